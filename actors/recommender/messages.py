@@ -1,0 +1,122 @@
+"""Questions to a recommender and its answers: frozen values made for the crossing.
+
+Filters are parsed at the door, so a tree travels, never a text (decision D5 of the house).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from cluster.query.tree import Node
+from cluster.records.recent import RecentEvent
+
+Kind = Literal[
+    "user_to_products",
+    "user_to_trending",
+    "user_to_categories",
+    "user_to_attributes",
+    "user_to_history",
+    "product_to_products",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Boost:
+    """One boost rule of a request."""
+
+    filter: Node
+    positions: tuple[int, ...] | None = None
+    "0-based slots in the whole list; None puts boosted products before the rest."
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Circle:
+    """One distance condition. `distance_km` is kilometres whatever unit was sent."""
+
+    lat: float
+    lon: float
+    distance_km: float
+    field: str = "location"
+    positions: tuple[int, ...] | None = None
+    "Only in boosts."
+
+
+@dataclass(frozen=True, slots=True)
+class Spacing:
+    """Diversification by one field."""
+
+    field: str
+    minimum_distance: int = 1
+    always_together: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderQuery:
+    """Everything the six recommendation endpoints share, and each one's own few fields."""
+
+    kind: Kind
+    app_id: str
+    engine_id: str
+    user_id: str = ""
+    anonymous_id: str = ""
+    rows: int = 5
+    start: int = 0
+    type: str | None = None
+    dedupe: bool = True
+    fields: tuple[str, ...] = ()
+    "`fl`; empty means product_id only."
+    exclude: tuple[str, ...] = ()
+    filter: Node | None = None
+    boosts: tuple[Boost, ...] = ()
+    circles: tuple[Circle, ...] = ()
+    boost_circles: tuple[Circle, ...] = ()
+    spacing: tuple[Spacing, ...] = ()
+    dithering: float = 1.0
+    pagination_id: str = ""
+    simulated: tuple[RecentEvent, ...] = ()
+    "`additional_interactions`; never written."
+    cohort: Mapping[str, Any] = field(default_factory=dict)
+    context: Mapping[str, Any] = field(default_factory=dict)
+    boosting_tags: tuple[str, ...] = ()
+    root_category: tuple[str, ...] | None = None
+    "user_to_categories."
+    field_name: str = ""
+    "user_to_attributes."
+    boost_values: tuple[str, ...] = ()
+    exclude_values: tuple[str, ...] = ()
+    group_rows: int = 0
+    "products per category or attribute value."
+    anchors: tuple[str, ...] = ()
+    "product_to_products: product ids; a group id is written `group:<id>`."
+    buy_together: bool = False
+    history_type: str = ""
+
+    @property
+    def reader_ids(self) -> tuple[str, ...]:
+        """Whose recent lists to read: the user's, the visitor's, both or none."""
+        user = ("u:" + self.user_id,) if self.user_id else ()
+        visitor = ("a:" + self.anonymous_id,) if self.anonymous_id else ()
+        return user + visitor
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A category or attribute value with its products."""
+
+    value: tuple[str, ...] | str
+    total: int
+    products: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class RecommendationResult:
+    """What was found, ready to be written as JSON."""
+
+    products: list[dict[str, Any]] = field(default_factory=list)
+    "Result records: `product_id`, fields of `fl`, `_personalization_score`, `_boosted`..."
+    groups: list[Group] = field(default_factory=list)
+    served_by: str = ""
+    "Which rung of the fallback ladder answered; logged, never returned to callers."

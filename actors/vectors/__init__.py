@@ -1,0 +1,1 @@
+"""Numbers: array aliases in `types`, and `index`, the only module that imports faiss."""

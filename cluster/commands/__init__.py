@@ -1,0 +1,1 @@
+"""The `kiosk` command line: one module a command, each thin."""

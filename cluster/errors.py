@@ -1,0 +1,176 @@
+"""The error tree, and `Refusal`, the form in which an expected "no" travels between processes.
+
+    HouseError                 code, message, and keyword facts; picklable by construction
+      Invalid                  body, path or parameter makes no sense       -> 400, 413, 422
+        Malformed              not JSON at all                              -> 400
+        TooLarge               the body is over its limit                   -> 413
+        Unprocessable          JSON, but not what the schema asks for       -> 422; fact `detail`
+          FilterSyntax         a filter that does not parse                 -> 422; facts kind, position
+        ReadOnly               a write to the playground                    -> 400
+      Unauthenticated          key, user hash or token                      -> 401
+      Forbidden                wrong kind of key, or a robot                -> 403
+      NotFound                 record, engine, task, field, thread          -> 404
+      Conflict                 the same Idempotency-Key is still in flight  -> 409
+      TooMany                  over the rate limit; fact retry_after_s      -> 429
+      Unavailable              busy or a part is away; fact retry_after_s   -> 503
+      Fault                    ours: a bad artefact, a broken invariant     -> 500
+
+A `HouseError` never defines a constructor of its own: the class survives pickling only because all facts are
+keywords (an exception with two positional constructor arguments arrives as a nameless one across a Ray hop).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+class HouseError(Exception):
+    """An error with a stable `code`, a sentence for the caller and keyword facts."""
+
+    code = "house_error"
+
+    def __init__(self, message: str = "", **facts: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.facts = facts
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.facts)
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def _rebuild(kind: type[HouseError], message: str, facts: dict[str, Any]) -> HouseError:
+    return kind(message, **facts)
+
+
+class Invalid(HouseError):
+    code = "invalid"
+
+
+class Malformed(Invalid):
+    code = "malformed"
+
+
+class TooLarge(Invalid):
+    code = "too_large"
+
+
+class Unprocessable(Invalid):
+    """`facts["detail"]` is a list of `{loc, msg, type}`."""
+
+    code = "unprocessable"
+
+
+class FilterSyntax(Unprocessable):
+    """A filter text that does not parse. Facts: `kind` (str), `position` (int, 0-based character)."""
+
+    code = "filter_syntax"
+
+
+class ReadOnly(Invalid):
+    code = "read_only"
+
+
+class Unauthenticated(HouseError):
+    code = "unauthenticated"
+
+
+class Forbidden(HouseError):
+    code = "forbidden"
+
+
+class NotFound(HouseError):
+    code = "not_found"
+
+
+class Conflict(HouseError):
+    code = "conflict"
+
+
+class TooMany(HouseError):
+    """Over the rate limit. Fact: `retry_after_s` (int, seconds)."""
+
+    code = "too_many"
+
+
+class Unavailable(HouseError):
+    """A part is away or overloaded; the caller should retry. Fact: `retry_after_s` (int, seconds)."""
+
+    code = "unavailable"
+
+
+class Fault(HouseError):
+    code = "fault"
+
+
+_CLASSES: dict[str, type[HouseError]] = {
+    kind.code: kind
+    for kind in (
+        Invalid, Malformed, TooLarge, Unprocessable, FilterSyntax, ReadOnly, Unauthenticated,
+        Forbidden, NotFound, Conflict, TooMany, Unavailable, Fault,
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An expected "no" as a value: returned across a hop, never raised across it."""
+
+    code: str
+    message: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, error: HouseError) -> Refusal:
+        """Pack an error for the journey."""
+        return cls(error.code, error.message, dict(error.facts))
+
+    def error(self) -> HouseError:
+        """Unpack it on the other side into the same class."""
+        return _CLASSES.get(self.code, Fault)(self.message, **self.facts)
+
+
+class messages:
+    """The specification's own sentences, word for word; nowhere else in the code.
+
+    Source: REST interface, Authentication and Errors.
+    """
+
+    SUCCESS = "success"
+    DELETED = "deleted"
+    NOT_FOUND = "not found"
+    NO_SUCH_INDEX = "no such index"
+    ENGINE_NOT_FOUND = "engine is not found"
+    FIELD_NOT_FOUND = "field is not found"
+    INVALID_KEY = "invalid api key."
+    SECRET_ONLY = "Publishable key is not allowed for this endpoint; use the secret key"
+    ROBOT = (
+        "Request is denied due to bot blocking. Please only access this API from a real browser "
+        "or use Secret API Key instead."
+    )
+    HASH_REQUIRED = "user_hash is required."
+    HASH_INVALID = "user_hash is invalid."
+    TOKEN_INVALID = "Invalid JWT token"
+    TOKEN_NOT_YET = "JWT token not yet valid"
+    TOKEN_OTHER_USER = "Token does not match the user"
+    TOKEN_OTHER_TYPE = "Token does not match the user_type"
+    READER_REQUIRED = "Authenticated user_id is required"
+    MALFORMED = "Malformed request."
+    PLAYGROUND = "This is the playground environment, which is read-only."
+    TIMEOUT = "Request timeout."
+    TOO_MANY = "Too many requests."
+    FAULT = "Something went wrong. Please contact the product team."
+    UPLOAD_REJECTED = (
+        "None of the records are inserted, because at least one of them contain schema errors. "
+        "Please see `data` field for details."
+    )
+    INTERACTIONS_REJECTED = (
+        "None of the records were inserted because at least one of them contained schema errors. "
+        "Please see the `data` field for details."
+    )
+    EXPERIMENT_KEY = "api_key is invalid. Please check your api_key in the dashboard."
+    EXPERIMENT_SCHEMA = 'Request schema error. See "data.errors" for details'
+    VARIANT_NOT_FOUND = "Variant is not found. Please check your variant_name."

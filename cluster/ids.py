@@ -1,0 +1,50 @@
+"""Identifiers: one name a kind, and the only place where new ones are minted."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from typing import NewType
+
+AppId = NewType("AppId", str)
+"One environment's data space, e.g. `playground`. Lower case letters, digits and `-`, at most 64."
+
+EngineId = NewType("EngineId", str)
+"A named recommender of an app; `default` exists from the first product upload."
+
+ProductId = NewType("ProductId", str)
+UserId = NewType("UserId", str)
+
+ReaderId = NewType("ReaderId", str)
+"A person or a visitor as one string: `u:<user_id>` or `a:<anonymous_id>`."
+
+TaskId = NewType("TaskId", str)
+ServiceId = NewType("ServiceId", str)
+"Names one search or recommendation reply, so that a later click can be attributed to it."
+
+DEFAULT_ENGINE = EngineId("default")
+
+
+def user_reader(user_id: str) -> ReaderId:
+    """Name the reader behind a user id."""
+    return ReaderId("u:" + user_id)
+
+
+def anonymous_reader(anonymous_id: str) -> ReaderId:
+    """Name the reader behind an anonymous id."""
+    return ReaderId("a:" + anonymous_id)
+
+
+def new_task_id() -> TaskId:
+    """Mint a task id (uuid 4)."""
+    return TaskId(str(uuid.uuid4()))
+
+
+def new_request_id() -> str:
+    """Mint a request id: 16 hex digits, cheap enough for every request."""
+    return secrets.token_hex(8)
+
+
+def new_service_id() -> ServiceId:
+    """Mint a service id (uuid 4, the form the interface promises)."""
+    return ServiceId(str(uuid.uuid4()))

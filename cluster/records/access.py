@@ -1,0 +1,79 @@
+"""Apps and API keys."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Environment = Literal["playground", "development", "production"]
+KeyKind = Literal["secret", "publishable"]
+
+
+class Limits(BaseModel):
+    """Rate limits of one app, per key."""
+
+    model_config = ConfigDict(frozen=True)
+
+    queries_per_s: float = 50.0
+    "Search, recommendation, answer and read calls."
+    query_burst: int = 100
+    writes_per_s: float = 10.0
+    "Uploads and deletes. One interaction call counts as a query."
+    write_burst: int = 20
+
+
+class AppSettings(BaseModel):
+    """Switches an administrator sets per app; every default is the specification's own behaviour."""
+
+    model_config = ConfigDict(frozen=True)
+
+    strict_user_hash: bool = False
+    "Also require `user_hash` for an `anonymous_id` alone (decision I1)."
+    bot_rule: Literal["off", "log", "on"] = "on"
+    "What happens to a publishable key on a request that looks automated (decision I4)."
+    publishable_experiments: bool = False
+    "Let the publishable key send experiment events (decision I3)."
+    product_envelope: bool = False
+    "Wrap single product reads in `{message, data}` (decision I6)."
+    service_id_aliases: tuple[str, ...] = ()
+    "Other names of `service_id` accepted in interactions (decision I7)."
+    service_id_response_alias: str = ""
+    "Repeat `service_id` under this name in replies (decision I7)."
+    primary_language: str = "en"
+    limits: Limits = Limits()
+
+
+class App(BaseModel):
+    """One environment's data space with its own two keys."""
+
+    model_config = ConfigDict(frozen=True)
+
+    app_id: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")
+    environment: Environment
+    settings: AppSettings = AppSettings()
+    created_at: int
+    "Milliseconds since 1970."
+
+    @property
+    def read_only(self) -> bool:
+        """The playground can be read and not written."""
+        return self.environment == "playground"
+
+
+class ApiKey(BaseModel):
+    """A key as it rests in the store: recognisable, recoverable with the master key, useless without it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    key_id: str
+    "Short public name, safe in logs."
+    app_id: str
+    kind: KeyKind
+    sha256: str
+    "Hex digest the key is looked up by."
+    ciphertext: str
+    "The key under the master key (needed again for user_hash and HS256)."
+    hint: str
+    "First characters and last four, for people."
+    created_at: int

@@ -1,0 +1,1 @@
+"""The only ground-floor folder that knows Ray: start, stop and look at a one-machine cluster."""

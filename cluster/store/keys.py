@@ -1,0 +1,137 @@
+"""Every Redis key, one function each. Names are singular; `{app}` is the hash tag.
+
+Times in values are integer milliseconds since 1970 unless a name says otherwise.
+"""
+
+from __future__ import annotations
+
+# --- access: global, few, read by every door four times a second -------------------------------------------
+
+
+def access_version() -> str:
+    """String, integer. Incremented by every change to apps or keys; doors poll it. Owner: access. For ever."""
+    return "kiosk:access:version"
+
+
+def access_app() -> str:
+    """Hash app_id -> JSON `App`. Owner: access. For ever."""
+    return "kiosk:access:app"
+
+
+def access_key() -> str:
+    """Hash sha256 hex of the key -> JSON `ApiKey` (ciphertext, never the key). Owner: access. For ever."""
+    return "kiosk:access:key"
+
+
+# --- records ------------------------------------------------------------------------------------------------
+
+
+def record(app: str, noun: str, record_id: str) -> str:
+    """String: sealed JSON of one user or product (`noun` is `user` or `product`). Owner: intake. For ever."""
+    return f"{{{app}}}:{noun}:{record_id}"
+
+
+def record_ids(app: str, noun: str) -> str:
+    """Sorted set, all scores 0: ids of all records of a noun, so they read sorted by id. Owner: intake."""
+    return f"{{{app}}}:{noun}-id"
+
+
+def product_type_ids(app: str, product_type: str) -> str:
+    """Sorted set, all scores 0: ids of the products of one type. Owner: intake."""
+    return f"{{{app}}}:product-id:{product_type}"
+
+
+def noun_seen(app: str, noun: str) -> str:
+    """String `1`: set by the first upload of a noun, never removed (`no such index` before it)."""
+    return f"{{{app}}}:{noun}-seen"
+
+
+def attribute_types(app: str, noun: str) -> str:
+    """Hash custom attribute name -> scalar type (`bool`, `number`, `string`, `object`). Owner: intake."""
+    return f"{{{app}}}:{noun}-attribute-type"
+
+
+# --- the road of a record ------------------------------------------------------------------------------------
+
+
+def intake(app: str) -> str:
+    """Stream: accepted, not yet applied batches. Fields: noun, op, task, payload. Consumer group `intake`.
+
+    Owner: doors add, the intake actor acknowledges and deletes in the script that applies.
+    """
+    return f"{{{app}}}:intake"
+
+
+def task(app: str, task_id: str) -> str:
+    """Hash: noun, type, status, total, succeeded, failed, errors (JSON), created_at, finished_at. 24 hours."""
+    return f"{{{app}}}:task:{task_id}"
+
+
+def change(app: str, noun: str) -> str:
+    """Stream: the change log of one noun (`user`, `product`, `interaction`). Fields: op, payload, and for
+    products vectors and embedder. The entry id is the offset. Trimmed behind the settled offset."""
+    return f"{{{app}}}:change:{noun}"
+
+
+def settled(app: str) -> str:
+    """Hash noun -> offset up to which changes stand in Parquet segments on the shelf. Owner: settle."""
+    return f"{{{app}}}:settled"
+
+
+def follower(app: str) -> str:
+    """Hash follower name -> JSON {noun: offset, at: ms}: who still needs which part of the log."""
+    return f"{{{app}}}:follower"
+
+
+def quarantine(app: str) -> str:
+    """Stream, capped at about 10,000: records and batches set aside, with the reason. Read by people."""
+    return f"{{{app}}}:quarantine"
+
+
+# --- readers -------------------------------------------------------------------------------------------------
+
+
+def recent(app: str, reader_id: str) -> str:
+    """List, newest first, capped at 200: packed interactions of a reader. 400 days after the last one."""
+    return f"{{{app}}}:recent:{reader_id}"
+
+
+def link(app: str) -> str:
+    """Hash anonymous_id -> user_id: who an anonymous visitor turned out to be. For ever, until erased."""
+    return f"{{{app}}}:link"
+
+
+def linked(app: str, user_id: str) -> str:
+    """Set of anonymous ids linked to a user. For ever, until erased."""
+    return f"{{{app}}}:linked:{user_id}"
+
+
+def page(app: str, reader_id: str, pagination_id: str) -> str:
+    """List of product ids already returned to a reader under one `pagination_id`. 30 minutes idle."""
+    return f"{{{app}}}:page:{reader_id}:{pagination_id}"
+
+
+# --- engines, limits, idempotency -----------------------------------------------------------------------------
+
+
+def engine(app: str) -> str:
+    """Hash engine_id -> JSON `Engine`. Owner: intake (the default one) and administrators. For ever."""
+    return f"{{{app}}}:engine"
+
+
+def limit(app: str, key_id: str, bucket: str) -> str:
+    """Hash tokens, at: one token bucket per key and class of request. One hour idle."""
+    return f"{{{app}}}:limit:{key_id}:{bucket}"
+
+
+def idempotency(app: str, token: str) -> str:
+    """Hash state, body (sha256), status, reply: what a write with this Idempotency-Key answered. 24 hours."""
+    return f"{{{app}}}:idempotency:{token}"
+
+
+# --- jobs and actors ------------------------------------------------------------------------------------------
+
+
+def lease(name: str) -> str:
+    """String with a time to live: who currently does a job that only one may do (settle, intake)."""
+    return f"kiosk:lease:{name}"

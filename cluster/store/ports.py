@@ -1,0 +1,310 @@
+"""What each store promises. Logic, doors and hosts know these protocols and nothing else of Redis.
+
+Every method may raise `cluster.errors.Unavailable` when the store can't be reached within its deadline.
+All of them are async; `memory.py` and the Redis modules stand before the same behaviour suites.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from cluster.records.access import ApiKey, App
+from cluster.records.engine import Engine
+from cluster.records.task import Task
+
+Noun = Literal["user", "product", "interaction"]
+Op = Literal["put", "remove", "erase"]
+
+
+# --- messages between stores and their users ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AccessBook:
+    """Everything a door must know to check keys: few records, all in memory."""
+
+    version: int
+    apps: Mapping[str, App]
+    keys: Mapping[str, ApiKey]
+    "SHA-256 hex of the key -> the key's record. Revoked keys are absent."
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One accepted upload or delete, waiting in the intake."""
+
+    app_id: str
+    entry_id: str
+    "Stream entry id; acknowledged by the script that applies the batch."
+    noun: Noun
+    op: Op
+    task_id: str
+    payload: bytes
+    "put: JSON array of normalised records. remove: JSON array of ids."
+    deliveries: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPut:
+    """One record ready to be written."""
+
+    record_id: str
+    json: bytes
+    product_type: str | None = None
+    "Only products: fills the per-type id index."
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One entry of a change log."""
+
+    noun: Noun
+    offset: str
+    "Stream entry id `<ms>-<n>`; offsets of one noun grow."
+    op: Op
+    payload: bytes
+    """put user/product: JSON array of records. remove: JSON array of ids. put interaction: JSON array of
+    normalised interactions. erase interaction: JSON array of reader ids (`u:...`, `a:...`)."""
+    vectors: bytes = b""
+    "Only product puts: float16 [n, d] little endian, one row a record, in payload order."
+    embedder: str = ""
+    "Version of the embedder that made `vectors`."
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What accepting a batch came to: the task, or the attribute types that clash."""
+
+    task_id: str
+    conflicts: Mapping[str, str] = field(default_factory=dict)
+    "Attribute name -> type already registered by other records. Not empty: nothing was written."
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Tokens granted by a shared token bucket."""
+
+    granted: int
+    retry_after_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """State of an Idempotency-Key: `new` (go on), `flying`, `done` (repeat the reply), `other` (other body)."""
+
+    state: Literal["new", "flying", "done", "other"]
+    status: int = 0
+    reply: bytes = b""
+
+
+# --- ports ------------------------------------------------------------------------------------------------------
+
+
+class AccessStore(Protocol):
+    """Apps and API keys."""
+
+    async def version(self) -> int:
+        """Read the counter that every change increments."""
+        ...
+
+    async def book(self) -> AccessBook: ...
+
+    async def put_app(self, app: App) -> None: ...
+
+    async def put_key(self, key: ApiKey) -> None: ...
+
+    async def revoke_key(self, sha256: str) -> bool:
+        """Remove a key; False when it was not there."""
+        ...
+
+
+class RecordStore(Protocol):
+    """Stored users and products, as JSON bytes. A record whose checksum fails is moved to quarantine and
+    reads as absent."""
+
+    async def get(self, app_id: str, noun: Noun, record_id: str) -> bytes | None: ...
+
+    async def get_many(self, app_id: str, noun: Noun, record_ids: Sequence[str]) -> list[bytes | None]: ...
+
+    async def ids(self, app_id: str, noun: Noun, product_type: str | None = None) -> list[str]:
+        """All ids, sorted."""
+        ...
+
+    async def seen(self, app_id: str, noun: Noun) -> bool:
+        """Was a record of this noun ever uploaded to the app?"""
+        ...
+
+    async def attribute_types(self, app_id: str, noun: Noun) -> dict[str, str]:
+        """Custom attribute name -> scalar type registered so far."""
+        ...
+
+
+class Intake(Protocol):
+    """Accepted batches between the door and the intake actor."""
+
+    async def accept(
+        self,
+        app_id: str,
+        noun: Noun,
+        op: Op,
+        payload: bytes,
+        *,
+        task_id: str,
+        total: int,
+        now_ms: int,
+        attribute_types: Mapping[str, str] | None = None,
+        errors: Sequence[str] = (),
+    ) -> Accepted:
+        """Queue a batch and create its task in one step; durable when it returns.
+
+        `attribute_types` are the types this batch relies on; unknown names are registered, a clash writes
+        nothing and reports itself. `errors` are records already refused (they count as failed in the task).
+        """
+        ...
+
+    async def claim(self, consumer: str, app_ids: Sequence[str], *, count: int, block_ms: int) -> list[Batch]:
+        """Take batches: first those this consumer already held, then those idle for 10 s at a dead
+        consumer, then new ones; waits up to `block_ms` for a new one."""
+        ...
+
+    async def apply_put(
+        self,
+        batch: Batch,
+        records: Sequence[RecordPut],
+        *,
+        change_payload: bytes,
+        vectors: bytes,
+        embedder: str,
+        failed: Sequence[str],
+        now_ms: int,
+    ) -> bool:
+        """Write records, change-log entry and task progress, and acknowledge, in one atomic step.
+
+        Returns False and writes nothing when the batch was already applied. Creates the `default` engine
+        with the first product.
+        """
+        ...
+
+    async def apply_remove(self, batch: Batch, record_ids: Sequence[str], *, now_ms: int) -> bool:
+        """The same for deletes."""
+        ...
+
+    async def give_up(self, batch: Batch, reason: str, *, now_ms: int) -> bool:
+        """Move a poisonous batch to quarantine and end its task as failed."""
+        ...
+
+    async def depth(self, app_id: str) -> int:
+        """Batches waiting or held."""
+        ...
+
+
+class TaskStore(Protocol):
+    async def get(self, app_id: str, noun: Noun, task_id: str) -> Task | None: ...
+
+
+class InteractionStore(Protocol):
+    """Interactions: appended by doors, read back as a reader's recent list."""
+
+    async def append(self, app_id: str, payload: bytes, recents: Sequence[tuple[str, str, bytes]]) -> str:
+        """Append one change-log entry and push to recent lists in one step; return the offset.
+
+        `recents` are (user_id or "", anonymous_id or "", packed) per interaction that belongs into a recent
+        list, oldest first. Both ids link the visitor to the user: what the visitor did so far is copied to
+        the user's list, and what the visitor does later goes to both.
+        """
+        ...
+
+    async def recent(self, app_id: str, reader_ids: Sequence[str], limit: int = 200) -> list[bytes]:
+        """Packed interactions of one or two readers (`u:`/`a:`), newest first, each list up to `limit`."""
+        ...
+
+    async def erase(self, app_id: str, user_ids: Sequence[str]) -> None:
+        """Forget all interactions of users and of visitors linked to them; logs an `erase` change."""
+        ...
+
+
+class ChangeLog(Protocol):
+    """The ordered stream of what was written, one per noun."""
+
+    async def read(
+        self, app_id: str, after: Mapping[Noun, str], *, count: int, block_ms: int
+    ) -> list[Change]:
+        """Changes after the given offsets (`"0"` = from the start), oldest first per noun."""
+        ...
+
+    async def last(self, app_id: str, noun: Noun) -> str:
+        """Newest offset, `"0"` when nothing was written."""
+        ...
+
+    async def first(self, app_id: str, noun: Noun) -> str:
+        """Oldest offset still in the log, `"0"` when it was never trimmed."""
+        ...
+
+    async def note_follower(self, app_id: str, name: str, offsets: Mapping[Noun, str], now_ms: int) -> None: ...
+
+    async def settled(self, app_id: str) -> dict[Noun, str]: ...
+
+    async def settle(self, app_id: str, noun: Noun, offset: str, now_ms: int) -> int:
+        """Record that everything up to `offset` stands on the shelf; trim what no live follower needs."""
+        ...
+
+
+class EngineStore(Protocol):
+    async def get(self, app_id: str, engine_id: str) -> Engine | None: ...
+
+    async def put(self, engine: Engine) -> None: ...
+
+    async def all(self, app_id: str) -> list[Engine]: ...
+
+
+class LimitStore(Protocol):
+    async def take(self, app_id: str, key_id: str, bucket: str, *, rate: float, burst: int, want: int, now_ms: int) -> Lease:
+        """Take up to `want` tokens from a shared bucket that refills at `rate` per second."""
+        ...
+
+
+class IdempotencyStore(Protocol):
+    async def begin(self, app_id: str, token: str, body_sha256: str) -> Replay: ...
+
+    async def finish(self, app_id: str, token: str, status: int, reply: bytes) -> None: ...
+
+    async def forget(self, app_id: str, token: str) -> None:
+        """The write failed without an answer worth repeating."""
+        ...
+
+
+class PageStore(Protocol):
+    """What was already shown under a `pagination_id`."""
+
+    async def shown(self, app_id: str, reader_id: str, pagination_id: str) -> list[str]: ...
+
+    async def show(self, app_id: str, reader_id: str, pagination_id: str, product_ids: Sequence[str]) -> None: ...
+
+
+class LeaseStore(Protocol):
+    """Who does a job that only one may do."""
+
+    async def hold(self, name: str, owner: str, ttl_ms: int) -> bool:
+        """Take or renew; False when somebody else holds it."""
+        ...
+
+    async def release(self, name: str, owner: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """All ports of one process, made once by a composition root (`connect.open_stores` or `memory`)."""
+
+    access: AccessStore
+    records: RecordStore
+    intake: Intake
+    tasks: TaskStore
+    interactions: InteractionStore
+    changes: ChangeLog
+    engines: EngineStore
+    limits: LimitStore
+    idempotency: IdempotencyStore
+    pages: PageStore
+    leases: LeaseStore

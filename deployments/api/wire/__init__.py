@@ -1,0 +1,1 @@
+"""Request and reply models of the REST interface, one file a resource."""

@@ -1,0 +1,1 @@
+"""Bulk ingest: files of millions through the same steps the intake uses."""

@@ -1,0 +1,1 @@
+"""Sample data for the read-only environment: written by us, generated deterministically."""
