@@ -1,0 +1,1 @@
+"""What we stand beside in a benchmark run."""
