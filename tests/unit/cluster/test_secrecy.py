@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from cluster import secrecy
+from cluster.errors import Fault
+from cluster.records.access import App
+from cluster.records.issue import issue_key, reveal_key
+
+MASTER = bytes(range(32))
+
+
+@pytest.mark.parametrize("kind", secrecy.KINDS)
+@pytest.mark.parametrize("environment", secrecy.ENVIRONMENTS)
+def test_a_minted_key_is_recognised_with_its_kind_and_environment(kind: str, environment: str) -> None:
+    key = secrecy.mint_key(kind, environment)
+    assert secrecy.recognise_key(key) == secrecy.KeyForm(kind, environment)
+    head, env, body, check = key.split("_")
+    assert (head, env, len(body), len(check)) == (
+        secrecy.KINDS[kind],
+        secrecy.ENVIRONMENTS[environment],
+        32,
+        6,
+    )
+
+
+def test_a_key_with_one_character_changed_is_not_recognised() -> None:
+    key = secrecy.mint_key("secret", "development", lambda size: bytes(range(size)))
+    for place in range(8, len(key)):
+        other = "A" if key[place] != "A" else "B"
+        assert secrecy.recognise_key(key[:place] + other + key[place + 1 :]) is None
+
+
+def test_biased_bytes_are_thrown_away() -> None:
+    rounds = iter([b"\xff" * 31 + b"\x01", b"\x02" * 32])
+    key = secrecy.mint_key("secret", "production", lambda _: next(rounds))
+    assert key.split("_")[2] == "1" + "2" * 31
+
+
+def test_keys_are_found_inside_a_text() -> None:
+    key = secrecy.mint_key("publishable", "production")
+    damaged = key[:-1] + ("a" if key[-1] != "a" else "b")
+    assert secrecy.find_keys(f"url?api_key={key}&x=1 {damaged}") == [key]
+
+
+def test_a_sealed_key_opens_only_under_its_name_and_master_key() -> None:
+    vault = secrecy.Vault(MASTER)
+    sealed = vault.seal("ksk_dev_x", "name")
+    assert "ksk" not in sealed
+    assert vault.open(sealed, "name") == "ksk_dev_x"
+    with pytest.raises(Fault):
+        vault.open(sealed, "other name")
+    with pytest.raises(Fault):
+        secrecy.Vault(bytes(32)).open(sealed, "name")
+    with pytest.raises(Fault):
+        vault.open(sealed[:-8], "name")
+
+
+def test_an_issued_key_can_be_revealed_and_never_shows_itself() -> None:
+    vault = secrecy.Vault(MASTER)
+    app = App(app_id="shop", environment="production", created_at=0)
+    issued = issue_key(vault, app, "secret", now_ms=5)
+    assert reveal_key(vault, issued.record) == issued.text
+    assert issued.record.sha256 == secrecy.key_sha256(issued.text)
+    assert issued.text not in repr(issued)
+    assert issued.text not in issued.record.model_dump_json()
+    assert issued.record.hint == f"ksk_prd_...{issued.text[-4:]}"
+
+
+def test_the_master_key_file_is_made_once_and_private(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "master.key"
+    first = secrecy.create_master_key(path)
+    assert secrecy.create_master_key(path) == first == secrecy.read_master_key(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [entry.name for entry in path.parent.iterdir()] == ["master.key"]
+
+
+@pytest.mark.parametrize("text", ["", "short", "ä" * 44, "A" * 43, "*" * 44])
+def test_a_bad_master_key_is_a_fault(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "master.key"
+    path.write_text(text)
+    with pytest.raises(Fault):
+        secrecy.read_master_key(path)
