@@ -1,0 +1,83 @@
+"""Which segments to merge, and how records shrink when they are: pure.
+
+Segments of one noun stand in the order of their offsets. Those written by one commit form a run. Merging
+always takes the newest runs, back to the last one that is larger than everything after it, so sizes stay
+geometric and every row is rewritten a logarithmic number of times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+
+from cluster.artifacts.manifest import FileEntry
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRules:
+    """When merging is worth it."""
+
+    runs: int = 8
+    "Merge only when at least so many runs stand."
+    full_rows: int = 1_000_000
+    "Interactions: a run with so many rows is never touched again."
+    piece_bytes: int = 128 << 20
+    "A merged segment is cut when its rows take more memory than this."
+
+
+def merge_start(files: Sequence[FileEntry], rules: MergeRules, *, keep_full: bool) -> int | None:
+    """Find the first file of the newest runs to merge; None when nothing is worth it."""
+    runs = [(list(run), key) for key, run in groupby(files, key=lambda entry: entry.facts["run"])]
+    sizes = [sum(entry.rows for entry in run) for run, _ in runs]
+    first = 0
+    if keep_full:
+        first = max((at + 1 for at, rows in enumerate(sizes) if rows >= rules.full_rows), default=0)
+    if len(runs) - first < rules.runs:
+        return None
+    newer = sum(sizes[first:])
+    for at in range(first, len(runs) - 1):
+        newer -= sizes[at]
+        if sizes[at] <= newer:
+            return sum(len(run) for run, _ in runs[:at])
+    return None
+
+
+def latest_rows(tables: Iterable[Any], *, drop_gone: bool) -> Iterator[Any]:
+    """Keep the newest row of every id. Tables come newest first; rows within a table oldest first.
+
+    `drop_gone` also drops removals; right only when nothing older than these tables exists.
+    """
+    seen: set[str] = set()
+    for table in tables:
+        rows: list[int] = []
+        gone = table["gone"].to_pylist()
+        record_ids = table["id"].to_pylist()
+        for row in range(len(record_ids) - 1, -1, -1):
+            record_id = record_ids[row]
+            if record_id in seen:
+                continue
+            seen.add(record_id)
+            if not (drop_gone and gone[row]):
+                rows.append(row)
+        rows.reverse()
+        yield table if len(rows) == len(record_ids) else table.take(pa.array(rows, pa.int64()))
+
+
+def pieces(tables: Iterable[Any], piece_bytes: int) -> Iterator[Any]:
+    """Gather tables into pieces of about `piece_bytes`; empty ones are left out."""
+    waiting: list[Any] = []
+    size = 0
+    for table in tables:
+        if not table.num_rows:
+            continue
+        waiting.append(table)
+        size += table.nbytes
+        if size >= piece_bytes:
+            yield pa.concat_tables(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.concat_tables(waiting)

@@ -1,0 +1,66 @@
+"""What a recommender starts from: settled products with their vectors, and all settled interactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True)
+class SettledProduct:
+    """One product as it was last written."""
+
+    json: bytes
+    vector: npt.NDArray[np.float16] | None
+    """Shapes: float16 [d], read-only; None when it has no vector of the state's embedder."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettledState:
+    """Everything on the shelf of one app; the change log after `offsets` completes it."""
+
+    offsets: dict[str, str]
+    "Noun -> offset covered; a noun that never settled is absent (read its log from the start)."
+    products: list[SettledProduct]
+    embedder: str
+    "Version of the embedder that made the vectors, empty when there are none."
+    interactions: Any
+    "pyarrow.Table with the columns of `tables.LOADED_INTERACTIONS`, oldest first."
+    damaged: tuple[str, ...] = ()
+    "Segments that were refused and left out (only when salvaging)."
+
+
+def assemble_products(newest_first: Iterable[Any]) -> tuple[list[SettledProduct], str]:
+    """Turn record tables, newest first, into products; vectors of the newest embedder only."""
+    tables = list(newest_first)
+    embedder = next((found for table in tables if (found := _newest_embedder(table))), "")
+    products: list[SettledProduct] = []
+    for table in reversed(tables):
+        jsons = table["json"].to_pylist()
+        vectors = _vectors(table, embedder)
+        products += [SettledProduct(json, vector) for json, vector in zip(jsons, vectors, strict=True)]
+    return products, embedder
+
+
+def _newest_embedder(table: Any) -> str:
+    return next((name for name in reversed(table["embedder"].to_pylist()) if name), "")
+
+
+def _vectors(table: Any, embedder: str) -> list[npt.NDArray[np.float16] | None]:
+    """Views into one matrix when all rows have a vector, which is nearly always; else row by row."""
+    column = table["vector"].combine_chunks()
+    made_by = table["embedder"].unique().to_pylist()
+    if made_by == [embedder] and column.null_count == 0 and len(column):
+        starts = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
+        width = (starts[-1] - starts[0]) // len(column)
+        if (np.diff(starts) == width).all():
+            values = np.frombuffer(column.buffers()[2], np.float16, (starts[-1] - starts[0]) // 2, starts[0])
+            return list(values.reshape(len(column), width // 2))
+    return [
+        np.frombuffer(vector, np.float16) if vector and name == embedder else None
+        for vector, name in zip(column.to_pylist(), table["embedder"].to_pylist(), strict=True)
+    ]

@@ -1,0 +1,272 @@
+"""The shelf: where artefacts stand, a local directory or an object store (pyarrow.fs).
+
+Everything here blocks; hosts call it from a thread. A file on the shelf is written once and never changed:
+locally it is written beside its place, synced and renamed; an object store's put is whole or absent anyway.
+What belongs together is named by a manifest, which is written last (`cluster.artifacts.manifest`).
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import random
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
+
+from pyarrow import fs
+
+from cluster import ids
+from cluster.errors import Conflict, Fault, Invalid, NotFound, Unavailable
+
+T = TypeVar("T")
+
+PART_SUFFIX = ".part"
+"Ends the name of a file that is still being written; never listed."
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file on the shelf."""
+
+    path: str
+    "Relative to the shelf, with `/`."
+    size: int
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How stubbornly an object store is asked again."""
+
+    attempts: int = 5
+    pause_s: float = 0.2
+    "First pause; doubles every time, with jitter of half to one and a half."
+    longest_s: float = 5.0
+
+
+def checksum(data: bytes) -> str:
+    """Name bytes by their SHA-256 in hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+class Shelf:
+    """Named files under one root.
+
+    Errors (all methods):
+        NotFound: there is no such file
+        Unavailable: the store does not answer after all attempts, or the disk is full
+    """
+
+    def __init__(
+        self,
+        files: Any,
+        root: str,
+        *,
+        local: bool,
+        patience: Patience | None = None,
+        reserve_bytes: int = 64 << 20,
+        sleep: Callable[[float], None] = time.sleep,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._files = files
+        self._root = root.rstrip("/")
+        self._local = local
+        self._patience = Patience() if patience is None else patience
+        self._reserve_bytes = reserve_bytes
+        self._sleep = sleep
+        self._rng = rng if rng is not None else random.Random()
+
+    @classmethod
+    def open(cls, uri: str | Path, **options: Any) -> Shelf:
+        """Open a directory (path or `file://`) or a bucket (`s3://`, `gs://`; credentials as pyarrow finds them).
+
+        Errors:
+            Invalid: the address is of no kind pyarrow knows
+        """
+        text = str(uri)
+        if "://" not in text:
+            return cls(fs.LocalFileSystem(), str(Path(text).expanduser().resolve()), local=True, **options)
+        try:
+            files, root = fs.FileSystem.from_uri(text)
+        except (ValueError, OSError) as error:
+            raise Invalid(f"shelf address can't be used: {error}") from error
+        return cls(files, root, local=isinstance(files, fs.LocalFileSystem), **options)
+
+    # --- reading ------------------------------------------------------------------------------------------
+
+    def read(self, path: str) -> bytes:
+        """Read a whole file."""
+
+        def attempt() -> bytes:
+            with self._files.open_input_stream(self._full(path), compression=None) as stream:
+                data: bytes = stream.read()
+                return data
+
+        return self._patiently("read", path, attempt)
+
+    def read_checked(self, path: str, *, size: int, sha256: str) -> bytes:
+        """Read a file that must have this size and checksum; a short or changed body is asked for again.
+
+        Errors:
+            Fault: it still differs after all attempts; fact `path`
+        """
+        attempts = 1 if self._local else self._patience.attempts
+        for tried in range(attempts):
+            data = self.read(path)
+            if len(data) == size and checksum(data) == sha256:
+                return data
+            if tried + 1 < attempts:
+                self._pause(tried)
+        raise Fault(f"file on the shelf is damaged: {path} ({len(data)} bytes, {size} expected)", path=path)
+
+    def entries(self, folder: str) -> list[Entry]:
+        """List all files below a folder, sorted by path; an absent folder is empty."""
+
+        def attempt() -> list[Entry]:
+            selector = fs.FileSelector(self._full(folder), allow_not_found=True, recursive=True)
+            found = self._files.get_file_info(selector)
+            return [
+                Entry(info.path[len(self._root) + 1 :], info.size, (info.mtime_ns or 0) // 1_000_000)
+                for info in found
+                if info.type == fs.FileType.File and not info.path.endswith(PART_SUFFIX)
+            ]
+
+        return sorted(self._patiently("list", folder, attempt), key=lambda entry: entry.path)
+
+    def size(self, path: str) -> int | None:
+        """Size of a file, None when it is absent."""
+        info = self._patiently("size", path, lambda: self._files.get_file_info(self._full(path)))
+        return int(info.size) if info.type == fs.FileType.File else None
+
+    def room(self) -> tuple[int, int] | None:
+        """Free and total bytes of the disk behind a local shelf; None for an object store."""
+        if not self._local:
+            return None
+        place = Path(self._root)
+        while not place.exists():
+            place = place.parent
+        usage = shutil.disk_usage(place)
+        return usage.free, usage.total
+
+    # --- writing ------------------------------------------------------------------------------------------
+
+    def write(self, path: str, data: bytes, *, new: bool = False) -> None:
+        """Write a whole file; it is there completely or not at all.
+
+        Errors:
+            Conflict: `new` was asked for and the file already exists
+        """
+        full = self._full(path)
+        if self._local:
+            self._write_local(Path(full), data, new)
+            return
+        if new and self.size(path) is not None:
+            raise Conflict(f"already on the shelf: {path}", path=path)
+
+        def attempt() -> None:
+            with self._files.open_output_stream(full, compression=None) as stream:
+                stream.write(data)
+
+        self._patiently("write", path, attempt)
+
+    def remove(self, path: str) -> bool:
+        """Remove a file; False when it was not there."""
+
+        def attempt() -> None:
+            self._files.delete_file(self._full(path))
+
+        try:
+            self._patiently("remove", path, attempt)
+        except NotFound:
+            return False
+        return True
+
+    def sweep_parts(self, folder: str, older_than_ms: int) -> int:
+        """Remove what interrupted writes left behind in a local folder before a moment; return how many."""
+        if not self._local:
+            return 0
+        swept = 0
+        for part in Path(self._full(folder)).rglob("*" + PART_SUFFIX):
+            if part.stat().st_mtime * 1000 < older_than_ms:
+                part.unlink(missing_ok=True)
+                swept += 1
+        return swept
+
+    def _write_local(self, target: Path, data: bytes, new: bool) -> None:
+        part = target.parent / f".{target.name}.{ids.new_request_id()}{PART_SUFFIX}"
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            room = self.room()
+            if room is not None and room[0] < len(data) + self._reserve_bytes:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            with part.open("wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            _place(part, target, new)
+            _sync_folder(target.parent)
+        except FileExistsError as error:
+            raise Conflict(f"already on the shelf: {target.name}", path=target.name) from error
+        except OSError as error:
+            raise self._refused("write", target.name, error) from error
+        finally:
+            part.unlink(missing_ok=True)
+
+    # --- patience -----------------------------------------------------------------------------------------
+
+    def _full(self, path: str) -> str:
+        parts = PurePosixPath(path).parts
+        if not parts or path.startswith("/") or ".." in parts:
+            raise Invalid(f"not a path on the shelf: {path!r}")
+        return f"{self._root}/{path}"
+
+    def _patiently(self, verb: str, path: str, attempt: Callable[[], T]) -> T:
+        attempts = 1 if self._local else self._patience.attempts
+        for tried in range(attempts):
+            try:
+                return attempt()
+            except FileNotFoundError as error:
+                raise NotFound(f"not on the shelf: {path}", path=path) from error
+            except OSError as error:
+                if tried + 1 == attempts:
+                    raise self._refused(verb, path, error) from error
+                self._pause(tried)
+        raise AssertionError("no attempt was made")
+
+    def _pause(self, tried: int) -> None:
+        pause_s = min(self._patience.longest_s, self._patience.pause_s * 2**tried)
+        self._sleep(pause_s * self._rng.uniform(0.5, 1.5))
+
+    def _refused(self, verb: str, path: str, error: OSError) -> Unavailable:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return Unavailable(
+                "no space left for the shelf; free some, writing goes on by itself", retry_after_s=10
+            )
+        return Unavailable(f"shelf can't {verb} {path}: {error.strerror or error}", retry_after_s=5)
+
+
+def _place(part: Path, target: Path, new: bool) -> None:
+    if not new:
+        part.replace(target)
+        return
+    try:
+        os.link(part, target)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links: the writers' lease is what keeps them apart
+        if target.exists():
+            raise FileExistsError(target) from None
+        part.replace(target)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
