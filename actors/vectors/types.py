@@ -1,0 +1,38 @@
+"""Names for arrays, so that signatures read as mathematics. `n` items, `d` dimensions, `k` wanted, `m` found."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Matrix: TypeAlias = npt.NDArray[np.float32]
+"""float32 [n, d], rows of length 1 unless said otherwise."""
+
+Vector: TypeAlias = npt.NDArray[np.float32]
+"""float32 [d]."""
+
+Scores: TypeAlias = npt.NDArray[np.float32]
+"""float32 [n] or [m]; larger is better."""
+
+Rows: TypeAlias = npt.NDArray[np.int64]
+"""int64 [m], positions of items in a catalog."""
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+"""bool [n], True where an item may appear."""
+
+
+def room_for(array: npt.NDArray[Any], wanted: int, fill: Any = 0) -> npt.NDArray[Any]:
+    """Give an array with at least `wanted` places along its last axis, at least doubling when it must grow.
+
+    Shapes:
+        array: any dtype [..., capacity]
+        returns: the same array, or a larger copy whose new places hold `fill`
+    """
+    have = array.shape[-1]
+    if have >= wanted:
+        return array
+    larger = np.full((*array.shape[:-1], max(wanted, 2 * have, 64)), fill, array.dtype)
+    larger[..., :have] = array
+    return larger
