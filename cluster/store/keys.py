@@ -1,26 +1,32 @@
 """Every Redis key, one function each. Names are singular; `{app}` is the hash tag.
 
-Times in values are integer milliseconds since 1970 unless a name says otherwise.
+Times in values are integer milliseconds since 1970 unless a name says otherwise. "Sealed" means that the
+value carries a checksum in front (see `seal`), salted with the key, and for hashes with key and field.
 """
 
 from __future__ import annotations
 
-# --- access: global, few, read by every door four times a second -------------------------------------------
+# --- access: global, few, read by every door four times a second; `{access}` is their hash tag ----------------
 
 
 def access_version() -> str:
     """String, integer. Incremented by every change to apps or keys; doors poll it. Owner: access. For ever."""
-    return "kiosk:access:version"
+    return "kiosk:{access}:version"
 
 
 def access_app() -> str:
-    """Hash app_id -> JSON `App`. Owner: access. For ever."""
-    return "kiosk:access:app"
+    """Hash app_id -> sealed JSON `App`. Owner: access. For ever."""
+    return "kiosk:{access}:app"
 
 
 def access_key() -> str:
-    """Hash sha256 hex of the key -> JSON `ApiKey` (ciphertext, never the key). Owner: access. For ever."""
-    return "kiosk:access:key"
+    """Hash sha256 hex of the key -> sealed JSON `ApiKey` (ciphertext, never the key). Owner: access. For ever."""
+    return "kiosk:{access}:key"
+
+
+def access_quarantine() -> str:
+    """Stream, capped at about 10,000: broken apps and keys, as `quarantine`. Read by people."""
+    return "kiosk:{access}:quarantine"
 
 
 # --- records ------------------------------------------------------------------------------------------------
@@ -36,9 +42,16 @@ def record_ids(app: str, noun: str) -> str:
     return f"{{{app}}}:{noun}-id"
 
 
-def product_type_ids(app: str, product_type: str) -> str:
-    """Sorted set, all scores 0: ids of the products of one type. Owner: intake."""
-    return f"{{{app}}}:product-id:{product_type}"
+def product_type(app: str) -> str:
+    """Hash product_id -> its type as JSON text (`"book"`); products without a type are absent. Owner: intake."""
+    return f"{{{app}}}:product-type"
+
+
+def product_type_ids(app: str) -> str:
+    """Sorted set, all scores 0: members `<type as JSON text><product_id>`, so that the ids of one type stand
+    together, sorted. One key for all types: a script must know its keys before it knows the old type of a
+    product. Owner: intake."""
+    return f"{{{app}}}:product-type-id"
 
 
 def noun_seen(app: str, noun: str) -> str:
@@ -55,7 +68,7 @@ def attribute_types(app: str, noun: str) -> str:
 
 
 def intake(app: str) -> str:
-    """Stream: accepted, not yet applied batches. Fields: noun, op, task, payload. Consumer group `intake`.
+    """Stream: accepted, not yet applied batches. Fields: noun, op, task, payload (sealed). Group `intake`.
 
     Owner: doors add, the intake actor acknowledges and deletes in the script that applies.
     """
@@ -63,13 +76,19 @@ def intake(app: str) -> str:
 
 
 def task(app: str, task_id: str) -> str:
-    """Hash: noun, type, status, total, succeeded, failed, errors (JSON), created_at, finished_at. 24 hours."""
+    """Hash: noun, type, status, total, succeeded, failed, errors and late_errors (JSON arrays), entry (its
+    intake entry), created_at, finished_at. 24 hours after the last change of status."""
     return f"{{{app}}}:task:{task_id}"
 
 
+def task_open(app: str) -> str:
+    """Sorted set task_id -> created_at: tasks that have not ended. Owner: doors add, whoever ends it removes."""
+    return f"{{{app}}}:task-open"
+
+
 def change(app: str, noun: str) -> str:
-    """Stream: the change log of one noun (`user`, `product`, `interaction`). Fields: op, payload, and for
-    products vectors and embedder. The entry id is the offset. Trimmed behind the settled offset."""
+    """Stream: the change log of one noun (`user`, `product`, `interaction`). Fields: op, payload (sealed), and
+    for products vectors (sealed) and embedder. The entry id is the offset. Trimmed behind the settled offset."""
     return f"{{{app}}}:change:{noun}"
 
 
@@ -78,13 +97,19 @@ def settled(app: str) -> str:
     return f"{{{app}}}:settled"
 
 
+def trimmed(app: str) -> str:
+    """Hash noun -> newest offset that was cut off the change log. Owner: settle. For ever."""
+    return f"{{{app}}}:trimmed"
+
+
 def follower(app: str) -> str:
     """Hash follower name -> JSON {noun: offset, at: ms}: who still needs which part of the log."""
     return f"{{{app}}}:follower"
 
 
 def quarantine(app: str) -> str:
-    """Stream, capped at about 10,000: records and batches set aside, with the reason. Read by people."""
+    """Stream, capped at about 10,000: records and batches set aside, with the reason. Fields: kind (`record`,
+    `batch`, `change`), noun, id, reason, at, payload (at most 256 KiB). Read by people."""
     return f"{{{app}}}:quarantine"
 
 
@@ -92,7 +117,7 @@ def quarantine(app: str) -> str:
 
 
 def recent(app: str, reader_id: str) -> str:
-    """List, newest first, capped at 200: packed interactions of a reader. 400 days after the last one."""
+    """List, latest arrival first, capped at 200: packed interactions of a reader. 400 days after the last."""
     return f"{{{app}}}:recent:{reader_id}"
 
 
@@ -115,7 +140,7 @@ def page(app: str, reader_id: str, pagination_id: str) -> str:
 
 
 def engine(app: str) -> str:
-    """Hash engine_id -> JSON `Engine`. Owner: intake (the default one) and administrators. For ever."""
+    """Hash engine_id -> sealed JSON `Engine`. Owner: intake (the default one) and administrators. For ever."""
     return f"{{{app}}}:engine"
 
 
@@ -125,7 +150,8 @@ def limit(app: str, key_id: str, bucket: str) -> str:
 
 
 def idempotency(app: str, token: str) -> str:
-    """Hash state, body (sha256), status, reply: what a write with this Idempotency-Key answered. 24 hours."""
+    """Hash state, body (sha256), status, reply: what a write with this Idempotency-Key answered. 24 hours once
+    it answered, 60 seconds while it is in flight."""
     return f"{{{app}}}:idempotency:{token}"
 
 

@@ -160,13 +160,21 @@ class Intake(Protocol):
         """Queue a batch and create its task in one step; durable when it returns.
 
         `attribute_types` are the types this batch relies on; unknown names are registered, a clash writes
-        nothing and reports itself. `errors` are records already refused (they count as failed in the task).
+        nothing and reports itself. `errors` are records already refused (they count as failed in the task and
+        are part of `total`). Accepting the same `task_id` again changes nothing, so a retry is safe.
+
+        Errors:
+            Unavailable: also when too many batches of the app are waiting
         """
         ...
 
     async def claim(self, consumer: str, app_ids: Sequence[str], *, count: int, block_ms: int) -> list[Batch]:
         """Take batches: first those this consumer already held, then those idle for 10 s at a dead
-        consumer, then new ones; waits up to `block_ms` for a new one."""
+        consumer, then new ones; waits up to `block_ms` for a new one. Their tasks are `running` from then on.
+
+        `count` holds for each app, so that no app starves another. A batch that was claimed and neither
+        applied nor given up comes back with the next call. Broken batches are given up here and not returned.
+        """
         ...
 
     async def apply_put(
@@ -201,7 +209,18 @@ class Intake(Protocol):
 
 
 class TaskStore(Protocol):
-    async def get(self, app_id: str, noun: Noun, task_id: str) -> Task | None: ...
+    """What became of accepted batches, for 24 hours."""
+
+    async def get(self, app_id: str, noun: Noun, task_id: str) -> Task | None:
+        """Read a task; None when it is unknown, too old, or of another noun."""
+        ...
+
+    async def end_lost(self, app_id: str, *, before_ms: int, now_ms: int) -> int:
+        """The watchdog's step: end tasks created before a time whose batch is gone without having been applied.
+
+        A few at a time, oldest first; returns how many were ended.
+        """
+        ...
 
 
 class InteractionStore(Protocol):
@@ -212,12 +231,14 @@ class InteractionStore(Protocol):
 
         `recents` are (user_id or "", anonymous_id or "", packed) per interaction that belongs into a recent
         list, oldest first. Both ids link the visitor to the user: what the visitor did so far is copied to
-        the user's list, and what the visitor does later goes to both.
+        the user's list, and what the visitor does later goes to both. A visitor linked to somebody else moves
+        to the new user and starts an empty list; nothing is copied then.
         """
         ...
 
     async def recent(self, app_id: str, reader_ids: Sequence[str], limit: int = 200) -> list[bytes]:
-        """Packed interactions of one or two readers (`u:`/`a:`), newest first, each list up to `limit`."""
+        """Packed interactions of one or two readers (`u:`/`a:`), newest first, each list up to `limit`.
+        What stands in both lists comes once."""
         ...
 
     async def erase(self, app_id: str, user_ids: Sequence[str]) -> None:
@@ -231,7 +252,11 @@ class ChangeLog(Protocol):
     async def read(
         self, app_id: str, after: Mapping[Noun, str], *, count: int, block_ms: int
     ) -> list[Change]:
-        """Changes after the given offsets (`"0"` = from the start), oldest first per noun."""
+        """Changes after the given offsets (`"0"` = from the start), oldest first per noun, up to `count` each.
+
+        Waits up to `block_ms` for the first; 0 does not wait. A change that was damaged comes as an empty one
+        (`put` of `[]`), so that its reader gets past it.
+        """
         ...
 
     async def last(self, app_id: str, noun: Noun) -> str:
@@ -239,15 +264,21 @@ class ChangeLog(Protocol):
         ...
 
     async def first(self, app_id: str, noun: Noun) -> str:
-        """Oldest offset still in the log, `"0"` when it was never trimmed."""
+        """The offset from which the log is complete: reading after it misses nothing; `"0"` when it was never
+        trimmed. Whoever stands at an older offset has a gap and must load settled segments."""
         ...
 
-    async def note_follower(self, app_id: str, name: str, offsets: Mapping[Noun, str], now_ms: int) -> None: ...
+    async def note_follower(self, app_id: str, name: str, offsets: Mapping[Noun, str], now_ms: int) -> None:
+        """Say how far a follower has read; for 10 minutes nothing after that is trimmed."""
+        ...
 
     async def settled(self, app_id: str) -> dict[Noun, str]: ...
 
     async def settle(self, app_id: str, noun: Noun, offset: str, now_ms: int) -> int:
-        """Record that everything up to `offset` stands on the shelf; trim what no live follower needs."""
+        """Record that everything up to `offset` stands on the shelf; trim what no live follower needs.
+
+        Returns how many entries were trimmed. An older offset than the recorded one only trims.
+        """
         ...
 
 
@@ -260,15 +291,26 @@ class EngineStore(Protocol):
 
 
 class LimitStore(Protocol):
-    async def take(self, app_id: str, key_id: str, bucket: str, *, rate: float, burst: int, want: int, now_ms: int) -> Lease:
-        """Take up to `want` tokens from a shared bucket that refills at `rate` per second."""
+    async def take(
+        self, app_id: str, key_id: str, bucket: str, *, rate: float, burst: int, want: int, now_ms: int
+    ) -> Lease:
+        """Take up to `want` tokens from a shared bucket that refills at `rate` per second.
+
+        `retry_after_ms` is 0 unless nothing was granted.
+        """
         ...
 
 
 class IdempotencyStore(Protocol):
-    async def begin(self, app_id: str, token: str, body_sha256: str) -> Replay: ...
+    """What writes with an Idempotency-Key answered."""
 
-    async def finish(self, app_id: str, token: str, status: int, reply: bytes) -> None: ...
+    async def begin(self, app_id: str, token: str, body_sha256: str) -> Replay:
+        """Begin a write; `new` takes a lock that lapses after 60 s unless `finish` or `forget` comes first."""
+        ...
+
+    async def finish(self, app_id: str, token: str, status: int, reply: bytes) -> None:
+        """Keep the answer for 24 hours."""
+        ...
 
     async def forget(self, app_id: str, token: str) -> None:
         """The write failed without an answer worth repeating."""
@@ -280,7 +322,9 @@ class PageStore(Protocol):
 
     async def shown(self, app_id: str, reader_id: str, pagination_id: str) -> list[str]: ...
 
-    async def show(self, app_id: str, reader_id: str, pagination_id: str, product_ids: Sequence[str]) -> None: ...
+    async def show(
+        self, app_id: str, reader_id: str, pagination_id: str, product_ids: Sequence[str]
+    ) -> None: ...
 
 
 class LeaseStore(Protocol):

@@ -1,0 +1,74 @@
+"""A circuit breaker: while the store is away, everybody hears so at once and nobody queues up.
+
+    closed --3 timeouts without a reply between them, or nobody listening--> open
+    open   --a reply that proves a working server--> closed
+
+While it is open somebody (see `server`) knocks every half second; everybody else is refused on the spot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from cluster.clock import Clock
+from cluster.errors import Unavailable
+from cluster.meter import Meter
+
+TIMEOUTS_TO_OPEN = 3
+
+_log = structlog.get_logger()
+
+
+class Breaker:
+    """Remembers whether the store answers."""
+
+    def __init__(self, clock: Clock, meter: Meter, on_open: Callable[[], None]) -> None:
+        self._clock = clock
+        self._meter = meter
+        self._on_open = on_open
+        self._timeouts = 0
+        self._opened_s = 0.0
+        self._why = ""
+        self.is_open = False
+
+    def check(self) -> None:
+        """Refuse at once while the store is away.
+
+        Errors:
+            Unavailable: the breaker is open
+        """
+        if self.is_open:
+            raise Unavailable(self._why, retry_after_s=1)
+
+    def answered(self) -> None:
+        """A reply came that proves a working server."""
+        self._timeouts = 0
+        if self.is_open:
+            self.is_open = False
+            away_ms = round((self._clock.monotonic_s() - self._opened_s) * 1000)
+            self._meter.gauge("kiosk_store_away", 0)
+            _log.info("store_returned", away_ms=away_ms)
+
+    def timed_out(self) -> None:
+        """One or more commands passed their deadline."""
+        self._timeouts += 1
+        self._meter.count("kiosk_store_timeouts")
+        if self._timeouts >= TIMEOUTS_TO_OPEN:
+            self._open("the store does not answer")
+
+    def unreachable(self, why: str) -> None:
+        """A connection could not be made."""
+        self._open(why)
+
+    def _open(self, why: str) -> None:
+        if self.is_open:
+            return
+        self.is_open = True
+        self._why = why
+        self._opened_s = self._clock.monotonic_s()
+        self._meter.count("kiosk_store_outages")
+        self._meter.gauge("kiosk_store_away", 1)
+        _log.warning("store_went_away", reason=why)
+        self._on_open()

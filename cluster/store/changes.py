@@ -1,0 +1,84 @@
+"""The change logs: read after an offset, trimmed behind the shelf and the slowest live follower."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+import orjson
+
+from cluster.store import keys
+from cluster.store.ports import Change, Noun, Op
+from cluster.store.quarantine import Quarantine
+from cluster.store.script import Script
+from cluster.store.seal import salt_of, unseal
+from cluster.store.server import Server
+
+LIVE_MS = 10 * 60 * 1000
+"A follower that noted its offsets within this time holds the log back."
+FORGOTTEN_MS = 24 * 3600 * 1000
+
+_SETTLE = Script.load("settle")
+_LAST = Script.load("last_offset")
+_NOUNS = ("user", "product", "interaction")
+
+
+class RedisChanges:
+    """`ChangeLog` over Redis."""
+
+    def __init__(self, server: Server, quarantine: Quarantine) -> None:
+        self._server = server
+        self._quarantine = quarantine
+
+    async def read(
+        self, app_id: str, after: Mapping[Noun, str], *, count: int, block_ms: int
+    ) -> list[Change]:
+        if not after:
+            return []
+        noun_of = {keys.change(app_id, noun): noun for noun in after}
+        streams = ("STREAMS", *noun_of, *after.values())
+        if block_ms > 0:
+            answer = await self._server.wait(
+                "XREAD", "COUNT", count, "BLOCK", block_ms, *streams, block_ms=block_ms
+            )
+        else:
+            answer = await self._server.ask_slow("XREAD", "COUNT", count, *streams)
+        changes: list[Change] = []
+        for name, entries in answer or ():
+            noun = noun_of[name.decode()]
+            for offset, flat in entries:
+                changes.append(await self._open(app_id, noun, offset.decode(), flat))
+        return changes
+
+    async def last(self, app_id: str, noun: Noun) -> str:
+        return str(await self._server.run(_LAST, [keys.change(app_id, noun)], []), "ascii")
+
+    async def first(self, app_id: str, noun: Noun) -> str:
+        offset: bytes | None = await self._server.ask_slow("HGET", keys.trimmed(app_id), noun)
+        return "0" if offset is None else offset.decode()
+
+    async def note_follower(self, app_id: str, name: str, offsets: Mapping[Noun, str], now_ms: int) -> None:
+        await self._server.ask_slow(
+            "HSET", keys.follower(app_id), name, orjson.dumps({**offsets, "at": now_ms})
+        )
+
+    async def settled(self, app_id: str) -> dict[Noun, str]:
+        flat = await self._server.ask_slow("HGETALL", keys.settled(app_id))
+        named = {name.decode(): offset.decode() for name, offset in zip(flat[::2], flat[1::2], strict=True)}
+        return {cast(Noun, noun): named[noun] for noun in _NOUNS if noun in named}
+
+    async def settle(self, app_id: str, noun: Noun, offset: str, now_ms: int) -> int:
+        names = [keys.change(app_id, noun), keys.settled(app_id), keys.trimmed(app_id), keys.follower(app_id)]
+        return int(await self._server.run(_SETTLE, names, [noun, offset, now_ms, LIVE_MS, FORGOTTEN_MS]))
+
+    async def _open(self, app_id: str, noun: Noun, offset: str, flat: list[bytes]) -> Change:
+        """Read an entry; a broken one becomes an empty change, so that followers get past it."""
+        fields = dict(zip(flat[::2], flat[1::2], strict=True))
+        op, salt = fields.get(b"op", b""), salt_of(noun)
+        payload = unseal(fields.get(b"payload", b""), salt)
+        vectors = unseal(fields[b"vectors"], salt) if b"vectors" in fields else b""
+        if payload is None or vectors is None or op not in (b"put", b"remove", b"erase"):
+            await self._quarantine.change(app_id, noun, offset, fields.get(b"payload", b""))
+            return Change(noun, offset, "put", b"[]")
+        embedder = fields.get(b"embedder", b"").decode("utf-8", "replace")
+        return Change(noun, offset, cast(Op, op.decode()), payload, vectors, embedder)

@@ -1,0 +1,112 @@
+"""Opening the stores of one process over one Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from cluster.clock import Clock, SystemClock
+from cluster.meter import Meter, SilentMeter
+from cluster.store.access import RedisAccess
+from cluster.store.address import Address
+from cluster.store.changes import RedisChanges
+from cluster.store.engines import RedisEngines
+from cluster.store.idempotency import RedisIdempotency
+from cluster.store.intake import IDLE_MS, MOST_WAITING, RedisIntake
+from cluster.store.interactions import RedisInteractions
+from cluster.store.leases import RedisLeases
+from cluster.store.limits import RedisLimits
+from cluster.store.pages import RedisPages
+from cluster.store.ports import Stores
+from cluster.store.quarantine import Quarantine
+from cluster.store.records import RedisRecords
+from cluster.store.server import HOT_S, SLOW_S, Server
+from cluster.store.tasks import RedisTasks
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStores(Stores):
+    """`Stores` with a connection behind them; used from one event loop and closed there.
+
+    They connect when first used. `await` them to wait up to two seconds for that, or use `async with`, which
+    also closes. A Redis that is away is no error here: calls raise `Unavailable` until it is back.
+    """
+
+    server: Server
+
+    @property
+    def stores(self) -> Stores:
+        """These stores, for callers that keep stores and closing apart."""
+        return self
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self.server.close()
+
+    async def info(self, section: str = "default") -> dict[str, str]:
+        """Read what the server says of itself (`INFO`), as name -> text."""
+        text = (await self.server.ask_slow("INFO", section)).decode("utf-8", "replace")
+        lines = (line.partition(":") for line in text.splitlines() if line and not line.startswith("#"))
+        return {name: value for name, _, value in lines}
+
+    async def configuration(self, pattern: str) -> dict[str, str]:
+        """Read settings of the server (`CONFIG GET`), as name -> text."""
+        flat = [
+            item.decode("utf-8", "replace") for item in await self.server.ask_slow("CONFIG", "GET", pattern)
+        ]
+        return dict(zip(flat[::2], flat[1::2], strict=True))
+
+    def __await__(self) -> Generator[Any, None, OpenStores]:
+        return self._opened().__await__()
+
+    async def __aenter__(self) -> OpenStores:
+        return await self._opened()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _opened(self) -> OpenStores:
+        await self.server.ready()
+        return self
+
+
+def open_stores(
+    url: str,
+    *,
+    meter: Meter | None = None,
+    clock: Clock | None = None,
+    hot_s: float = HOT_S,
+    slow_s: float = SLOW_S,
+    idle_ms: int = IDLE_MS,
+    most_waiting: int = MOST_WAITING,
+) -> OpenStores:
+    """Make all ports over one Redis.
+
+    `hot_s` and `slow_s` are the deadlines of short reads and of everything else, `idle_ms` the time after
+    which another consumer's batches may be taken over, `most_waiting` the bound of an app's intake.
+
+    Errors:
+        Invalid: not a Redis URL
+    """
+    clock = clock or SystemClock()
+    meter = meter or SilentMeter()
+    server = Server(Address.parse(url), clock=clock, meter=meter, hot_s=hot_s, slow_s=slow_s)
+    quarantine = Quarantine(server, clock, meter)
+    return OpenStores(
+        access=RedisAccess(server, quarantine),
+        records=RedisRecords(server, quarantine),
+        intake=RedisIntake(server, clock, idle_ms=idle_ms, most_waiting=most_waiting),
+        tasks=RedisTasks(server),
+        interactions=RedisInteractions(server),
+        changes=RedisChanges(server, quarantine),
+        engines=RedisEngines(server, quarantine),
+        limits=RedisLimits(server),
+        idempotency=RedisIdempotency(server),
+        pages=RedisPages(server),
+        leases=RedisLeases(server),
+        server=server,
+    )

@@ -1,0 +1,37 @@
+"""What a write with an Idempotency-Key answered, so that its repetition gets the same answer."""
+
+from __future__ import annotations
+
+from cluster.store import keys
+from cluster.store.ports import Replay
+from cluster.store.script import Script
+from cluster.store.server import Server
+
+LOCK_MS = 60 * 1000
+"A write that has not answered after this is taken for dead and may be begun again."
+LIFE_MS = 24 * 3600 * 1000
+
+_BEGIN = Script.load("begin")
+_FINISH = Script.load("finish")
+
+
+class RedisIdempotency:
+    """`IdempotencyStore` over Redis."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    async def begin(self, app_id: str, token: str, body_sha256: str) -> Replay:
+        name = keys.idempotency(app_id, token)
+        state, *facts = await self._server.run(_BEGIN, [name], [body_sha256, LOCK_MS])
+        if state == b"done":
+            return Replay("done", int(facts[0]), facts[1])
+        if state == b"new":
+            return Replay("new")
+        return Replay("other" if state == b"other" else "flying")
+
+    async def finish(self, app_id: str, token: str, status: int, reply: bytes) -> None:
+        await self._server.run(_FINISH, [keys.idempotency(app_id, token)], [status, reply, LIFE_MS])
+
+    async def forget(self, app_id: str, token: str) -> None:
+        await self._server.ask_slow("DEL", keys.idempotency(app_id, token))

@@ -1,0 +1,76 @@
+"""Interactions: one change-log entry a call, and the recent lists of those who acted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import orjson
+
+from cluster.errors import Unavailable
+from cluster.ids import anonymous_reader, user_reader
+from cluster.store import keys
+from cluster.store.recents import AppendPlan, Recent, merge_recent
+from cluster.store.script import Script
+from cluster.store.seal import salt_of, seal
+from cluster.store.server import Server
+from cluster.store.wire import Argument
+
+TRIES = 8
+"How often a step is planned again because links changed between reading and writing."
+
+_APPEND = Script.load("append_interactions")
+_ERASE = Script.load("erase_interactions")
+_SALT = salt_of("interaction")
+
+
+class RedisInteractions:
+    """`InteractionStore` over Redis."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    async def append(self, app_id: str, payload: bytes, recents: Sequence[Recent]) -> str:
+        sealed = seal(payload, _SALT)
+        believed: dict[str, str] = {}
+        for _ in range(TRIES):
+            plan = AppendPlan(app_id, sealed, recents, believed)
+            verdict, *facts = await self._server.run(_APPEND, plan.keys, plan.args)
+            if verdict == 1:
+                return str(facts[0], "ascii")
+            for visitor, user in zip(facts[::2], facts[1::2], strict=True):
+                believed[visitor.decode()] = user.decode()
+        raise Unavailable("links between visitors and users change too fast", retry_after_s=1)
+
+    async def recent(self, app_id: str, reader_ids: Sequence[str], limit: int = 200) -> list[bytes]:
+        if not reader_ids:
+            return []
+        asked = [
+            self._server.ask("LRANGE", keys.recent(app_id, reader_id), 0, limit - 1)
+            for reader_id in reader_ids
+        ]
+        lists: list[list[bytes]] = [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)
+        return merge_recent(lists)
+
+    async def erase(self, app_id: str, user_ids: Sequence[str]) -> None:
+        users = list(dict.fromkeys(user_ids))
+        if not users:
+            return
+        for _ in range(TRIES):
+            visitors = await asyncio.gather(
+                *(self._server.ask_slow("SMEMBERS", keys.linked(app_id, user_id)) for user_id in users)
+            )
+            names = [keys.change(app_id, "interaction"), keys.link(app_id)]
+            args: list[Argument] = []
+            readers: list[str] = []
+            for user_id, members in zip(users, visitors, strict=True):
+                linked = sorted(member.decode() for member in members)
+                own = [user_reader(user_id), *(anonymous_reader(visitor) for visitor in linked)]
+                lists = [keys.recent(app_id, reader_id) for reader_id in own]
+                names += (lists[0], keys.linked(app_id, user_id), *lists[1:])
+                args += (len(linked), *linked)
+                readers += own
+            payload = seal(orjson.dumps(list(dict.fromkeys(readers))), _SALT)
+            if await self._server.run(_ERASE, names, [payload, *args]):
+                return
+        raise Unavailable("links between visitors and users change too fast", retry_after_s=1)

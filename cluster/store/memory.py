@@ -1,0 +1,41 @@
+"""The ports in dictionaries, put together: for tests, and for trying things out without a Redis."""
+
+from __future__ import annotations
+
+from cluster.clock import Clock, SystemClock
+from cluster.store.intake import IDLE_MS, MOST_WAITING
+from cluster.store.ports import Stores
+from cluster.store.twin.changes import MemoryChanges
+from cluster.store.twin.intake import MemoryIntake
+from cluster.store.twin.interactions import MemoryInteractions
+from cluster.store.twin.records import MemoryRecords, MemoryTasks
+from cluster.store.twin.small import (
+    MemoryAccess,
+    MemoryEngines,
+    MemoryIdempotency,
+    MemoryLeases,
+    MemoryLimits,
+    MemoryPages,
+)
+from cluster.store.twin.state import MemoryState
+
+
+def memory_stores(
+    clock: Clock | None = None, *, idle_ms: int = IDLE_MS, most_waiting: int = MOST_WAITING
+) -> Stores:
+    """Make all ports, empty. Hand the same object to everybody who should see the same data."""
+    clock = clock or SystemClock()
+    state = MemoryState(clock)
+    return Stores(
+        access=MemoryAccess(),
+        records=MemoryRecords(state),
+        intake=MemoryIntake(state, idle_ms=idle_ms, most_waiting=most_waiting),
+        tasks=MemoryTasks(state),
+        interactions=MemoryInteractions(state),
+        changes=MemoryChanges(state),
+        engines=MemoryEngines(state),
+        limits=MemoryLimits(),
+        idempotency=MemoryIdempotency(clock),
+        pages=MemoryPages(clock),
+        leases=MemoryLeases(clock),
+    )

@@ -1,0 +1,30 @@
+"""What a reader was already shown under one `pagination_id`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cluster.store import keys
+from cluster.store.script import Script
+from cluster.store.server import Server
+
+IDLE_MS = 30 * 60 * 1000
+MOST = 10_000
+"Products remembered as shown; the oldest are forgotten first."
+
+_SHOW = Script.load("show")
+
+
+class RedisPages:
+    """`PageStore` over Redis."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    async def shown(self, app_id: str, reader_id: str, pagination_id: str) -> list[str]:
+        members = await self._server.ask("LRANGE", keys.page(app_id, reader_id, pagination_id), 0, -1)
+        return [member.decode() for member in members]
+
+    async def show(self, app_id: str, reader_id: str, pagination_id: str, product_ids: Sequence[str]) -> None:
+        name = keys.page(app_id, reader_id, pagination_id)
+        await self._server.run(_SHOW, [name], [IDLE_MS, MOST, *product_ids], hot=True)

@@ -1,0 +1,78 @@
+"""Setting aside what is broken, so that the rest can be served and a person can look at it."""
+
+from __future__ import annotations
+
+import structlog
+
+from cluster.clock import Clock
+from cluster.errors import HouseError
+from cluster.meter import Meter
+from cluster.store import keys
+from cluster.store.ports import Noun
+from cluster.store.script import Script
+from cluster.store.server import Server
+
+CAP = 10_000
+"Entries a quarantine keeps, about."
+MOST_BYTES = 256 * 1024
+"Bytes of a payload that are kept."
+
+_BROKEN = "checksum does not match"
+_RECORD = Script.load("set_aside_record")
+_FIELD = Script.load("set_aside_field")
+
+_log = structlog.get_logger()
+
+
+class Quarantine:
+    """Moves broken things away. Never fails: what can't be moved now still reads as absent and is tried again
+    with the next reading."""
+
+    def __init__(self, server: Server, clock: Clock, meter: Meter) -> None:
+        self._server = server
+        self._clock = clock
+        self._meter = meter
+
+    async def record(self, app_id: str, noun: Noun, record_id: str, sealed: bytes) -> None:
+        """Move a record, and take it off the id indexes."""
+        self._note(app_id, "record", noun)
+        await self._move(
+            _RECORD,
+            [
+                keys.record(app_id, noun, record_id),
+                keys.record_ids(app_id, noun),
+                keys.product_type(app_id),
+                keys.product_type_ids(app_id),
+                keys.quarantine(app_id),
+            ],
+            [record_id, sealed, noun, _BROKEN, self._clock.now_ms(), CAP, MOST_BYTES],
+        )
+
+    async def field(self, app_id: str, hash_key: str, quarantine_key: str, name: str, value: bytes) -> None:
+        """Move one field of a hash of records (apps, keys, engines)."""
+        noun = hash_key.rpartition(":")[2]
+        self._note(app_id, "record", noun)
+        args: list[str | int | bytes] = [name, value, noun, _BROKEN, self._clock.now_ms(), CAP]
+        await self._move(_FIELD, [hash_key, quarantine_key], args)
+
+    async def change(self, app_id: str, noun: str, offset: str, payload: bytes) -> None:
+        """Copy a broken change; the log itself is never rewritten, its reader skips the entry."""
+        self._note(app_id, "change", noun)
+        try:
+            await self._server.ask_slow(
+                "XADD", keys.quarantine(app_id), "MAXLEN", "~", CAP, "*",
+                "kind", "change", "noun", noun, "id", offset, "reason", _BROKEN,
+                "at", self._clock.now_ms(), "payload", payload[:MOST_BYTES],
+            )  # fmt: skip
+        except HouseError as error:
+            _log.warning("quarantine_failed", app=app_id, reason=error.message)
+
+    def _note(self, app_id: str, kind: str, noun: str) -> None:
+        self._meter.count("kiosk_store_quarantined", kind=kind)
+        _log.error("record_quarantined", app=app_id, kind=kind, noun=noun, reason=_BROKEN)
+
+    async def _move(self, script: Script, key_names: list[str], args: list[str | int | bytes]) -> None:
+        try:
+            await self._server.run(script, key_names, args)
+        except HouseError as error:
+            _log.warning("quarantine_failed", reason=error.message)

@@ -1,0 +1,125 @@
+"""Planning one append: which recent lists get which interactions, and who becomes whom.
+
+A visitor (anonymous id) that comes together with a user is linked to that user:
+
+    not linked yet       what the visitor did so far is copied to the user's list
+    linked to the user   nothing to do
+    linked to another    the device changed hands: the link moves and the visitor's list starts empty, because
+                         what stands in it belongs to the former user
+
+What a linked visitor does goes to both lists. The plan needs to know the links before the script runs, and the
+script checks that they are what the plan believed; so every key is named beforehand and nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cluster.ids import anonymous_reader, user_reader
+from cluster.store import keys
+from cluster.store.wire import Argument
+
+CAP = 200
+"Interactions a recent list keeps."
+LIFE_S = 400 * 24 * 3600
+
+Recent = tuple[str, str, bytes]
+"user id or empty, anonymous id or empty, packed interaction"
+
+
+class AppendPlan:
+    """Keys and arguments of one run of `append_interactions`."""
+
+    def __init__(
+        self, app_id: str, payload: bytes, recents: Sequence[Recent], believed: Mapping[str, str]
+    ) -> None:
+        self._app_id = app_id
+        self._links: dict[str, str] = {}
+        self._pushes: dict[str, list[bytes]] = {}
+        self._steps: list[Argument] = []
+        self._numbers: dict[str, int] = {}
+        self.keys = [keys.change(app_id, "interaction"), keys.link(app_id)]
+
+        paired: dict[str, str] = {}
+        visitors: dict[str, None] = {}
+        for user_id, visitor, _ in recents:
+            if visitor:
+                visitors.setdefault(visitor)
+                if user_id:
+                    paired.setdefault(visitor, user_id)
+        facts: list[Argument] = []
+        for visitor in visitors:
+            user_id = believed.get(visitor, "")
+            if user_id == paired.get(visitor):
+                user_id = ""
+            self._links[visitor] = user_id
+            facts += (visitor, user_id, paired.get(visitor, ""))
+        for visitor, user_id in paired.items():
+            self._link(visitor, user_id)
+        for recent in recents:
+            self._place(*recent)
+        for reader_id in list(self._pushes):
+            self._flush(reader_id)
+        self.args: list[Argument] = [payload, CAP, LIFE_S, len(visitors), *facts, *self._steps]
+
+    def _place(self, user_id: str, visitor: str, packed: bytes) -> None:
+        if visitor:
+            if user_id:
+                self._link(visitor, user_id)
+            self._pushes.setdefault(anonymous_reader(visitor), []).append(packed)
+            user_id = self._links[visitor]
+        if user_id:
+            self._pushes.setdefault(user_reader(user_id), []).append(packed)
+
+    def _link(self, visitor: str, user_id: str) -> None:
+        former = self._links[visitor]
+        if former == user_id:
+            return
+        self._links[visitor] = user_id
+        own, theirs = anonymous_reader(visitor), user_reader(user_id)
+        self._flush(own)
+        self._flush(theirs)
+        visitors = self._number(keys.linked(self._app_id, user_id))
+        own_list = self._number(keys.recent(self._app_id, own))
+        if former:
+            formers = self._number(keys.linked(self._app_id, former))
+            self._steps += ("move", visitor, user_id, own_list, visitors, formers)
+        else:
+            their_list = self._number(keys.recent(self._app_id, theirs))
+            self._steps += ("link", visitor, user_id, own_list, their_list, visitors)
+
+    def _flush(self, reader_id: str) -> None:
+        packed = self._pushes.pop(reader_id, [])[-CAP:]
+        if packed:
+            self._steps += ("push", self._number(keys.recent(self._app_id, reader_id)), len(packed), *packed)
+
+    def _number(self, key: str) -> int:
+        """The key's place in KEYS, counted from 1 as Lua does."""
+        if key not in self._numbers:
+            self.keys.append(key)
+            self._numbers[key] = len(self.keys)
+        return self._numbers[key]
+
+
+def merge_recent(lists: Sequence[list[bytes]]) -> list[bytes]:
+    """Make one list, newest first, of the lists of a user and a visitor; what stands in both comes once.
+
+    Cost: the usual case, a visitor whose list is part of the user's, is one set and no parsing.
+    """
+    if len(lists) == 1:
+        return lists[0]
+    merged = lists[0]
+    for more in lists[1:]:
+        known = set(merged)
+        missing = [packed for packed in more if packed not in known]
+        if missing:
+            merged = sorted(merged + missing, key=_at_ms, reverse=True) if merged else missing
+    return merged
+
+
+def _at_ms(packed: bytes) -> int:
+    """The time in a packed interaction, `[type, [ids], at_ms, value]`, without parsing the rest."""
+    try:
+        return int(packed.rsplit(b",", 2)[1])
+    except (IndexError, ValueError):
+        return 0

@@ -1,0 +1,49 @@
+-- Take a batch: check and register its attribute types, queue it, create its task.
+-- KEYS  1 attribute types  2 intake  3 task  4 noun seen  5 open tasks
+-- ARGV  1 most waiting batches  2 noun  3 op  4 task id  5 payload  6 task type  7 total  8 failed
+--       9 errors  10 now ms  11 task life s  12... attribute name, type
+-- Gives {'taken'} | {'full'} | {'clash', name, registered type, ...}; only the first has written.
+local types, intake, task, seen, open = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+
+if redis.call('EXISTS', task) == 1 then
+  return {'taken'}
+end
+if redis.call('XLEN', intake) >= tonumber(ARGV[1]) then
+  return {'full'}
+end
+
+local clashes, fresh = {'clash'}, {}
+for first = 12, #ARGV, 1000 do
+  local last = math.min(first + 999, #ARGV)
+  local names = {}
+  for i = first, last, 2 do
+    names[#names + 1] = ARGV[i]
+  end
+  local known = redis.call('HMGET', types, unpack(names))
+  for n, name in ipairs(names) do
+    local wanted = ARGV[first + 2 * n - 1]
+    if not known[n] then
+      fresh[#fresh + 1] = name
+      fresh[#fresh + 1] = wanted
+    elseif known[n] ~= wanted then
+      clashes[#clashes + 1] = name
+      clashes[#clashes + 1] = known[n]
+    end
+  end
+end
+if #clashes > 1 then
+  return clashes
+end
+
+local entry = redis.call('XADD', intake, '*', 'noun', ARGV[2], 'op', ARGV[3], 'task', ARGV[4], 'payload', ARGV[5])
+for first = 1, #fresh, 1000 do
+  redis.call('HSET', types, unpack(fresh, first, math.min(first + 999, #fresh)))
+end
+redis.call('HSET', task, 'noun', ARGV[2], 'type', ARGV[6], 'status', 'queued', 'total', ARGV[7],
+  'succeeded', '0', 'failed', ARGV[8], 'errors', ARGV[9], 'entry', entry, 'created_at', ARGV[10])
+redis.call('EXPIRE', task, ARGV[11])
+redis.call('ZADD', open, ARGV[10], ARGV[4])
+if ARGV[3] == 'put' then
+  redis.call('SET', seen, '1')
+end
+return {'taken'}

@@ -1,0 +1,32 @@
+-- Forget users and the visitors linked to them, and log that.
+-- KEYS  1 change log  2 links  3... per user: recent list, set of visitors, then each visitor's recent list
+-- ARGV  1 change payload  2... per user: number of visitors, then their anonymous ids
+-- Gives 1, or 0 when the visitors are no longer those the caller read: then nothing is written.
+local at, key = 2, 3
+while at <= #ARGV do
+  local n = tonumber(ARGV[at])
+  if redis.call('SCARD', KEYS[key + 1]) ~= n then
+    return 0
+  end
+  for i = 1, n do
+    if redis.call('SISMEMBER', KEYS[key + 1], ARGV[at + i]) == 0 then
+      return 0
+    end
+  end
+  at, key = at + 1 + n, key + 2 + n
+end
+
+-- Deleting first: it is allowed also when memory is full.
+for k = 3, #KEYS do
+  redis.call('DEL', KEYS[k])
+end
+at = 2
+while at <= #ARGV do
+  local n = tonumber(ARGV[at])
+  for i = 1, n do
+    redis.call('HDEL', KEYS[2], ARGV[at + i])
+  end
+  at = at + 1 + n
+end
+redis.call('XADD', KEYS[1], '*', 'op', 'erase', 'payload', ARGV[1])
+return 1

@@ -1,0 +1,40 @@
+-- Record how far a change log stands on the shelf and cut off what no live follower needs.
+-- KEYS  1 change log  2 settled  3 trimmed  4 followers
+-- ARGV  1 noun  2 offset  3 now ms  4 ms after which a follower counts as gone  5 ms until it is forgotten
+-- Gives how many entries were cut off.
+local noun, now = ARGV[1], tonumber(ARGV[3])
+
+local function parts(offset)
+  local ms, n = string.match(offset, '^(%d+)%-(%d+)$')
+  return tonumber(ms or offset) or 0, tonumber(n or 0)
+end
+
+local function before(a, b)
+  local a_ms, a_n = parts(a)
+  local b_ms, b_n = parts(b)
+  return a_ms < b_ms or (a_ms == b_ms and a_n < b_n)
+end
+
+local limit = redis.call('HGET', KEYS[2], noun) or '0'
+if before(limit, ARGV[2]) then
+  limit = ARGV[2]
+  redis.call('HSET', KEYS[2], noun, limit)
+end
+
+local followers = redis.call('HGETALL', KEYS[4])
+for i = 1, #followers, 2 do
+  local read, follower = pcall(cjson.decode, followers[i + 1])
+  local age = read and now - follower.at or nil
+  if not age or age > tonumber(ARGV[5]) then
+    redis.call('HDEL', KEYS[4], followers[i])
+  elseif age <= tonumber(ARGV[4]) and follower[noun] and before(follower[noun], limit) then
+    limit = follower[noun]
+  end
+end
+
+local ms, n = parts(limit)
+local cut = redis.call('XTRIM', KEYS[1], 'MINID', '=', string.format('%.0f-%.0f', ms, n + 1))
+if cut > 0 then
+  redis.call('HSET', KEYS[3], noun, limit)
+end
+return cut

