@@ -1,0 +1,205 @@
+"""From validation errors to upload messages: one string per bad record, in one grammar.
+
+    data.<index>[.<path>] is invalid. <text>[ (and <n> more)]
+
+Paths are made of field names, which callers choose: they are cleaned (no blanks, nothing unprintable) and
+shortened. Values never appear.
+
+Source: reference 4.3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from itertools import islice
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from cluster.records.fields import FAULT, IPV4, PRODUCT_ID, RECORD_ID, UUID, json_type, wrong_type
+
+_MAX_ERRORS = 200
+"Errors of one slice that are looked at as they are; beyond, records are pruned first."
+_MAX_EFFORT = 120_000
+"""What is spent on explaining one upload: 1 for an error made, 10 more for one looked at. Bad records behind that
+are not reported; ten thousand with one fault each are."""
+_MAX_UNKNOWN = 8
+"Unknown names an object keeps when it is pruned."
+_MAX_STEP = 80
+_MAX_STEPS = 8
+
+_EXPECTED = {
+    "string_type": "string", "int_type": "integer", "int_from_float": "integer", "float_type": "number",
+    "bool_type": "boolean", "list_type": "array", "dict_type": "object", "model_type": "object",
+    "model_attributes_type": "object",
+}  # fmt: skip
+_BOUNDS = {
+    "greater_than_equal": ("ge", "greater than or equal to"),
+    "greater_than": ("gt", "greater than"),
+    "less_than_equal": ("le", "less than or equal to"),
+    "less_than": ("lt", "less than"),
+}
+_FORMATS = {UUID: "uuid", IPV4: "ipv4"}
+_TAGGED_FIELDS = {"location": ("one", "many")}
+
+
+class Explainer:
+    """Explains why slices of an upload failed; knows when enough has been said.
+
+    `fields` are the field names of all objects a record may consist of. `tagged`: the records are members of a
+    union, and errors name the member first.
+    """
+
+    def __init__(self, adapter: TypeAdapter[Any], fields: Set[str], *, tagged: bool) -> None:
+        self._adapter = adapter
+        self._fields = fields
+        self._tagged = tagged
+        self._effort = 0
+        self.messages: list[str] = []
+
+    @property
+    def is_done(self) -> bool:
+        """Was enough looked at to stop?"""
+        return self._effort >= _MAX_EFFORT
+
+    def explain(self, records: Sequence[Any], failure: ValidationError, start: int) -> None:
+        """Add one message per bad record of a slice that begins at index `start`."""
+        self._effort += failure.error_count()
+        if failure.error_count() > _MAX_ERRORS:
+            self._explain_one_by_one(records, start)
+            return
+        by_record: dict[int, list[ErrorDetails]] = {}
+        for error in failure.errors(include_url=False):
+            by_record.setdefault(int(error["loc"][0]), []).append(error)
+        for at, errors in sorted(by_record.items()):
+            self._add(start + at, errors)
+
+    def _explain_one_by_one(self, records: Sequence[Any], start: int) -> None:
+        """Explain slices with very many errors: a record's own errors can't be bounded, so its width is."""
+        for at, record in enumerate(records):
+            failure = self._failure(self._pruned(record)) or self._failure(record)
+            if failure is not None:
+                self._add(start + at, failure.errors(include_url=False))
+                if self.is_done:
+                    return
+
+    def _failure(self, record: Any) -> ValidationError | None:
+        try:
+            self._adapter.validate_python([record])
+        except ValidationError as failure:
+            return failure
+        return None
+
+    def _pruned(self, value: Any, depth: int = 4) -> Any:
+        """Copy a record without most of its unknown names, as deep as the schema of any record goes."""
+        if depth and type(value) is dict:
+            unknown = islice((name for name in value if not self._is_known(name)), _MAX_UNKNOWN)
+            names = [*filter(self._is_known, value), *unknown]
+            return {name: self._pruned(value[name], depth - 1) for name in names}
+        if depth and type(value) is list and value and type(value[0]) is dict:
+            return [self._pruned(item, depth - 1) for item in value]
+        return value
+
+    def _is_known(self, name: str) -> bool:
+        return name in self._fields or (name.startswith("i18n_") and len(name) == 7)
+
+    def _add(self, index: int, errors: Sequence[ErrorDetails]) -> None:
+        self._effort += 10 * len(errors)
+        self.messages.append(_message(index, errors, tagged=self._tagged))
+
+
+def _message(index: int, errors: Sequence[ErrorDetails], *, tagged: bool) -> str:
+    """Word the first of a record's errors and count the others (one per place)."""
+    path, text = explain(errors[0], tagged=tagged)
+    return upload_message(index, path, text, more=len({error["loc"] for error in errors}) - 1)
+
+
+def upload_message(index: int, path: Iterable[str | int], text: str, *, more: int = 0) -> str:
+    """Write one message in the upload grammar."""
+    place = ".".join(["data", str(index), *map(_step, list(path)[:_MAX_STEPS])])
+    return f"{place} is invalid. {text}" + (f" (and {more} more)" if more > 0 else "")
+
+
+def _step(step: str | int) -> str:
+    """Make a field name fit for a path: something, without blanks, control characters or tricks of direction."""
+    text = str(step)[:_MAX_STEP]
+    if not text.isprintable() or " " in text:
+        text = "".join(c if c.isprintable() and not c.isspace() else "_" for c in text)
+    return text or "_"
+
+
+def explain(error: ErrorDetails, *, tagged: bool) -> tuple[list[str | int], str]:
+    """Turn one pydantic error of a list of records into the path within its record and a text."""
+    kind, value, ctx = error["type"], error.get("input"), error.get("ctx", {})
+    path = _path(error["loc"], tagged=tagged and not kind.startswith("union_tag_"))
+    if kind == FAULT:
+        return [*path, *ctx["path"]], ctx["text"]
+    if kind in ("union_tag_not_found", "union_tag_invalid"):
+        return [*path, "type"], _type_text(value, ctx)
+    if not path and kind in _EXPECTED:
+        return path, f"The record expected to be of type 'object', but '{json_type(value)}' is given."
+    return path, _text(kind, value, ctx)
+
+
+def _path(loc: Sequence[str | int], *, tagged: bool) -> list[str | int]:
+    """Drop the record's index and the names of union members from a location."""
+    path = list(loc[2 if tagged else 1 :])
+    if len(path) > 1 and path[1] in _TAGGED_FIELDS.get(str(path[0]), ()):
+        del path[1]
+    return path
+
+
+def _type_text(record: Any, ctx: Mapping[str, Any]) -> str:
+    """Word what is wrong with the `type` of an interaction."""
+    kind = record.get("type") if isinstance(record, dict) else None
+    if kind is None:
+        return "The attribute is required."
+    if not isinstance(kind, str):
+        return wrong_type("string", kind)
+    return f"The attribute should be one of {ctx['expected_tags']}."
+
+
+def _text(kind: str, value: Any, ctx: Mapping[str, Any]) -> str:
+    """Word one error."""
+    if kind in _EXPECTED:
+        return wrong_type(_EXPECTED[kind], value)
+    if kind in _BOUNDS:
+        limit, words = _BOUNDS[kind]
+        return f"The attribute should be {words} {ctx[limit]:g}."
+    if kind == "missing":
+        return "The attribute is required."
+    if kind == "extra_forbidden":
+        return "The attribute is not allowed."
+    if kind == "literal_error":
+        if not isinstance(value, str):
+            return wrong_type("string", value)
+        return f"The attribute should be one of {ctx['expected'].replace(' or ', ', ')}."
+    if kind == "string_pattern_mismatch":
+        return _pattern_text(ctx["pattern"], value)
+    if kind in ("string_too_short", "too_short"):
+        return f"The attribute should have at least {ctx['min_length']} {_units(kind)}."
+    if kind in ("string_too_long", "too_long"):
+        return f"The attribute should have at most {ctx['max_length']} {_units(kind)}."
+    if kind == "finite_number":
+        return "The attribute should be a finite number."
+    if kind == "string_unicode":
+        return "The attribute should be valid Unicode."
+    return "The attribute is not valid."
+
+
+def _units(kind: str) -> str:
+    return "characters" if kind.startswith("string") else "entries"
+
+
+def _pattern_text(pattern: str, value: Any) -> str:
+    """Say which rule of a pattern was broken."""
+    if pattern in _FORMATS:
+        return f"The attribute should match '{_FORMATS[pattern]}' format."
+    if pattern.startswith("^i18n_"):
+        return "The attribute is not allowed."
+    if pattern in (RECORD_ID, PRODUCT_ID) and str(value).startswith("_"):
+        return "The attribute should not start with '_'."
+    if pattern == PRODUCT_ID and "," in str(value):
+        return "The attribute should not contain ','."
+    return "The attribute should not contain control characters."

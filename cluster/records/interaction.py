@@ -1,0 +1,223 @@
+"""Interactions: 29 types, each with exactly its own fields, told apart by `type`.
+
+    shape             types                                              besides the shared fields
+    ProductAction     remove_from_cart refund subscribe unsubscribe      ids
+                      add_to_collection remove_from_collection like
+                      dislike share bookmark complete impression
+                      viewable_impression click submit product_image_view
+    ProductVisit      product_detail_page_view promo_page_view           ids, duration
+                      read watch listen
+    CartAddition      add_to_cart                                        ids, quantities
+    Checkout          checkout                                           ids, quantities, revenue
+    Rating            rate                                               ids, rating
+    CustomAction      custom                                             ids, custom_action_name
+    Search            search                                             search
+    Feedback          feedback                                           question_id, result_type, value
+    HomeVisit         home_page_view                                     duration
+    CategoryVisit     category_page_view                                 category, duration
+
+`ids` are `product_ids` and `product_group_ids`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from pydantic import ConfigDict, Field, model_validator
+from typing_extensions import Self
+
+from cluster.records.fields import (
+    STRICT,
+    Filters,
+    Ipv4,
+    Moment,
+    NamedId,
+    NamedIds,
+    Number,
+    Quantities,
+    Strict,
+    Texts,
+    Uuid,
+    VisitorId,
+    fault,
+)
+
+_OPEN = ConfigDict({**STRICT, "extra": "allow"})
+
+
+class Campaign(Strict):
+    """Where a visitor came from."""
+
+    model_config = _OPEN
+
+    name: str | None = None
+    source: str | None = None
+    medium: str | None = None
+    term: str | None = None
+    content: str | None = None
+
+
+class Page(Strict):
+    """The page on which something happened."""
+
+    model_config = _OPEN
+
+    url: str
+    referrer: str | None = None
+    title: str | None = None
+
+
+class Context(Strict):
+    """Circumstances; unknown keys are kept."""
+
+    model_config = _OPEN
+
+    campaign: Campaign | None = None
+    truncated_ip: Ipv4 | None = None
+    locale: str | None = None
+    region: str | None = None
+    page: Page | None = None
+    user_agent: str | None = None
+    custom_context: dict[str, Any] | None = None
+
+
+class SearchTerms(Strict):
+    """What was searched for."""
+
+    keywords: str | None = None
+    filters: Filters | None = None
+
+
+class Shared(Strict):
+    """Fields of every type.
+
+    Source: reference 5.3.1
+    """
+
+    user_id: NamedId | None = None
+    anonymous_id: VisitorId | None = None
+    timestamp: Moment | None = None
+    service_id: Uuid | None = None
+    context: Context | None = None
+
+
+class _WithProducts(Shared):
+    product_ids: NamedIds | None = None
+    product_group_ids: NamedIds | None = None
+
+
+class ProductAction(_WithProducts):
+    """Something done to products, without a measure."""
+
+    type: Literal[
+        "remove_from_cart", "refund", "subscribe", "unsubscribe", "add_to_collection", "remove_from_collection",
+        "like", "dislike", "share", "bookmark", "complete", "impression", "viewable_impression", "click", "submit",
+        "product_image_view",
+    ]  # fmt: skip
+
+
+class ProductVisit(_WithProducts):
+    """Time spent with products."""
+
+    type: Literal["product_detail_page_view", "promo_page_view", "read", "watch", "listen"]
+    duration: Number | None = None
+    "Seconds."
+
+
+class _WithQuantities(_WithProducts):
+    quantities: Quantities | None = None
+    "One positive number for all, or one a product; 1 when absent."
+
+    @model_validator(mode="after")
+    def _as_many_quantities_as_products(self) -> Self:
+        if isinstance(self.quantities, list) and len(self.quantities) != len(self.product_ids or ()):
+            raise fault("The attribute should have as many items as 'product_ids'.", "quantities")
+        return self
+
+
+class CartAddition(_WithQuantities):
+    """Products put into the cart."""
+
+    type: Literal["add_to_cart"]
+
+
+class Checkout(_WithQuantities):
+    """Products bought."""
+
+    type: Literal["checkout"]
+    revenue: Number | None = None
+
+
+class Rating(_WithProducts):
+    """Products judged on a scale of 0 to 5."""
+
+    type: Literal["rate"]
+    rating: Annotated[Number, Field(ge=0, le=5)] | None = None
+
+
+class CustomAction(_WithProducts):
+    """An action of the caller's own."""
+
+    type: Literal["custom"]
+    custom_action_name: str
+
+
+class Search(Shared):
+    """A search made."""
+
+    type: Literal["search"]
+    search: SearchTerms | None = None
+
+
+class Feedback(Shared):
+    """A judgement of an answer."""
+
+    type: Literal["feedback"]
+    question_id: Annotated[str, Field(max_length=512)] | None = None
+    result_type: str | None = None
+    value: str | None = None
+
+
+class HomeVisit(Shared):
+    """A visit to the home page."""
+
+    type: Literal["home_page_view"]
+    duration: Number | None = None
+
+
+class CategoryVisit(Shared):
+    """A visit to a category page."""
+
+    type: Literal["category_page_view"]
+    category: Texts | None = None
+    "Path, broad to narrow."
+    duration: Number | None = None
+
+
+Interaction: TypeAlias = Annotated[
+    ProductAction
+    | ProductVisit
+    | CartAddition
+    | Checkout
+    | Rating
+    | CustomAction
+    | Search
+    | Feedback
+    | HomeVisit
+    | CategoryVisit,
+    Field(discriminator="type"),
+]
+
+INTERACTION_MODELS: Final = (
+    ProductAction, ProductVisit, CartAddition, Checkout, Rating, CustomAction, Search, Feedback, HomeVisit,
+    CategoryVisit, Context, Campaign, Page, SearchTerms,
+)  # fmt: skip
+"Everything an interaction may consist of."
+
+INTERACTION_TYPES: Final = (
+    "product_detail_page_view", "search", "add_to_cart", "remove_from_cart", "checkout", "refund", "subscribe",
+    "unsubscribe", "add_to_collection", "remove_from_collection", "read", "watch", "listen", "like", "dislike",
+    "share", "rate", "bookmark", "complete", "feedback", "impression", "viewable_impression", "click", "submit",
+    "home_page_view", "category_page_view", "promo_page_view", "product_image_view", "custom",
+)  # fmt: skip
+"All 29, in the order of the specification."

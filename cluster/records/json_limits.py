@@ -1,0 +1,120 @@
+"""JSON with limits: one way in for every body, so that no document can hurt what stands behind it.
+
+What a reader of JSON may refuse on its own account (RFC 8259: syntax, encoding, range of numbers, depth of
+nesting, repeated names, size) is `Malformed` here, answered with 400; what the JSON *says* is judged elsewhere.
+
+    refused                                    by
+    no JSON, NaN, 1e999, BOM, bad UTF-8,       the parser itself (linear, no recursion of ours)
+    lone surrogates, more than 1,024 levels
+    more than 100,000 containers               counted on the bytes, before anything is built
+    more than 1,000,000 commas                 likewise
+    more than 64 levels, an object of more     counted on the parsed tree, level by level
+    than 2,000 names
+    a name twice in one object (on request)    names in the bytes against names in the tree
+
+Integers beyond 64 bits are read as the nearest double, as every browser reads them; those beyond the range of
+doubles (some 310 digits) are refused with the parser's other range errors.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import orjson
+
+from cluster.errors import Malformed, messages
+
+MAX_DEPTH = 64
+"Levels of nesting; the outermost container is the first."
+MAX_CONTAINERS = 100_000
+"Objects and arrays in one body."
+MAX_NAMES = 2_000
+"Names in one object."
+MAX_COMMAS = 1_000_000
+"Separators in one body: a bound on how many values it holds."
+
+_SPACED_COLONS = (b" :", b"\n:", b"\t:", b"\r:")
+
+
+def load_json(body: bytes, *, refuse_duplicates: bool) -> Any:
+    """Parse a body, or refuse it.
+
+    Errors:
+        Malformed: with a message that names the limit, and `detail` for endpoints that answer in that shape
+    Cost:
+        linear; 0.4 ms for 100 user records (35 kB), at most 40 ms for any hostile body of 1 MB
+    Source:
+        decision I10; RFC 8259 sections 4, 6, 9
+    """
+    if len(body) > MAX_CONTAINERS:
+        _refuse_crowds(body)
+    try:
+        tree = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        raise malformed("the body is not valid JSON", messages.MALFORMED) from None
+    if refuse_duplicates:
+        names = _names_within_depth(tree)
+        if names != body.count(b'":') or any(mark in body for mark in _SPACED_COLONS):
+            _refuse_duplicates(body, names)
+    elif len(body) > MAX_NAMES or body.count(b"{") + body.count(b"[") > MAX_DEPTH:
+        _names_within_depth(tree)
+    return tree
+
+
+def malformed(reason: str, message: str = "") -> Malformed:
+    """Make the error for a body that is refused before its meaning is looked at."""
+    detail = [{"loc": ["body"], "msg": reason, "type": "value_error.jsondecode"}]
+    return Malformed(message or f"{messages.MALFORMED} The body was refused: {reason}.", detail=detail)
+
+
+def _refuse_crowds(body: bytes) -> None:
+    """Refuse bodies of very many values; text that merely contains brackets and commas is told apart."""
+    containers = body.count(b"{") + body.count(b"[")
+    commas = body.count(b",") if len(body) > MAX_COMMAS else 0
+    if containers <= MAX_CONTAINERS and commas <= MAX_COMMAS:
+        return
+    if _count_outside_strings(body, b"{[") > MAX_CONTAINERS:
+        raise malformed(f"more than {MAX_CONTAINERS} objects and arrays")
+    if _count_outside_strings(body, b",") > MAX_COMMAS:
+        raise malformed(f"more than {MAX_COMMAS} values")
+
+
+def _names_within_depth(tree: Any) -> int:
+    """Count the names in all objects of a parsed tree and refuse it when it is too deep or too wide."""
+    names = 0
+    level = [tree] if type(tree) is dict or type(tree) is list else []
+    for _ in range(MAX_DEPTH):
+        if not level:
+            return names
+        objects = [item for item in level if type(item) is dict]
+        arrays = level if not objects else [item for item in level if type(item) is list]
+        widths = list(map(len, objects))
+        names += sum(widths)
+        if max(widths, default=0) > MAX_NAMES:
+            raise malformed(f"an object of more than {MAX_NAMES} names")
+        values = chain(chain.from_iterable(map(dict.values, objects)), chain.from_iterable(arrays))
+        level = [value for value in values if type(value) is dict or type(value) is list]
+    if level:
+        raise malformed(f"nested deeper than {MAX_DEPTH} levels")
+    return names
+
+
+def _refuse_duplicates(body: bytes, names: int) -> None:
+    """Decide exactly: outside strings a colon follows a name and nothing else."""
+    if _count_outside_strings(body, b":") != names:
+        raise malformed("a name is repeated within one object")
+
+
+def _count_outside_strings(body: bytes, wanted: bytes) -> int:
+    """Count how often any of the wanted bytes stands outside JSON strings.
+
+    Without escapes every quote opens or closes a string, so the parity of the quotes so far tells where a byte
+    stands; sums modulo 256 keep parity, which keeps the arrays at one byte an element.
+    """
+    if b"\\" in body:
+        body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    text = np.frombuffer(body, dtype=np.uint8)
+    outside = np.cumsum(text == ord('"'), dtype=np.uint8) & 1 == 0
+    return sum(int(np.count_nonzero((text == byte) & outside)) for byte in wanted)

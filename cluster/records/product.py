@@ -1,0 +1,149 @@
+"""The product or content record, its parts and translations."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from pydantic import ConfigDict, Discriminator, Field, Tag
+
+from cluster.records.fields import (
+    STRICT,
+    Attributes,
+    DayOrMoment,
+    Images,
+    NamedId,
+    NamedIds,
+    Number,
+    Paths,
+    ProductId,
+    Strict,
+    Texts,
+    Uri,
+)
+
+TRANSLATION_NAME: Final = r"^i18n_[A-Za-z]{2}$"
+
+
+class Location(Strict):
+    """A place on earth, in degrees."""
+
+    lat: Annotated[Number, Field(ge=-90, le=90)]
+    lon: Annotated[Number, Field(ge=-180, le=180)]
+
+
+def _one_or_many(value: Any) -> str:
+    return "many" if isinstance(value, list) else "one"
+
+
+Locations: TypeAlias = Annotated[
+    Annotated[Location, Tag("one")] | Annotated[list[Location], Field(fail_fast=True), Tag("many")],
+    Discriminator(_one_or_many),
+]
+
+
+class Child(Strict):
+    """A part of long content, for example a chapter; serves answer snippets only."""
+
+    id: NamedId
+    url: str | None = None
+    title: str | None = None
+    description: str | None = None
+    html: str | None = None
+    headers: Texts | None = None
+    custom_attributes: Attributes | None = None
+
+
+class Translation(Strict):
+    """An `i18n_<ln>` object: the text fields in another language."""
+
+    title: str | None = None
+    subtitle: str | None = None
+    description: str | None = None
+    short_description: str | None = None
+    html: str | None = None
+    headers: Texts | None = None
+    paragraphs: Texts | None = None
+    anchors: Texts | None = None
+    tags: Texts | None = None
+    categories: Paths | None = None
+    authors: Texts | None = None
+    brand: str | None = None
+    size: str | None = None
+    color: str | None = None
+    material: str | None = None
+    url: Uri | None = None
+    cover_image: Uri | None = None
+    custom_attributes: Attributes | None = None
+
+
+def _close_schema(schema: dict[str, Any]) -> None:
+    """Say in the JSON schema what the key type of the extra fields says to the validator."""
+    schema["patternProperties"] = {TRANSLATION_NAME: schema.pop("additionalProperties", True)}
+    schema["additionalProperties"] = False
+
+
+class Product(Strict):
+    """Something that can be recommended. An upload replaces the whole record.
+
+    Translations are the only extra fields: `product.translations["i18n_fr"].title`.
+
+    Source: reference 5.2
+    """
+
+    model_config = ConfigDict({**STRICT, "extra": "allow", "json_schema_extra": _close_schema})
+    __pydantic_extra__: dict[Annotated[str, Field(pattern=TRANSLATION_NAME)], Translation]
+
+    product_id: ProductId
+    product_group_id: NamedId | None = None
+    "Variants of one product share it; the `product_id` when absent."
+    parent_id: NamedId | None = None
+    related_ids: NamedIds | None = None
+    type: Annotated[str, Field(max_length=512)] | None = None
+    title: str | None = None
+    subtitle: str | None = None
+    description: str | None = None
+    short_description: str | None = None
+    html: str | None = None
+    headers: Texts | None = None
+    paragraphs: Texts | None = None
+    anchors: Texts | None = None
+    children: Annotated[list[Child], Field(fail_fast=True)] | None = None
+    language: Annotated[str, Field(min_length=2)] | None = None
+    created_at: DayOrMoment | None = None
+    published_at: DayOrMoment | None = None
+    updated_at: DayOrMoment | None = None
+    categories: Paths | None = None
+    tags: Texts | None = None
+    authors: Texts | None = None
+    publishers: Texts | None = None
+    collections: Texts | None = None
+    url: Uri | None = None
+    cover_image: Uri | None = None
+    images: Images | None = None
+    price: Number | None = None
+    "`sale_price` wins when both exist."
+    original_price: Number | None = None
+    sale_price: Number | None = None
+    margin: Number | None = None
+    size: str | None = None
+    color: str | None = None
+    material: str | None = None
+    brand: str | None = None
+    condition: Literal["NEW", "USED", "REFURBISHED"] | None = None
+    availability: Literal["IN_STOCK", "OUT_OF_STOCK", "PRE_ORDER"] | None = None
+    "Absent counts as `IN_STOCK`."
+    rating: Number | None = None
+    location: Locations | None = None
+    enable_question_answering: bool | None = None
+    custom_attributes: Attributes | None = None
+
+    @property
+    def translations(self) -> dict[str, Translation]:
+        """The `i18n_<ln>` objects by their field name."""
+        return self.__pydantic_extra__ or {}
+
+
+PRODUCT_TIMES: Final = ("created_at", "published_at", "updated_at")
+"Fields that are rewritten into UTC."
+PRODUCT_MODELS: Final = (Product, Child, Translation, Location)
+"Everything a product may consist of."

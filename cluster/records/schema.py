@@ -1,0 +1,58 @@
+"""JSON schemas of upload bodies, for people who read the interface's description and for tools that test it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import TypeAdapter
+
+from cluster.records.interaction import Interaction
+from cluster.records.product import Product
+from cluster.records.upload import MAX_RECORDS
+from cluster.records.user import User
+
+_REF = "#/$defs/"
+
+
+def record_schema(noun: Literal["user", "product", "interaction"]) -> dict[str, Any]:
+    """Describe the body of an upload. No references: the schema can stand anywhere in a larger document."""
+    kinds: dict[str, Any] = {"user": User, "product": Product, "interaction": Interaction}
+    items = TypeAdapter(kinds[noun]).json_schema()
+    definitions = items.pop("$defs", {})
+    return {
+        "type": "object",
+        "required": ["data"],
+        "properties": {
+            "data": {"type": "array", "maxItems": MAX_RECORDS, "items": _inlined(items, definitions)}
+        },
+    }
+
+
+def _inlined(node: Any, definitions: dict[str, Any]) -> Any:
+    """Put definitions where they are referred to (none of ours refers to itself) and leave out titles."""
+    if isinstance(node, list):
+        return [_inlined(item, definitions) for item in node]
+    if not isinstance(node, dict):
+        return node
+    reference = node.get("$ref", "")
+    if isinstance(reference, str) and reference.startswith(_REF):
+        return _inlined(definitions[reference.removeprefix(_REF)], definitions)
+    return {
+        name: _kept(name, child, definitions) for name, child in node.items() if not _is_noise(name, child)
+    }
+
+
+def _kept(name: str, child: Any, definitions: dict[str, Any]) -> Any:
+    if name in ("properties", "patternProperties"):
+        return {key: _inlined(value, definitions) for key, value in child.items()}
+    if name == "description" and isinstance(child, str):
+        return child.split("\n\n")[0]
+    return _inlined(child, definitions)
+
+
+def _is_noise(name: str, child: Any) -> bool:
+    return (
+        name == "discriminator"
+        or (name == "title" and isinstance(child, str))
+        or (name, child) == ("default", None)
+    )

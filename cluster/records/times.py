@@ -1,0 +1,78 @@
+"""Times as text: what callers may send, and the two forms it takes afterwards.
+
+A moment is ISO 8601: `2026-03-02T09:15:30.250+01:00`; seconds, fraction and offset may be absent (no offset is
+UTC), a space may stand for the `T`, and a leap second counts as the first moment of the next minute.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+
+_MOMENT = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?([Zz]|[+-]\d\d(?::?\d\d)?)?", re.ASCII
+)
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  everything in this file is UTC without saying so
+
+
+def moment_ms(text: str) -> int:
+    """Read a moment as milliseconds since 1970.
+
+    Errors:
+        ValueError: not a moment
+    """
+    at, fraction = _read(text)
+    gone = at - _EPOCH
+    return (gone.days * 86_400 + gone.seconds) * 1000 + int((fraction + "000")[:3])
+
+
+def utc_text(text: str) -> str:
+    """Write a day as it is and a moment in UTC with `Z`, its fraction of a second untouched.
+
+    Errors:
+        ValueError: neither a day nor a moment
+    """
+    if len(text) == 10 and _DAY.fullmatch(text):
+        datetime.fromisoformat(text)
+        return text
+    at, fraction = _read(text)
+    written = at.isoformat() + (f".{fraction}Z" if fraction else "Z")
+    return text if text == written else written
+
+
+def is_stored_moment(text: str) -> bool:
+    """Is a valid moment already in the form interactions are stored in (UTC, milliseconds, `Z`)?"""
+    return len(text) == 24 and text[23] == "Z" and text[10] == "T" and text[19] == "." and text[17] != "6"
+
+
+def _read(text: str) -> tuple[datetime, str]:
+    """Split a moment into its second in UTC and the digits of its fraction."""
+    found = _MOMENT.fullmatch(text)
+    if found is None:
+        raise ValueError("not a moment")
+    day, minute, second, fraction, offset = found.groups()
+    try:
+        if second == "60":
+            at = datetime.fromisoformat(f"{day}T{minute}:59") + timedelta(seconds=1)
+        else:
+            at = datetime.fromisoformat(f"{day}T{minute}:{second or '00'}")
+        if offset and offset not in "Zz":
+            at -= _offset(offset)
+    except OverflowError:
+        raise ValueError("outside the years 1 to 9999") from None
+    return at, fraction or ""
+
+
+def _offset(text: str) -> timedelta:
+    digits = text[1:].replace(":", "")
+    hours, minutes = int(digits[:2]), int(digits[2:] or 0)
+    if hours > 23 or minutes > 59:
+        raise ValueError("not an offset")
+    size = timedelta(hours=hours, minutes=minutes)
+    return size if text[0] == "+" else -size
+
+
+def moment_text(at_ms: int) -> str:
+    """Write milliseconds since 1970 in the form interactions are stored in."""
+    return (_EPOCH + timedelta(milliseconds=at_ms)).isoformat(timespec="milliseconds") + "Z"

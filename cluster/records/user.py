@@ -1,0 +1,39 @@
+"""The user record."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from cluster.records.fields import Attributes, DayOrMoment, Strict, Uri, UserId
+
+
+class User(Strict):
+    """A person known to the caller. An upload replaces the whole record.
+
+    Source: reference 5.1
+    """
+
+    user_id: UserId
+    created_at: DayOrMoment | None = None
+    "Account times; never defaulted by us."
+    updated_at: DayOrMoment | None = None
+    name: str | None = None
+    "For display; not used for ranking."
+    profile_image: Uri | None = None
+    age: Annotated[int, Field(ge=-(2**31), lt=2**31)] | None = None
+    "Returned as sent; bounded so that it fits every column."
+    gender: str | None = None
+    "Free text."
+    city: str | None = None
+    state: str | None = None
+    country: str | None = None
+    group_id: str | None = None
+    "Account or company: a preference signal."
+    description: str | None = None
+    custom_attributes: Attributes | None = None
+
+
+USER_TIMES: Final = ("created_at", "updated_at")
+"Fields that are rewritten into UTC."
