@@ -24,7 +24,7 @@ CAP = 200
 LIFE_S = 400 * 24 * 3600
 
 Recent = tuple[str, str, bytes]
-"user id or empty, anonymous id or empty, packed interaction"
+"user id or empty, anonymous id or empty, packed interaction; empty bytes link and push nothing"
 
 
 class AppendPlan:
@@ -66,9 +66,10 @@ class AppendPlan:
         if visitor:
             if user_id:
                 self._link(visitor, user_id)
-            self._pushes.setdefault(anonymous_reader(visitor), []).append(packed)
+            if packed:
+                self._pushes.setdefault(anonymous_reader(visitor), []).append(packed)
             user_id = self._links[visitor]
-        if user_id:
+        if user_id and packed:
             self._pushes.setdefault(user_reader(user_id), []).append(packed)
 
     def _link(self, visitor: str, user_id: str) -> None:

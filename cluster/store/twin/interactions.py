@@ -29,9 +29,10 @@ class MemoryInteractions:
             if visitor:
                 if user_id:
                     _link(app, visitor, user_id)
-                _push(app, anonymous_reader(visitor), [packed])
+                if packed:
+                    _push(app, anonymous_reader(visitor), [packed])
                 user_id = app.links.get(visitor, "")
-            if user_id:
+            if user_id and packed:
                 _push(app, user_reader(user_id), [packed])
         return self._state.log(app_id, "interaction", Logged("put", payload))
 
