@@ -232,7 +232,7 @@ class InteractionStore(Protocol):
         `recents` are (user_id or "", anonymous_id or "", packed) per interaction that belongs into a recent
         list, oldest first. Both ids link the visitor to the user: what the visitor did so far is copied to
         the user's list, and what the visitor does later goes to both. A visitor linked to somebody else moves
-        to the new user and starts an empty list; nothing is copied then.
+        to the new user and starts an empty list; nothing is copied then. Empty bytes as `packed` only link.
         """
         ...
 
