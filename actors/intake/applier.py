@@ -1,0 +1,118 @@
+"""One batch through the steps into the store, exactly once in effect, and what happens to poison.
+
+The store's script writes records, change and task and acknowledges the batch in one step, so being killed
+anywhere before it means doing it again, and anywhere after it means `already`. A batch that fails (or takes
+the process with it) at its fifth delivery is given up: quarantined, its task ended as failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal
+
+import structlog
+
+from actors.intake.steps import Prepared, prepare, removed_ids
+from actors.language.embed import Embedder
+from cluster.clock import Clock
+from cluster.errors import Fault, Unavailable
+from cluster.meter import Meter
+from cluster.store.ports import Batch, Intake
+
+Outcome = Literal["applied", "already", "given_up"]
+
+DELIVERIES = 5
+
+
+class Applier:
+    """Applies batches of any app."""
+
+    def __init__(
+        self, intake: Intake, embedder: Embedder, clock: Clock, meter: Meter, *, deliveries: int = DELIVERIES
+    ) -> None:
+        self._intake = intake
+        self._embedder = embedder
+        self._clock = clock
+        self._meter = meter
+        self._deliveries = deliveries
+        self._excused: dict[tuple[str, str], int] = {}
+        "App and entry -> deliveries that were not the batch's fault."
+        self._log = structlog.get_logger()
+
+    async def apply(self, batch: Batch) -> Outcome:
+        """Apply one batch; after it the batch's task is terminal.
+
+        Errors:
+            Unavailable: the store is away; the batch stays and does not count as failed
+            Exception: the batch failed and will be delivered again
+        """
+        if self._failures(batch) > self._deliveries:
+            return await self._give_up(batch, "the process ended every time it was tried")
+        started_s = self._clock.monotonic_s()
+        try:
+            outcome = await self._write(batch)
+        except Unavailable:
+            self.excuse(batch)
+            raise
+        except Exception as error:
+            if self._failures(batch) < self._deliveries:
+                raise
+            return await self._give_up(batch, f"{type(error).__name__}: {error}"[:500])
+        self._excused.pop(_key(batch), None)
+        self._meter.time(
+            "kiosk_intake_batch_ms", (self._clock.monotonic_s() - started_s) * 1000, noun=batch.noun
+        )
+        return outcome
+
+    def excuse(self, batch: Batch) -> None:
+        """Do not hold this delivery against the batch: it was not tried, or the store was away."""
+        self._excused[_key(batch)] = self._excused.get(_key(batch), 0) + 1
+
+    def _failures(self, batch: Batch) -> int:
+        return batch.deliveries - self._excused.get(_key(batch), 0)
+
+    async def _write(self, batch: Batch) -> Outcome:
+        if batch.op == "remove":
+            record_ids = removed_ids(batch.payload)
+            written = await self._intake.apply_remove(batch, record_ids, now_ms=self._clock.now_ms())
+            count = len(record_ids)
+        elif batch.op == "put":
+            prepared = await self._prepare(batch)
+            written = await self._intake.apply_put(
+                batch,
+                prepared.records,
+                change_payload=prepared.change_payload,
+                vectors=prepared.vectors,
+                embedder=prepared.embedder,
+                failed=prepared.failed,
+                now_ms=self._clock.now_ms(),
+            )
+            count = len(prepared.records)
+            if prepared.failed:
+                self._meter.count("kiosk_intake_refused_records", len(prepared.failed), noun=batch.noun)
+                self._log.warning(
+                    "records_set_aside", app=batch.app_id, noun=batch.noun, records=len(prepared.failed)
+                )
+        else:
+            raise Fault(f"batch asks for {batch.op!r}, which the intake does not do")
+        if written:
+            self._meter.count("kiosk_intake_records", count, noun=batch.noun, op=batch.op)
+        return "applied" if written else "already"
+
+    async def _prepare(self, batch: Batch) -> Prepared:
+        if batch.noun == "product":  # embedding takes milliseconds; heartbeats go on meanwhile
+            return await asyncio.to_thread(prepare, batch.noun, batch.payload, self._embedder)
+        return prepare(batch.noun, batch.payload, self._embedder)
+
+    async def _give_up(self, batch: Batch, reason: str) -> Outcome:
+        given = await self._intake.give_up(batch, reason, now_ms=self._clock.now_ms())
+        self._excused.pop(_key(batch), None)
+        self._meter.count("kiosk_intake_given_up_batches", noun=batch.noun)
+        self._log.error(
+            "batch_given_up", app=batch.app_id, noun=batch.noun, entry=batch.entry_id, reason=reason
+        )
+        return "given_up" if given else "already"
+
+
+def _key(batch: Batch) -> tuple[str, str]:
+    return batch.app_id, batch.entry_id

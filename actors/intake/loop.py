@@ -1,0 +1,305 @@
+"""The life of the intake: find the apps, apply what doors accepted, settle what was applied. No Ray in here.
+
+One loop works at a time, kept by a lease, so that the batches of an app are applied in the order they were
+accepted. Batches of one app go one after the other, apps beside each other. When a batch fails, its app is
+treated carefully: one batch at a time until one went well, so that only the culprit's deliveries count up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from actors.intake.applier import Applier
+from actors.intake.settle import Settler, SettleRules
+from actors.intake.tenure import Tenure
+from actors.intake.watch import Watch
+from actors.language.embed import Embedder
+from cluster.artifacts.segments import SegmentShelf
+from cluster.clock import Clock
+from cluster.errors import HouseError, Unavailable
+from cluster.meter import Meter
+from cluster.store.ports import Batch, Stores
+
+LEASE = "intake"
+CONSUMER = "intake"
+"""One name for every incarnation: a restarted loop is handed at once what the one before it still held."""
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeRules:
+    """How the loop paces itself."""
+
+    claim: int = 32
+    "Batches taken at a time."
+    block_ms: int = 400
+    "The longest wait for a new batch; also bounds how late a new app is noticed."
+    apps_every_s: float = 0.5
+    settle_pause_s: float = 1.0
+    watch_every_s: float = 5.0
+    lease_ms: int = 6_000
+    first_rest_s: float = 0.1
+    "Pause after a failure; doubles up to:"
+    longest_rest_s: float = 2.0
+    settle: SettleRules = field(default_factory=SettleRules)
+
+
+@dataclass(slots=True)
+class IntakeState:
+    """What may be seen of a loop from outside; counters since its start."""
+
+    working: bool = False
+    "Does it hold the lease?"
+    apps: int = 0
+    applied: int = 0
+    already: int = 0
+    given_up: int = 0
+    failures: int = 0
+    away: int = 0
+    "Times the store was found away."
+    ended_tasks: int = 0
+    settled_rows: int = 0
+    troubled: list[str] = field(default_factory=list)
+    "Apps that can't be settled."
+    progress_s: float = 0.0
+    "Monotonic time of the last sign of life of the applying loop."
+
+
+class IntakeLoop:
+    """Applies and settles until it is stopped. Killing it at any moment is harmless."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        segments: SegmentShelf | None,
+        embedder: Embedder,
+        clock: Clock,
+        meter: Meter,
+        *,
+        owner: str,
+        rules: IntakeRules | None = None,
+    ) -> None:
+        self._stores = stores
+        self._clock = clock
+        self._meter = meter
+        self._rules = IntakeRules() if rules is None else rules
+        self._tenure = Tenure(stores.leases, LEASE, owner, clock, ttl_ms=self._rules.lease_ms)
+        self._applier = Applier(stores.intake, embedder, clock, meter)
+        self._watch = Watch(stores, clock)
+        self._settler = (
+            None if segments is None else Settler(stores.changes, segments, clock, meter, self._rules.settle)
+        )
+        self._apps: dict[str, bool] = {}
+        "App -> is it treated carefully?"
+        self._rests: dict[str, tuple[float, float]] = {}
+        "App -> (until, how long) it is left alone after a failure."
+        self._lost: dict[str, int] = {}
+        "App -> claims whose answer never came, since a batch of it came for the first time."
+        self._version = -1
+        self._looked_s = float("-inf")
+        self._stopping = asyncio.Event()
+        self._state = IntakeState()
+        self._log = structlog.get_logger()
+
+    # --- life ---------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Work until `stop`; never ends by itself, whatever the store or a batch does."""
+        duties = (
+            self._forever("intake", self._apply_duty, 0.0),
+            self._forever("settle", self._settle_duty, self._rules.settle_pause_s),
+            self._forever("watch", self._watch_duty, self._rules.watch_every_s),
+            self._forever("lease", self._lease_duty, self._rules.lease_ms / 6000),
+        )
+        await asyncio.gather(*duties)
+        try:
+            await self._tenure.end()
+        except Unavailable:
+            self._log.info("lease_left_to_expire")
+
+    def stop(self) -> None:
+        """End `run` after the batch at hand."""
+        self._stopping.set()
+
+    def state(self) -> IntakeState:
+        """Look at the counters."""
+        self._state.working = self._tenure.held
+        self._state.apps = len(self._apps)
+        self._state.troubled = self._settler.troubled() if self._settler else []
+        return self._state
+
+    # --- one round of each duty (also what tests drive) -------------------------------------------------------
+
+    async def apply_round(self, block_ms: int = 0) -> int:
+        """Claim and apply what waits; return how many batches were ended.
+
+        Errors:
+            Unavailable: the store is away
+        """
+        await self._find_apps()
+        ended = 0
+        now_s = self._clock.monotonic_s()
+        ready = [app_id for app_id in self._apps if self._rests.get(app_id, (0.0, 0.0))[0] <= now_s]
+        for app_id in [app_id for app_id in ready if self._apps[app_id]]:
+            batches = await self._claim([app_id], 1, 0)
+            self._apps[app_id] = bool(batches) and batches[0].deliveries > 1
+            ended += await self._apply_all(app_id, batches)
+        eager = [app_id for app_id in ready if not self._apps[app_id]]
+        if not eager:
+            return ended
+        wait_ms = 0 if ended or len(eager) < len(self._apps) else block_ms
+        claimed = await self._claim(eager, self._rules.claim, wait_ms)
+        by_app: defaultdict[str, list[Batch]] = defaultdict(list)
+        for batch in claimed:
+            by_app[batch.app_id].append(batch)
+        runs = [self._apply_all(app_id, batches) for app_id, batches in by_app.items()]
+        away: BaseException | None = None
+        for done in await asyncio.gather(*runs, return_exceptions=True):
+            if isinstance(done, BaseException):
+                away = done
+            else:
+                ended += done
+        if away is not None:
+            raise away
+        return ended
+
+    async def settle_round(self, *, at_once: bool = False) -> int:
+        """Settle what is due; return the rows written."""
+        if self._settler is None:
+            return 0
+        await self._find_apps()
+        rows = await self._settler.round(list(self._apps), at_once=at_once)
+        self._state.settled_rows += rows
+        return rows
+
+    async def watch_round(self) -> int:
+        """End tasks whose batch is gone; return how many."""
+        await self._find_apps()
+        ended = await self._watch.round(list(self._apps))
+        self._state.ended_tasks += ended
+        return ended
+
+    # --- inside -------------------------------------------------------------------------------------------
+
+    async def _forever(self, duty: str, act: Callable[[], Awaitable[None]], pause_s: float) -> None:
+        away = False
+        while not self._stopping.is_set():
+            rest_s = pause_s
+            try:
+                await act()
+                if away:
+                    self._log.info("store_back", duty=duty)
+                away = False
+            except Unavailable as error:
+                self._state.away += not away
+                if not away:
+                    self._log.warning("store_away", duty=duty, reason=error.message)
+                away = True
+                rest_s = max(pause_s, 0.5)
+            except Exception:  # noqa: BLE001
+                # a duty must outlive whatever happens in one of its rounds
+                self._state.failures += 1
+                self._meter.count("kiosk_intake_failures", duty=duty)
+                self._log.exception("duty_failed", duty=duty)
+                rest_s = max(pause_s, 1.0)
+            await self._pause(rest_s)
+
+    async def _pause(self, for_s: float) -> None:
+        if for_s <= 0:
+            await asyncio.sleep(0)
+            return
+        try:
+            await asyncio.wait_for(self._stopping.wait(), for_s)
+        except asyncio.TimeoutError:
+            return
+
+    async def _lease_duty(self) -> None:
+        was = self._tenure.held
+        ours = await self._tenure.keep()
+        if ours != was:
+            self._log.info("lease_taken" if ours else "lease_with_another")
+        if not ours and self._settler is not None:
+            self._settler.forget()
+
+    async def _apply_duty(self) -> None:
+        self._state.progress_s = self._clock.monotonic_s()
+        if not self._tenure.held:
+            await self._pause(0.1)
+            return
+        ended = await self.apply_round(self._rules.block_ms)
+        if not ended:
+            await self._pause(0.01)  # a store that does not block must not make this a busy loop
+
+    async def _settle_duty(self) -> None:
+        if self._tenure.held:
+            await self.settle_round()
+
+    async def _watch_duty(self) -> None:
+        if self._tenure.held:
+            await self.watch_round()
+
+    async def _find_apps(self) -> None:
+        now_s = self._clock.monotonic_s()
+        if now_s - self._looked_s < self._rules.apps_every_s:
+            return
+        version = await self._stores.access.version()
+        if version != self._version:
+            book = await self._stores.access.book()
+            self._apps = {app_id: self._apps.get(app_id, True) for app_id in book.apps}
+            self._version = book.version
+        self._looked_s = now_s
+
+    async def _claim(self, app_ids: Sequence[str], count: int, block_ms: int) -> list[Batch]:
+        """Claim; when the answer is lost (perhaps it was too large), what was in it counts as not delivered."""
+        try:
+            batches = await self._stores.intake.claim(CONSUMER, app_ids, count=count, block_ms=block_ms)
+        except Unavailable:
+            for app_id in app_ids:
+                self._apps[app_id] = True
+                self._lost[app_id] = self._lost.get(app_id, 0) + 1
+            raise
+        for batch in batches:
+            if batch.deliveries == 1:
+                self._lost.pop(batch.app_id, None)
+        return [
+            replace(batch, deliveries=max(1, batch.deliveries - self._lost.get(batch.app_id, 0)))
+            for batch in batches
+        ]
+
+    async def _apply_all(self, app_id: str, batches: Sequence[Batch]) -> int:
+        """Apply batches of one app in order; the first that fails ends the run, the rest comes again."""
+        for at, batch in enumerate(batches):
+            self._state.progress_s = self._clock.monotonic_s()
+            try:
+                outcome = await self._applier.apply(batch)
+            except Unavailable:
+                self._not_tried(app_id, batches[at + 1 :])
+                raise
+            except Exception as error:  # noqa: BLE001
+                # whatever a batch does, it comes again or is given up, and the other apps go on
+                self._failed(batch, error)
+                self._not_tried(app_id, batches[at + 1 :])
+                return at
+            self._rests.pop(app_id, None)
+            setattr(self._state, outcome, getattr(self._state, outcome) + 1)
+        return len(batches)
+
+    def _not_tried(self, app_id: str, batches: Sequence[Batch]) -> None:
+        self._apps[app_id] = True
+        for batch in batches:
+            self._applier.excuse(batch)
+
+    def _failed(self, batch: Batch, error: Exception) -> None:
+        rest_s = self._rests.get(batch.app_id, (0.0, self._rules.first_rest_s / 2))[1] * 2
+        rest_s = min(rest_s, self._rules.longest_rest_s)
+        self._rests[batch.app_id] = (self._clock.monotonic_s() + rest_s, rest_s)
+        self._state.failures += 1
+        self._meter.count("kiosk_intake_failures", duty="intake")
+        reason = error.message if isinstance(error, HouseError) else type(error).__name__
+        self._log.warning(
+            "batch_failed", app=batch.app_id, noun=batch.noun, delivery=batch.deliveries, reason=reason
+        )

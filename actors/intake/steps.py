@@ -1,0 +1,148 @@
+"""A batch of accepted records to rows ready to write: pure; the same input gives the same rows.
+
+The payload is parsed once. Users need only their id; products also their type and a vector. A record that
+makes a step fail is set aside with its reason, the others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+from selectolax.lexbor import LexborHTMLParser
+
+from actors.language.embed import Embedder, text_of
+from cluster.errors import Fault
+from cluster.store.ports import Noun, RecordPut
+
+_HTML_READ = 50_000
+_HTML_KEPT = 2_000
+
+TextOf = Callable[[dict[str, Any]], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What one batch comes to."""
+
+    records: tuple[RecordPut, ...]
+    change_payload: bytes
+    "JSON array of the same records in the same order."
+    vectors: bytes
+    """Shapes: float16 [n, d] little endian, one row a record; empty for users."""
+    embedder: str
+    failed: tuple[str, ...]
+    "One message per record set aside, in the upload grammar."
+
+
+def prepare(noun: Noun, payload: bytes, embedder: Embedder, *, read: TextOf | None = None) -> Prepared:
+    """Turn the JSON array of a `put` into records, change-log entry and vectors.
+
+    `read` says which words of a product are embedded (`text` when not given).
+
+    Errors:
+        Fault: the payload is no JSON array at all
+    """
+    parsed = _parse(payload)
+    failed: dict[int, str] = {}
+    rows: list[tuple[int, Any, RecordPut]] = []
+    for at, record in enumerate(parsed):
+        try:
+            rows.append((at, record, _row(noun, record)))
+        except (KeyError, TypeError, ValueError) as error:
+            failed[at] = _reason(error)
+    vectors = b""
+    if noun == "product" and rows:
+        made = _embed(rows, embedder, text if read is None else read, failed)
+        rows = [row for row in rows if row[0] not in failed]
+        vectors = np.concatenate(made).astype("<f2").tobytes() if made else b""
+    return Prepared(
+        records=tuple(put for _, _, put in rows),
+        change_payload=b"[" + b",".join(put.json for _, _, put in rows) + b"]",
+        vectors=vectors,
+        embedder=embedder.version if noun == "product" else "",
+        failed=tuple(_message(at, reason) for at, reason in sorted(failed.items())),
+    )
+
+
+def removed_ids(payload: bytes) -> list[str]:
+    """Read the ids of a `remove`.
+
+    Errors:
+        Fault: the payload is no JSON array of strings
+    """
+    record_ids = _parse(payload)
+    if not all(isinstance(record_id, str) for record_id in record_ids):
+        raise Fault("removal is not a JSON array of ids")
+    return record_ids
+
+
+def text(product: dict[str, Any]) -> str:
+    """Write down what a product is about; one that has only `html` speaks through its plain text."""
+    html = product.get("html")
+    if html and not product.get("description") and not product.get("short_description"):
+        return text_of({**product, "description": plain_text(html)})
+    return text_of(product)
+
+
+def plain_text(html: str) -> str:
+    """Strip tags, scripts and styles from the beginning of a page; it is read for its words only."""
+    tree = LexborHTMLParser(html[:_HTML_READ].replace("\x00", " "))
+    for node in tree.css("script, style, template, noscript"):
+        node.decompose()
+    body = tree.body
+    words: str = body.text(separator=" ") if body is not None else ""
+    return " ".join(words[: _HTML_KEPT * 2].split())[:_HTML_KEPT]
+
+
+def _parse(payload: bytes) -> list[Any]:
+    try:
+        parsed = orjson.loads(payload)
+    except orjson.JSONDecodeError as error:
+        raise Fault("batch is not JSON") from error
+    if not isinstance(parsed, list):
+        raise Fault("batch is not a JSON array")
+    return parsed
+
+
+def _row(noun: Noun, record: Any) -> RecordPut:
+    record_id = record[noun + "_id"]
+    kind = (record.get("type") or None) if noun == "product" else None
+    if not isinstance(record_id, str) or not isinstance(kind, (str, type(None))):
+        raise TypeError("id or type is no string")
+    return RecordPut(record_id, orjson.dumps(record), kind)
+
+
+def _embed(
+    rows: Sequence[tuple[int, Any, RecordPut]], embedder: Embedder, read: TextOf, failed: dict[int, str]
+) -> list[Any]:
+    """Embed all at once; when that fails, one by one, so that only the poisonous ones are set aside."""
+    try:
+        return [_vectors(embedder, [read(record) for _, record, _ in rows])]
+    except Exception:  # noqa: BLE001  whatever a record does to the embedder, its neighbours go on
+        made: list[Any] = []
+    for at, record, _ in rows:
+        try:
+            made.append(_vectors(embedder, [read(record)]))
+        except Exception as error:  # noqa: BLE001
+            failed[at] = _reason(error)
+    return made
+
+
+def _vectors(embedder: Embedder, texts: Sequence[str]) -> Any:
+    vectors = embedder.embed(texts)
+    if vectors.shape != (len(texts), embedder.dimensions) or not np.isfinite(vectors).all():
+        raise ValueError("embedding has the wrong shape or is not finite")
+    return vectors
+
+
+def _reason(error: Exception) -> str:
+    return type(error).__name__
+
+
+def _message(at: int, reason: str) -> str:
+    """Say it in the grammar clients parse; the content of the record is not repeated."""
+    return f"data.{at} is invalid. The record can not be processed ({reason})."

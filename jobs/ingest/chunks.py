@@ -1,0 +1,135 @@
+"""A chunk of rows to what the stores accept, and the rows refused with their reasons: pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import orjson
+
+from cluster.errors import Invalid, Unprocessable
+from cluster.records.accepted import AcceptedInteractions, AcceptedRecords
+from cluster.records.upload import parse_upload
+from jobs.ingest.mapping import FieldMap
+from jobs.ingest.sources import Row, Unreadable
+
+T = TypeVar("T")
+
+_BAD_INDEX = re.compile(r"data\.(\d+)\b")
+_TEXT_KEPT = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """One row that was set aside."""
+
+    row: int
+    "0-based number in its file."
+    reason: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checked(Generic[T]):
+    """What a chunk came to."""
+
+    parts: tuple[T, ...]
+    "Usually one; none when no row was good, several when all together are too much for one body."
+    refused: tuple[Refused, ...]
+
+
+def check_records(
+    noun: Any, rows: Sequence[Row], first: int, mapping: FieldMap, now_ms: int
+) -> Checked[AcceptedRecords]:
+    """Validate users or products as the door would, except that a bad row only costs itself."""
+    return _check(rows, first, mapping, lambda body: parse_upload(noun, body, now_ms=now_ms))
+
+
+def check_interactions(
+    rows: Sequence[Row], first: int, mapping: FieldMap, now_ms: int
+) -> Checked[AcceptedInteractions]:
+    """Validate interactions likewise; one without any id is refused, there is no visitor to guess from."""
+
+    def parse(body: bytes) -> AcceptedInteractions:
+        return parse_upload("interaction", body, now_ms=now_ms)
+
+    def has_reader(record: dict[str, Any]) -> str | None:
+        return (
+            None
+            if record.get("user_id") or record.get("anonymous_id")
+            else "neither user_id nor anonymous_id"
+        )
+
+    return _check(rows, first, mapping, parse, has_reader)
+
+
+def _check(
+    rows: Sequence[Row],
+    first: int,
+    mapping: FieldMap,
+    parse: Callable[[bytes], T],
+    also: Callable[[dict[str, Any]], str | None] = lambda record: None,
+) -> Checked[T]:
+    refused: list[Refused] = []
+    good: list[tuple[int, bytes]] = []
+    for number, row in enumerate(rows, first):
+        if isinstance(row, Unreadable):
+            refused.append(Refused(number, row.reason, row.text))
+            continue
+        record = mapping.apply(row)
+        try:
+            text = orjson.dumps(record)
+        except (TypeError, ValueError) as error:
+            refused.append(Refused(number, f"can't be written as JSON: {error}", str(row)[:_TEXT_KEPT]))
+            continue
+        if reason := also(record):
+            refused.append(Refused(number, reason, _beginning(text)))
+        else:
+            good.append((number, text))
+    parts = _parse_good(good, parse, refused)
+    return Checked(tuple(parts), tuple(sorted(refused, key=lambda bad: bad.row)))
+
+
+def _parse_good(
+    good: list[tuple[int, bytes]], parse: Callable[[bytes], T], refused: list[Refused]
+) -> Iterator[T]:
+    """Parse what is left until nothing is refused; halve what is beyond a limit of one body."""
+    while good:
+        try:
+            yield parse(_body(good))
+            return
+        except Unprocessable as error:
+            reasons = _reasons(error, len(good))
+            if not reasons:
+                raise
+            for at in sorted(reasons, reverse=True):
+                number, text = good.pop(at)
+                refused.append(Refused(number, reasons[at], _beginning(text)))
+        except Invalid as error:
+            if len(good) == 1:
+                number, text = good.pop()
+                refused.append(Refused(number, error.message, _beginning(text)))
+                return
+            middle = len(good) // 2
+            yield from _parse_good(good[:middle], parse, refused)
+            yield from _parse_good(good[middle:], parse, refused)
+            return
+
+
+def _body(good: Sequence[tuple[int, bytes]]) -> bytes:
+    return b'{"data":[' + b",".join(text for _, text in good) + b"]}"
+
+
+def _reasons(error: Unprocessable, count: int) -> dict[int, str]:
+    reasons: dict[int, str] = {}
+    for message in error.facts.get("messages", ()):
+        found = _BAD_INDEX.match(message)
+        if found and int(found.group(1)) < count:
+            reasons.setdefault(int(found.group(1)), message)
+    return reasons
+
+
+def _beginning(text: bytes) -> str:
+    return text[:_TEXT_KEPT].decode("utf-8", "replace")

@@ -1,0 +1,654 @@
+"""The road of a record over memory and over a real Redis: applied once, in order, whatever dies on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from actors.intake.applier import DELIVERIES
+from actors.intake.loop import CONSUMER, IntakeLoop, IntakeRules
+from actors.intake.settle import SettleRules
+from actors.language.embed import Embedder, HashingEmbedder, Vectors
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.shelf import Shelf
+from cluster.clock import SystemClock
+from cluster.errors import Fault, Unavailable
+from cluster.ids import new_task_id
+from cluster.meter import SilentMeter
+from cluster.records.access import App
+from cluster.store.connect import open_stores
+from cluster.store.memory import memory_stores
+from cluster.store.ports import Change, Noun, Stores
+from tests.fakes.dying_shelf import DyingShelf, Killed
+from tests.fakes.dying_stores import Life, mortal
+
+pytestmark = pytest.mark.redis
+APP = "shop"
+
+
+class ManualClock(SystemClock):
+    """The machine's clock, moved forward by hand."""
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + int(self.ahead_s * 1000)
+
+    def monotonic_s(self) -> float:
+        return super().monotonic_s() + self.ahead_s
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture(params=["memory", "redis"])
+async def stores(request: pytest.FixtureRequest, clock: ManualClock) -> AsyncIterator[Stores]:
+    if request.param == "memory":
+        found = memory_stores(clock)
+        await found.access.put_app(App(app_id=APP, environment="development", created_at=0))
+        yield found
+        return
+    server = request.getfixturevalue("redis_server")
+    assert server.say("FLUSHALL") == b"+OK\r\n"
+    async with open_stores(server.url, hot_s=5.0, slow_s=10.0) as found:
+        await found.access.put_app(App(app_id=APP, environment="development", created_at=0))
+        yield found
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    return Shelf.open(tmp_path / "shelf")
+
+
+def loop_over(
+    stores: Stores,
+    clock: ManualClock,
+    shelf: Shelf | None = None,
+    embedder: Embedder | None = None,
+    owner: str = "one",
+    **rules: Any,
+) -> IntakeLoop:
+    return IntakeLoop(
+        stores,
+        None if shelf is None else SegmentShelf(shelf, clock),
+        HashingEmbedder() if embedder is None else embedder,
+        clock,
+        SilentMeter(),
+        owner=owner,
+        rules=IntakeRules(apps_every_s=0.0, **rules),
+    )
+
+
+async def accept(stores: Stores, noun: Noun, records: Sequence[dict[str, Any]], app_id: str = APP) -> str:
+    task_id = new_task_id()
+    payload = orjson.dumps(list(records))
+    await stores.intake.accept(
+        app_id, noun, "put", payload, task_id=task_id, total=len(records), now_ms=SystemClock().now_ms()
+    )
+    return task_id
+
+
+async def remove(stores: Stores, noun: Noun, ids: Sequence[str]) -> str:
+    task_id = new_task_id()
+    await stores.intake.accept(
+        APP,
+        noun,
+        "remove",
+        orjson.dumps(list(ids)),
+        task_id=task_id,
+        total=len(ids),
+        now_ms=SystemClock().now_ms(),
+    )
+    return task_id
+
+
+async def drain(loop: IntakeLoop) -> int:
+    ended = 0
+    while now := await loop.apply_round():
+        ended += now
+    return ended
+
+
+async def status(stores: Stores, noun: Noun, task_id: str) -> tuple[str, int, int]:
+    task = await stores.tasks.get(APP, noun, task_id)
+    assert task is not None
+    return task.status, task.succeeded, task.failed
+
+
+async def changes(stores: Stores, noun: Noun) -> list[Change]:
+    return await stores.changes.read(APP, {noun: "0"}, count=10_000, block_ms=0)
+
+
+def user(user_id: str, **fields: Any) -> dict[str, Any]:
+    return {"user_id": user_id, **fields}
+
+
+# --- applying -----------------------------------------------------------------------------------------------------
+
+
+async def test_an_accepted_upload_becomes_records_a_change_and_a_finished_task(
+    stores: Stores, clock: ManualClock
+) -> None:
+    task = await accept(
+        stores, "product", [{"product_id": "p1", "title": "Trowel", "type": "tool"}, {"product_id": "p2"}]
+    )
+    assert await drain(loop_over(stores, clock)) == 1
+
+    assert await status(stores, "product", task) == ("finished", 2, 0)
+    found = await stores.records.get_many(APP, "product", ["p1", "p2"])
+    assert [orjson.loads(record or b"") for record in found] == [
+        {"product_id": "p1", "title": "Trowel", "type": "tool"},
+        {"product_id": "p2"},
+    ]
+    assert await stores.records.ids(APP, "product", "tool") == ["p1"]
+    (logged,) = await changes(stores, "product")
+    assert orjson.loads(logged.payload)[1] == {"product_id": "p2"}
+    assert len(logged.vectors) == 2 * 2 * HashingEmbedder.dimensions
+    assert logged.embedder == HashingEmbedder.version
+    assert await stores.engines.get(APP, "default") is not None
+
+
+async def test_batches_of_an_app_are_applied_in_the_order_they_were_accepted(
+    stores: Stores, clock: ManualClock
+) -> None:
+    for version in range(80):
+        await accept(stores, "user", [user("ann", age=version), user(f"u{version}")])
+        if version % 10 == 9:
+            await remove(stores, "user", [f"u{version}", "ann"] if version < 79 else [f"u{version}"])
+    await drain(loop_over(stores, clock))
+    assert orjson.loads(await stores.records.get(APP, "user", "ann") or b"") == user("ann", age=79)
+    assert set(await stores.records.ids(APP, "user")) == {"ann", *(f"u{n}" for n in range(80) if n % 10 != 9)}
+    ages = [
+        orjson.loads(change.payload)[0]["age"]
+        for change in await changes(stores, "user")
+        if change.op == "put"
+    ]
+    assert ages == list(range(80))
+
+
+async def test_a_new_app_is_found_without_a_restart(stores: Stores, clock: ManualClock) -> None:
+    loop = loop_over(stores, clock)
+    assert await drain(loop) == 0
+    await stores.access.put_app(App(app_id="late", environment="production", created_at=1))
+    await accept(stores, "user", [user("ann")], "late")
+    assert await drain(loop) == 1
+    assert await stores.records.get("late", "user", "ann") is not None
+
+
+# --- poison -------------------------------------------------------------------------------------------------------
+
+
+class Fussy(HashingEmbedder):
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        if any("crash" in text for text in texts):
+            raise RuntimeError("poison")
+        return super().embed(texts)
+
+
+async def test_a_poison_record_is_set_aside_and_its_batch_finishes(
+    stores: Stores, clock: ManualClock
+) -> None:
+    records = [{"product_id": "good"}, {"product_id": "bad", "title": "crash"}, {"product_id": "fine"}]
+    task = await accept(stores, "product", records)
+    await drain(loop_over(stores, clock, embedder=Fussy()))
+    assert await status(stores, "product", task) == ("finished", 2, 1)
+    assert await stores.records.ids(APP, "product") == ["fine", "good"]
+    found = await stores.tasks.get(APP, "product", task)
+    assert found is not None
+    assert found.errors[-1].startswith("data.1 is invalid.")
+
+
+async def test_a_batch_that_fails_every_time_is_given_up_and_the_rest_goes_on(
+    stores: Stores, clock: ManualClock
+) -> None:
+    before = await accept(stores, "user", [user("a")])
+    poison = await accept(stores, "user", [user("poison")])
+    after = [await accept(stores, "user", [user(f"b{n}")]) for n in range(10)]
+    tried: Counter[str] = Counter()
+    apply_put = stores.intake.apply_put
+
+    async def fails(batch: Any, *args: Any, **kwargs: Any) -> bool:
+        tried[batch.task_id] += 1
+        if batch.task_id == poison:
+            raise Fault("the script refused it")
+        return await apply_put(batch, *args, **kwargs)
+
+    stores.intake.apply_put = fails  # type: ignore[method-assign]
+    loop = loop_over(stores, clock)
+    for _ in range(40):
+        await loop.apply_round()
+        clock.ahead_s += 3.0
+
+    assert await status(stores, "user", poison) == ("failed", 0, 1)
+    assert tried[poison] == DELIVERIES
+    for task in (before, *after):
+        assert await status(stores, "user", task) == ("finished", 1, 0)
+        assert tried[task] == 1
+    assert loop.state().given_up == 1
+    assert await stores.records.get(APP, "user", "poison") is None
+
+
+async def test_a_payload_that_is_no_json_ends_as_failed(stores: Stores, clock: ManualClock) -> None:
+    task = new_task_id()
+    await stores.intake.accept(APP, "user", "put", b"{broken", task_id=task, total=1, now_ms=clock.now_ms())
+    loop = loop_over(stores, clock)
+    for _ in range(10):
+        await loop.apply_round()
+        clock.ahead_s += 3.0
+    assert await status(stores, "user", task) == ("failed", 0, 1)
+    assert await stores.intake.depth(APP) == 0
+
+
+async def test_a_batch_that_kills_the_process_is_given_up_and_its_neighbours_are_not(
+    stores: Stores, clock: ManualClock
+) -> None:
+    neighbours = [await accept(stores, "user", [user(f"a{n}")]) for n in range(5)]
+    deadly = await accept(stores, "user", [user("deadly")])
+    neighbours += [await accept(stores, "user", [user(f"b{n}")]) for n in range(5)]
+    apply_put = stores.intake.apply_put
+
+    async def kills(batch: Any, *args: Any, **kwargs: Any) -> bool:
+        if batch.task_id == deadly:
+            raise Killed
+        return await apply_put(batch, *args, **kwargs)
+
+    stores.intake.apply_put = kills  # type: ignore[method-assign]
+    deaths = 0
+    for _ in range(20):
+        try:
+            await drain(loop_over(stores, clock))
+            break
+        except Killed:
+            deaths += 1
+    assert deaths == DELIVERIES
+    assert await status(stores, "user", deadly) == ("failed", 0, 1)
+    for task in neighbours:
+        assert await status(stores, "user", task) == ("finished", 1, 0)
+
+
+async def test_an_absent_store_is_never_held_against_a_batch(stores: Stores, clock: ManualClock) -> None:
+    tasks = [await accept(stores, "user", [user(f"a{n}")]) for n in range(6)]
+    away = [30]
+
+    def trouble(method: str) -> None:
+        if method in ("apply_put", "claim") and away[0]:
+            away[0] -= 1
+            raise Unavailable("away", retry_after_s=1)
+
+    loop = loop_over(mortal(stores, Life(), trouble), clock)
+    for _ in range(100):
+        try:
+            await loop.apply_round()
+        except Unavailable:
+            clock.ahead_s += 1.0
+    assert away == [0]
+    for task in tasks:
+        assert await status(stores, "user", task) == ("finished", 1, 0)
+
+
+async def test_one_apps_trouble_does_not_hold_up_another(stores: Stores, clock: ManualClock) -> None:
+    await stores.access.put_app(App(app_id="calm", environment="production", created_at=1))
+    poison = new_task_id()
+    await stores.intake.accept(APP, "user", "put", b"{broken", task_id=poison, total=1, now_ms=clock.now_ms())
+    await accept(stores, "user", [user("ann")], "calm")
+    loop = loop_over(stores, clock)
+    await loop.apply_round()
+    await loop.apply_round()
+    assert await stores.records.get("calm", "user", "ann") is not None
+    assert await status(stores, "user", poison) != ("failed", 0, 1)
+
+
+# --- being killed (R6) ----------------------------------------------------------------------------------------------
+
+
+async def test_killed_a_hundred_times_every_batch_is_applied_exactly_once(
+    stores: Stores, clock: ManualClock
+) -> None:
+    """The intake dies at a random half-step, again and again, while uploads and deletes come in."""
+    rng = random.Random(6)
+    expected: dict[str, dict[str, Any]] = {}
+    tasks: list[str] = []
+    deaths = 0
+    number = 0
+    while deaths < 100:
+        for _ in range(rng.randint(1, 4)):
+            number += 1
+            if rng.random() < 0.25 and expected:
+                gone = rng.sample(sorted(expected), 1)
+                tasks.append(await remove(stores, "user", gone))
+                expected.pop(gone[0])
+            else:
+                records = [user(f"u{rng.randint(0, 40)}", batch=number) for _ in range(rng.randint(1, 5))]
+                tasks.append(await accept(stores, "user", records))
+                expected.update((record["user_id"], record) for record in records)
+        life = Life(rng.randint(0, 14))
+        try:
+            await drain(loop_over(mortal(stores, life), clock, owner=f"life {deaths}"))
+        except Killed:
+            deaths += 1
+    await drain(loop_over(stores, clock, owner="last"))
+
+    outcomes = Counter([(await status(stores, "user", task))[0] for task in tasks])
+    assert outcomes == {"finished": len(tasks)}
+    assert await stores.intake.depth(APP) == 0
+    logged = await changes(stores, "user")
+    assert len(logged) == len(tasks), "a batch was logged twice or never"
+    found = await stores.records.ids(APP, "user")
+    assert found == sorted(expected)
+    for user_id, record in expected.items():
+        assert orjson.loads(await stores.records.get(APP, "user", user_id) or b"") == record
+    print(f"R6: killed {deaths} times over {len(tasks)} batches, each applied exactly once")
+
+
+async def test_a_batch_held_by_the_dead_is_terminal_within_30_seconds(
+    stores: Stores, clock: ManualClock
+) -> None:
+    task = await accept(stores, "user", [user("ann")])
+    held = await stores.intake.claim(CONSUMER, [APP], count=10, block_ms=0)
+    assert [batch.task_id for batch in held] == [task]
+    started_s = SystemClock().monotonic_s()
+    loop = loop_over(stores, clock, owner="two", lease_ms=600)
+    assert await stores.leases.hold("intake", "dead", 600)
+    running = asyncio.create_task(loop.run())
+    while (await status(stores, "user", task))[0] != "finished":
+        await asyncio.sleep(0.02)
+        assert SystemClock().monotonic_s() - started_s < 30
+    loop.stop()
+    await running
+
+
+async def test_a_task_whose_batch_vanished_is_ended(stores: Stores, clock: ManualClock) -> None:
+    kept = await accept(stores, "user", [user("kept")])
+    lost = await accept(stores, "user", [user("lost")])
+    await _lose(stores, lost)
+    loop = loop_over(stores, clock)
+    assert await loop.watch_round() == 0, "young tasks are left alone"
+    clock.ahead_s += 20.0
+    assert await loop.watch_round() == 1
+    assert await status(stores, "user", lost) == ("failed", 0, 1)
+    assert (await status(stores, "user", kept))[0] == "running"
+    await drain(loop)
+    assert (await status(stores, "user", kept))[0] == "finished"
+
+
+async def _lose(stores: Stores, task_id: str) -> None:
+    """Take a batch out of the intake behind everybody's back."""
+    for batch in await stores.intake.claim(CONSUMER, [APP], count=100, block_ms=0):
+        if batch.task_id != task_id:
+            continue
+        if hasattr(stores, "server"):
+            await stores.server.ask_slow("XDEL", "{shop}:intake", batch.entry_id)
+        else:
+            state: Any = stores.intake
+            state._take_out(batch)
+
+
+# --- settling -------------------------------------------------------------------------------------------------------
+
+EAGER = SettleRules(every_s=0.0, page=7)
+
+
+def click(reader: str, product_id: str, at: str = "2026-03-02T09:15:30.250Z") -> dict[str, Any]:
+    return {"type": "click", "user_id": reader, "product_ids": [product_id], "timestamp": at}
+
+
+async def append(stores: Stores, *items: dict[str, Any]) -> str:
+    return await stores.interactions.append(APP, orjson.dumps(list(items)), [])
+
+
+async def test_settled_changes_are_on_the_shelf_and_off_the_log(
+    stores: Stores, clock: ManualClock, shelf: Shelf
+) -> None:
+    loop = loop_over(stores, clock, shelf, settle=EAGER)
+    await accept(stores, "product", [{"product_id": "p1", "title": "Trowel"}, {"product_id": "p2"}])
+    await accept(stores, "user", [user("ann")])
+    await drain(loop)
+    await remove(stores, "product", ["p2"])
+    await drain(loop)
+    last = await append(stores, click("ann", "p1"), click("bob", "p1"))
+
+    assert await loop.settle_round() > 0
+
+    state = SegmentShelf(shelf).load(APP)
+    assert [product.json for product in state.products] == [b'{"product_id":"p1","title":"Trowel"}']
+    assert state.embedder == HashingEmbedder.version
+    assert state.products[0].vector is not None
+    assert state.interactions["reader"].to_pylist() == ["u:ann", "u:bob"]
+    assert state.offsets["interaction"] == last
+    assert SegmentShelf(shelf).records(APP, "user") == [b'{"user_id":"ann"}']
+    for noun in ("product", "user", "interaction"):
+        assert await changes(stores, noun) == []
+    assert await stores.changes.settled(APP) == state.offsets
+    assert await loop.settle_round() == 0
+
+
+async def test_changes_wait_until_they_are_old_or_many(
+    stores: Stores, clock: ManualClock, shelf: Shelf
+) -> None:
+    loop = loop_over(stores, clock, shelf, settle=SettleRules(entries=5, entry_bytes=0))
+    await append(stores, click("ann", "p1"))
+    assert await loop.settle_round() == 0
+    clock.ahead_s += 31.0
+    assert await loop.settle_round() == 1
+    for _ in range(4):
+        await append(stores, click("ann", "p1"))
+    assert await loop.settle_round() == 0
+    await append(stores, click("ann", "p1"))
+    assert await loop.settle_round() == 5
+
+
+async def test_an_erased_person_is_gone_from_the_shelf_at_once(
+    stores: Stores, clock: ManualClock, shelf: Shelf
+) -> None:
+    loop = loop_over(stores, clock, shelf, settle=EAGER)
+    await append(stores, click("ann", "p1"), click("bob", "p1"))
+    await accept(stores, "user", [user("ann"), user("bob")])
+    await drain(loop)
+    await loop.settle_round()
+    patient = loop_over(stores, clock, shelf)
+    await append(stores, click("ann", "p2"))
+    await stores.interactions.erase(APP, ["ann"])
+    await remove(stores, "user", ["ann"])
+    await drain(patient)
+    await append(stores, click("ann", "p3"))
+
+    await patient.settle_round()
+
+    state = SegmentShelf(shelf).load(APP)
+    assert list(
+        zip(
+            state.interactions["reader"].to_pylist(),
+            state.interactions["product_ids"].to_pylist(),
+            strict=True,
+        )
+    ) == [
+        ("u:bob", ["p1"]),
+        ("u:ann", ["p3"]),
+    ]
+    assert SegmentShelf(shelf).records(APP, "user") == [b'{"user_id":"bob"}']
+    assert await changes(stores, "user") == []
+
+
+async def _history(stores: Stores, rng: random.Random) -> None:
+    """Some writes of every kind."""
+    for _ in range(rng.randint(1, 3)):
+        kind = rng.random()
+        if kind < 0.4:
+            products = [
+                {"product_id": f"p{rng.randint(0, 8)}", "v": rng.random()} for _ in range(rng.randint(1, 3))
+            ]
+            await accept(stores, "product", products)
+        elif kind < 0.5:
+            await remove(stores, "product", [f"p{rng.randint(0, 8)}"])
+        elif kind < 0.9:
+            await append(stores, *(click(f"r{rng.randint(0, 5)}", f"p{n}") for n in range(rng.randint(1, 3))))
+        else:
+            await stores.interactions.erase(APP, [f"r{rng.randint(0, 5)}"])
+
+
+async def test_killed_while_settling_the_shelf_and_the_rest_of_the_log_are_complete(
+    stores: Stores, clock: ManualClock, shelf: Shelf
+) -> None:
+    """What stands on the shelf plus the log after it always equals what a never-killed settler has."""
+    rng = random.Random(13)
+    deaths = 0
+    expected: list[tuple[str, list[str]]] = []
+    read = {"interaction": "0"}
+    while deaths < 40:
+        await _history(stores, rng)
+        await drain(loop_over(stores, clock))
+        expected = await _follow(stores, read, expected)
+        life = Life(rng.randint(0, 10))
+        dying = DyingShelf(shelf)
+        dying.life = rng.randint(0, 12)
+        try:
+            await loop_over(mortal(stores, life), clock, dying, settle=EAGER).settle_round()
+        except Killed:
+            deaths += 1
+        assert await _complete(stores, shelf) == (await _catalog(stores), sorted(expected))
+    print(f"settling killed {deaths} times, shelf and log complete every time")
+
+
+async def _follow(
+    stores: Stores, read: dict[str, str], known: list[tuple[str, list[str]]]
+) -> list[tuple[str, list[str]]]:
+    found = await stores.changes.read(APP, {"interaction": read["interaction"]}, count=10_000, block_ms=0)
+    for change in found:
+        known = _apply(known, change)
+        read["interaction"] = change.offset
+    return known
+
+
+def _apply(known: list[tuple[str, list[str]]], change: Change) -> list[tuple[str, list[str]]]:
+    items = orjson.loads(change.payload)
+    if change.op == "erase":
+        return [row for row in known if row[0] not in items]
+    return [*known, *(("u:" + item["user_id"], item["product_ids"]) for item in items)]
+
+
+async def _catalog(stores: Stores) -> list[bytes]:
+    ids = await stores.records.ids(APP, "product")
+    return sorted(record for record in await stores.records.get_many(APP, "product", ids) if record)
+
+
+async def _complete(stores: Stores, shelf: Shelf) -> tuple[list[bytes], list[tuple[str, list[str]]]]:
+    """Rebuild the app from shelf and log, as a restarting host does."""
+    state = SegmentShelf(shelf).load(APP)
+    catalog = {orjson.loads(product.json)["product_id"]: product.json for product in state.products}
+    after: dict[Noun, str] = {noun: state.offsets.get(noun, "0") for noun in ("product", "interaction")}
+    readers, products = (state.interactions[name].to_pylist() for name in ("reader", "product_ids"))
+    known = list(zip(readers, products, strict=True))
+    for change in await stores.changes.read(APP, after, count=10_000, block_ms=0):
+        if change.noun == "interaction":
+            known = _apply(known, change)
+        elif change.op == "put":
+            catalog.update(
+                (record["product_id"], orjson.dumps(record)) for record in orjson.loads(change.payload)
+            )
+        else:
+            for product_id in orjson.loads(change.payload):
+                catalog.pop(product_id, None)
+    return sorted(catalog.values()), sorted(known)
+
+
+async def test_damaged_segments_stop_settling_of_that_app_only_and_lose_nothing(
+    stores: Stores, clock: ManualClock, shelf: Shelf, tmp_path: Path
+) -> None:
+    await stores.access.put_app(App(app_id="calm", environment="production", created_at=1))
+    loop = loop_over(stores, clock, shelf, settle=EAGER)
+    await append(stores, click("ann", "p1"))
+    await loop.settle_round()
+    (damaged,) = (tmp_path / "shelf" / APP / "segments").glob("manifest-*.json")
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:-9])
+    again = loop_over(stores, clock, shelf, settle=EAGER)
+    await append(stores, click("ann", "p2"))
+    await stores.interactions.append("calm", orjson.dumps([click("bob", "p1")]), [])
+
+    assert await again.settle_round() == 1
+    assert again.state().troubled == [APP]
+    assert len(await changes(stores, "interaction")) == 1
+    damaged.write_bytes(whole)
+    clock.ahead_s += 31.0
+    assert await again.settle_round() == 1
+    assert again.state().troubled == []
+    assert SegmentShelf(shelf).load(APP).interactions.num_rows == 2
+
+
+async def test_a_full_disk_only_delays_settling(stores: Stores, clock: ManualClock, tmp_path: Path) -> None:
+    full = Shelf.open(tmp_path / "shelf", reserve_bytes=1 << 60)
+    loop = loop_over(stores, clock, full, settle=EAGER)
+    await append(stores, click("ann", "p1"))
+    with pytest.raises(Unavailable, match="no space left"):
+        await loop.settle_round()
+    full._reserve_bytes = 0
+    assert await loop.settle_round() == 1
+
+
+# --- the loop's life --------------------------------------------------------------------------------------------------
+
+
+async def test_only_the_holder_of_the_lease_works(stores: Stores, clock: ManualClock, shelf: Shelf) -> None:
+    first = loop_over(stores, clock, shelf, owner="first", lease_ms=900)
+    second = loop_over(stores, clock, shelf, owner="second", lease_ms=900)
+    running = asyncio.create_task(first.run())
+    await _until(lambda: first.state().working)
+    waiting = asyncio.create_task(second.run())
+    task = await accept(stores, "user", [user("ann")])
+    await _finished(stores, task)
+    assert (first.state().applied, second.state().applied) == (1, 0)
+    assert not second.state().working
+
+    first.stop()
+    await running
+    await _until(lambda: second.state().working)
+    await _finished(stores, await accept(stores, "user", [user("bob")]))
+    assert second.state().applied == 1
+    second.stop()
+    await waiting
+
+
+async def test_the_loop_outlives_a_store_that_goes_away(stores: Stores, clock: ManualClock) -> None:
+    away = [False]
+
+    def trouble(method: str) -> None:
+        if away[0]:
+            raise Unavailable("away", retry_after_s=1)
+
+    loop = loop_over(mortal(stores, Life(), trouble), clock, lease_ms=900, block_ms=20, watch_every_s=0.05)
+    running = asyncio.create_task(loop.run())
+    await _until(lambda: loop.state().working)
+    away[0] = True
+    await _until(lambda: loop.state().away > 0)
+    task = await accept(stores, "user", [user("ann")])
+    away[0] = False
+    await _finished(stores, task)
+    assert not running.done()
+    loop.stop()
+    await running
+
+
+async def _finished(stores: Stores, task_id: str) -> None:
+    for _ in range(500):
+        if (await status(stores, "user", task_id))[0] == "finished":
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("the task did not finish")
+
+
+async def _until(so: Callable[[], bool]) -> None:
+    for _ in range(500):
+        if so():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not come to that")
