@@ -16,8 +16,9 @@ from cluster.store.seal import salt_of, seal
 from cluster.store.server import Server
 from cluster.store.wire import Argument
 
-TRIES = 8
-"How often a step is planned again because links changed between reading and writing."
+TRIES = 64
+"""How often a step is planned again because links changed between reading and writing. Of those who meet at one
+visitor one gets through each time, so this is how many may meet at the same instant."""
 
 _APPEND = Script.load("append_interactions")
 _ERASE = Script.load("erase_interactions")

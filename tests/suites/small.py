@@ -1,0 +1,220 @@
+"""What the small ports promise: access, engines, limits, idempotency, pages, leases."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from cluster.records.access import ApiKey, App, AppSettings
+from cluster.records.engine import Engine
+from cluster.store.ports import Lease, Replay, Stores
+from tests.suites.doing import APP, NOW, OTHER
+
+
+class _Suite:
+    @pytest.fixture
+    def stores(self) -> Stores:
+        raise NotImplementedError
+
+
+def an_app(app_id: str = APP) -> App:
+    return App(app_id=app_id, environment="development", settings=AppSettings(bot_rule="log"), created_at=NOW)
+
+
+def a_key(sha256: str = "ab" * 32) -> ApiKey:
+    return ApiKey(
+        key_id="k1",
+        app_id=APP,
+        kind="secret",
+        sha256=sha256,
+        ciphertext="xx",
+        hint="ksk_dev…1234",
+        created_at=NOW,
+    )
+
+
+class AccessSuite(_Suite):
+    async def test_an_empty_book_has_version_zero(self, stores: Stores) -> None:
+        assert await stores.access.version() == 0
+        book = await stores.access.book()
+        assert (book.version, dict(book.apps), dict(book.keys)) == (0, {}, {})
+
+    async def test_apps_and_keys_read_back(self, stores: Stores) -> None:
+        await stores.access.put_app(an_app())
+        await stores.access.put_key(a_key())
+        book = await stores.access.book()
+        assert book.apps == {APP: an_app()}
+        assert book.keys == {a_key().sha256: a_key()}
+        assert book.version == await stores.access.version()
+
+    async def test_every_change_moves_the_version_and_readings_do_not(self, stores: Stores) -> None:
+        seen = [await stores.access.version()]
+        for change in (
+            stores.access.put_app(an_app()),
+            stores.access.put_app(an_app()),
+            stores.access.put_key(a_key()),
+            stores.access.revoke_key(a_key().sha256),
+        ):
+            await change
+            await stores.access.book()
+            seen.append(await stores.access.version())
+        assert seen == sorted(set(seen))
+
+    async def test_a_revoked_key_is_absent(self, stores: Stores) -> None:
+        await stores.access.put_key(a_key("1" * 64))
+        await stores.access.put_key(a_key("2" * 64))
+        assert await stores.access.revoke_key("1" * 64)
+        version = await stores.access.version()
+        assert not await stores.access.revoke_key("1" * 64)
+        assert await stores.access.version() == version
+        assert list((await stores.access.book()).keys) == ["2" * 64]
+
+
+class EngineSuite(_Suite):
+    async def test_engines_read_back_sorted(self, stores: Stores) -> None:
+        for engine_id in ("news", "default", "books"):
+            await stores.engines.put(Engine(app_id=APP, engine_id=engine_id, created_at=NOW))
+        assert [engine.engine_id for engine in await stores.engines.all(APP)] == ["books", "default", "news"]
+        assert await stores.engines.get(APP, "news") == Engine(app_id=APP, engine_id="news", created_at=NOW)
+        assert await stores.engines.get(APP, "nope") is None
+        assert await stores.engines.all(OTHER) == []
+
+    async def test_an_engine_is_replaced_whole(self, stores: Stores) -> None:
+        await stores.engines.put(Engine(app_id=APP, engine_id="e", snapshot="1"))
+        await stores.engines.put(Engine(app_id=APP, engine_id="e", placement="own"))
+        assert await stores.engines.get(APP, "e") == Engine(app_id=APP, engine_id="e", placement="own")
+
+
+class LimitSuite(_Suite):
+    async def take(
+        self, stores: Stores, want: int, now_ms: int, *, rate: float = 10, bucket: str = "query"
+    ) -> Lease:
+        return await stores.limits.take(APP, "k1", bucket, rate=rate, burst=20, want=want, now_ms=now_ms)
+
+    async def test_a_fresh_bucket_holds_its_burst(self, stores: Stores) -> None:
+        assert await self.take(stores, 15, NOW) == Lease(15, 0)
+        assert await self.take(stores, 15, NOW) == Lease(5, 0)
+        assert await self.take(stores, 1, NOW) == Lease(0, 100)
+
+    async def test_a_bucket_refills_by_time_and_not_above_its_burst(self, stores: Stores) -> None:
+        await self.take(stores, 20, NOW)
+        assert (await self.take(stores, 20, NOW + 450)).granted == 4
+        assert await self.take(stores, 1, NOW + 480) == Lease(0, 20)
+        assert (await self.take(stores, 99, NOW + 3_600_000)).granted == 20
+
+    async def test_tokens_are_shared_and_never_given_twice(self, stores: Stores) -> None:
+        leases = await asyncio.gather(*(self.take(stores, 3, NOW) for _ in range(20)))
+        assert sum(lease.granted for lease in leases) == 20
+
+    async def test_buckets_keys_and_apps_are_apart(self, stores: Stores) -> None:
+        await self.take(stores, 20, NOW)
+        assert (await self.take(stores, 1, NOW, bucket="write")).granted == 1
+        for app_id, key_id in ((APP, "k2"), (OTHER, "k1")):
+            lease = await stores.limits.take(app_id, key_id, "query", rate=1, burst=1, want=1, now_ms=NOW)
+            assert lease.granted == 1
+
+    async def test_a_clock_that_runs_a_little_behind_takes_nothing_back(self, stores: Stores) -> None:
+        await self.take(stores, 20, NOW)
+        assert (await self.take(stores, 1, NOW - 500)).granted == 0
+        assert (await self.take(stores, 5, NOW + 200)).granted == 2
+
+    async def test_a_clock_set_back_an_hour_does_not_dry_the_bucket_up(self, stores: Stores) -> None:
+        await self.take(stores, 20, NOW)
+        assert (await self.take(stores, 1, NOW - 3_600_000)).granted == 0
+        assert (await self.take(stores, 5, NOW - 3_600_000 + 300)).granted == 3
+
+    async def test_fractions_add_up(self, stores: Stores) -> None:
+        await self.take(stores, 20, NOW, rate=0.3)
+        granted = [(await self.take(stores, 1, NOW + n * 1000, rate=0.3)).granted for n in range(1, 41)]
+        assert sum(granted) == 12
+
+    async def test_a_rate_of_zero_never_refills(self, stores: Stores) -> None:
+        await self.take(stores, 20, NOW, rate=0)
+        lease = await self.take(stores, 1, NOW + 10_000, rate=0)
+        assert lease.granted == 0
+        assert lease.retry_after_ms > 60_000
+
+
+class IdempotencySuite(_Suite):
+    async def test_a_write_is_new_then_flying_then_done(self, stores: Stores) -> None:
+        idempotency = stores.idempotency
+        assert await idempotency.begin(APP, "token", "body") == Replay("new")
+        assert await idempotency.begin(APP, "token", "body") == Replay("flying")
+        await idempotency.finish(APP, "token", 200, b'{"message":"success"}\xff')
+        assert await idempotency.begin(APP, "token", "body") == Replay(
+            "done", 200, b'{"message":"success"}\xff'
+        )
+
+    async def test_another_body_is_told_so_flying_or_done(self, stores: Stores) -> None:
+        await stores.idempotency.begin(APP, "token", "body")
+        assert await stores.idempotency.begin(APP, "token", "else") == Replay("other")
+        await stores.idempotency.finish(APP, "token", 422, b"{}")
+        assert await stores.idempotency.begin(APP, "token", "else") == Replay("other")
+
+    async def test_a_forgotten_write_may_begin_again(self, stores: Stores) -> None:
+        await stores.idempotency.begin(APP, "token", "body")
+        await stores.idempotency.forget(APP, "token")
+        assert await stores.idempotency.begin(APP, "token", "else") == Replay("new")
+
+    async def test_of_many_at_once_one_begins(self, stores: Stores) -> None:
+        replays = await asyncio.gather(*(stores.idempotency.begin(APP, "token", "body") for _ in range(20)))
+        assert [replay.state for replay in replays].count("new") == 1
+
+    async def test_finishing_what_never_began_keeps_nothing(self, stores: Stores) -> None:
+        await stores.idempotency.finish(APP, "token", 200, b"{}")
+        assert await stores.idempotency.begin(APP, "token", "body") == Replay("new")
+
+    async def test_apps_do_not_share_tokens(self, stores: Stores) -> None:
+        await stores.idempotency.begin(APP, "token", "body")
+        assert await stores.idempotency.begin(OTHER, "token", "body") == Replay("new")
+
+
+class PageSuite(_Suite):
+    async def test_what_was_shown_is_remembered_in_order(self, stores: Stores) -> None:
+        assert await stores.pages.shown(APP, "u:1", "page") == []
+        await stores.pages.show(APP, "u:1", "page", ["b", "a"])
+        await stores.pages.show(APP, "u:1", "page", ["c"])
+        assert await stores.pages.shown(APP, "u:1", "page") == ["b", "a", "c"]
+
+    async def test_showing_nothing_is_harmless(self, stores: Stores) -> None:
+        await stores.pages.show(APP, "u:1", "page", [])
+        assert await stores.pages.shown(APP, "u:1", "page") == []
+
+    async def test_readers_and_ids_are_apart(self, stores: Stores) -> None:
+        await stores.pages.show(APP, "u:1", "page", ["a"])
+        assert await stores.pages.shown(APP, "a:1", "page") == []
+        assert await stores.pages.shown(APP, "u:1", "other") == []
+        assert await stores.pages.shown(OTHER, "u:1", "page") == []
+
+    async def test_a_page_keeps_the_last_ten_thousand(self, stores: Stores) -> None:
+        products = [f"p{n}" for n in range(12_000)]
+        await stores.pages.show(APP, "u:1", "page", products)
+        assert await stores.pages.shown(APP, "u:1", "page") == products[2000:]
+
+
+class LeaseSuite(_Suite):
+    async def test_one_holds_and_others_wait(self, stores: Stores) -> None:
+        assert await stores.leases.hold("settle", "one", 60_000)
+        assert not await stores.leases.hold("settle", "two", 60_000)
+        assert await stores.leases.hold("settle", "one", 60_000)
+        assert await stores.leases.hold("intake", "two", 60_000)
+
+    async def test_a_released_lease_is_free(self, stores: Stores) -> None:
+        await stores.leases.hold("settle", "one", 60_000)
+        await stores.leases.release("settle", "two")
+        assert not await stores.leases.hold("settle", "two", 60_000)
+        await stores.leases.release("settle", "one")
+        assert await stores.leases.hold("settle", "two", 60_000)
+
+    async def test_a_lease_lapses_unless_renewed(self, stores: Stores) -> None:
+        await stores.leases.hold("settle", "one", 40)
+        assert not await stores.leases.hold("settle", "two", 60_000)
+        await asyncio.sleep(0.06)
+        assert await stores.leases.hold("settle", "two", 60_000)
+
+    async def test_renewing_counts_from_now(self, stores: Stores) -> None:
+        await stores.leases.hold("settle", "one", 60_000)
+        await stores.leases.hold("settle", "one", 30)
+        await asyncio.sleep(0.05)
+        assert await stores.leases.hold("settle", "two", 60_000)

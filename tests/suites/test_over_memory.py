@@ -1,0 +1,73 @@
+"""The store suites over the ports in dictionaries."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.store.memory import memory_stores as make
+from cluster.store.ports import Stores
+from cluster.store.twin.intake import MemoryIntake
+from tests.suites.changes import ChangeLogSuite
+from tests.suites.doing import APP
+from tests.suites.intake import IntakeSuite
+from tests.suites.interactions import InteractionSuite
+from tests.suites.record_store import RecordStoreSuite
+from tests.suites.small import (
+    AccessSuite,
+    EngineSuite,
+    IdempotencySuite,
+    LeaseSuite,
+    LimitSuite,
+    PageSuite,
+)
+from tests.suites.tasks import TaskSuite
+
+
+class _Memory:
+    @pytest.fixture
+    def stores(self, memory_stores: Stores) -> Stores:
+        return memory_stores
+
+
+class TestRecords(_Memory, RecordStoreSuite): ...
+
+
+class TestIntake(_Memory, IntakeSuite):
+    @pytest.fixture
+    def hasty(self) -> Stores:
+        return make(idle_ms=20)
+
+    @pytest.fixture
+    def narrow(self) -> Stores:
+        return make(most_waiting=3)
+
+
+class TestTasks(_Memory, TaskSuite):
+    async def lose_batches(self, stores: Stores) -> None:
+        assert isinstance(stores.intake, MemoryIntake)
+        for batch in await stores.intake.claim("thief", [APP], count=10, block_ms=0):
+            stores.intake._take_out(batch)
+
+
+class TestChanges(_Memory, ChangeLogSuite): ...
+
+
+class TestInteractions(_Memory, InteractionSuite): ...
+
+
+class TestAccess(_Memory, AccessSuite): ...
+
+
+class TestEngines(_Memory, EngineSuite): ...
+
+
+class TestLimits(_Memory, LimitSuite): ...
+
+
+class TestIdempotency(_Memory, IdempotencySuite): ...
+
+
+class TestPages(_Memory, PageSuite): ...
+
+
+class TestLeases(_Memory, LeaseSuite): ...

@@ -1,0 +1,78 @@
+"""The store suites over a real Redis server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from cluster.store import keys
+from cluster.store.connect import OpenStores, open_stores
+from cluster.store.ports import Stores
+from tests.suites.changes import ChangeLogSuite
+from tests.suites.doing import APP
+from tests.suites.intake import IntakeSuite
+from tests.suites.interactions import InteractionSuite
+from tests.suites.record_store import RecordStoreSuite
+from tests.suites.small import (
+    AccessSuite,
+    EngineSuite,
+    IdempotencySuite,
+    LeaseSuite,
+    LimitSuite,
+    PageSuite,
+)
+from tests.suites.tasks import TaskSuite
+
+pytestmark = pytest.mark.redis
+
+
+class _Redis:
+    @pytest.fixture
+    def stores(self, redis_stores: OpenStores) -> Stores:
+        return redis_stores
+
+
+class TestRecords(_Redis, RecordStoreSuite): ...
+
+
+class TestIntake(_Redis, IntakeSuite):
+    @pytest.fixture
+    async def hasty(self, redis_url: str, redis_stores: OpenStores) -> AsyncIterator[Stores]:
+        async with open_stores(redis_url, idle_ms=20) as stores:
+            yield stores
+
+    @pytest.fixture
+    async def narrow(self, redis_url: str, redis_stores: OpenStores) -> AsyncIterator[Stores]:
+        async with open_stores(redis_url, most_waiting=3) as stores:
+            yield stores
+
+
+class TestTasks(_Redis, TaskSuite):
+    async def lose_batches(self, stores: Stores) -> None:
+        assert isinstance(stores, OpenStores)
+        await stores.server.ask_slow("XTRIM", keys.intake(APP), "MAXLEN", 0)
+
+
+class TestChanges(_Redis, ChangeLogSuite): ...
+
+
+class TestInteractions(_Redis, InteractionSuite): ...
+
+
+class TestAccess(_Redis, AccessSuite): ...
+
+
+class TestEngines(_Redis, EngineSuite): ...
+
+
+class TestLimits(_Redis, LimitSuite): ...
+
+
+class TestIdempotency(_Redis, IdempotencySuite): ...
+
+
+class TestPages(_Redis, PageSuite): ...
+
+
+class TestLeases(_Redis, LeaseSuite): ...
