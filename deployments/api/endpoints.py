@@ -1,0 +1,164 @@
+"""The one table of endpoints: what the door answers, what the framework routes, what the OpenAPI page lists.
+
+Source: reference section 2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from actors.recommender.client import RecommenderClient
+from actors.recommender.messages import Kind
+from cluster import ids
+from cluster.clock import Clock
+from cluster.records.schema import record_schema
+from cluster.store.ports import Stores
+from deployments.api.aggregation import Aggregation
+from deployments.api.endpoint import About, Endpoint
+from deployments.api.interactions import Interactions
+from deployments.api.products import Products
+from deployments.api.recommendation import BODIES, Recommendations
+from deployments.api.records import Records
+from deployments.api.users import Users
+from deployments.api.wire import records as wire
+from deployments.edge.admission import Rules
+
+_READ = Rules()
+_UPLOAD = Rules(bucket="write", writes=True, body="raw")
+_REMOVE = Rules(bucket="write", writes=True)
+_ASK = Rules(publishable=True, body="json", reads_token=True, proves_reader=True)
+_STREAM = Rules(publishable=True, writes=True, body="raw", reads_token=True)
+_COUNT = Rules(body="json")
+
+_DRY_RUN = {
+    "dry_run": {"type": "string", "enum": ["0", "1"], "description": "1 validates and writes nothing."}
+}
+_TASK = wire.enveloped(wire.TaskId)
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What the handlers work with."""
+
+    stores: Stores
+    recommender: RecommenderClient
+    clock: Clock
+    new_task_id: Callable[[], ids.TaskId] = ids.new_task_id
+    new_service_id: Callable[[], ids.ServiceId] = ids.new_service_id
+
+
+def endpoints(means: Means) -> tuple[Endpoint, ...]:
+    """Make the table."""
+    users = Users(means.stores, means.clock, means.new_task_id)
+    products = Products(means.stores, means.clock, means.new_task_id)
+    return (
+        *_interactions(Interactions(means.stores.interactions, means.clock)),
+        *_records(users, Aggregation("user", means.stores.records), wire.enveloped(wire.StoredUser)),
+        *_records(
+            products, Aggregation("product", means.stores.records), wire.Shown | wire.enveloped(wire.Shown)
+        ),
+        *_recommendations(Recommendations(means.recommender, means.clock, means.new_service_id)),
+    )
+
+
+def _interactions(desk: Interactions) -> tuple[Endpoint, ...]:
+    path, tag = "/v1/interactions", "Interactions"
+    erase = wire.delete_schema("user_ids", wrapped=False)
+    alias = wire.delete_schema("user_ids", wrapped=True)
+    return (
+        Endpoint(
+            "interactions.upload", "POST", path, _STREAM, "upload", desk.upload, schema=desk.read_upload, hot=True,
+            about=About("Send interactions", tag, record_schema("interaction"), {200: wire.Told}, _DRY_RUN),
+        ),
+        Endpoint(
+            "interactions.erase", "DELETE", path, _UPLOAD, "detail", desk.erase, schema=desk.read_erase,
+            about=About("Erase users' interactions", tag, erase, {200: wire.Told}),
+        ),
+        Endpoint(
+            "interactions.erase_alias", "POST", path + "/_delete", _UPLOAD, "detail", desk.erase,
+            schema=desk.read_erase,
+            about=About("Erase users' interactions (as an SDK asks)", tag, alias, {200: wire.Told}),
+        ),
+    )  # fmt: skip
+
+
+def _records(desk: Records, counting: Aggregation, stored: Any) -> tuple[Endpoint, ...]:
+    noun, base = desk.noun, f"/v1/{desk.noun}s"
+    one, tag = f"{base}/{{{desk.id_field}}}", f"{desk.noun}s".capitalize()
+    lost: Mapping[int, Any] = {404: wire.Told}
+    counted: Mapping[int, Any] = {200: wire.enveloped(wire.Counts), **lost}
+    by_type = (
+        {"type": {"type": "string", "description": "Only products of this type."}}
+        if noun == "product"
+        else {}
+    )
+    fields = {
+        name: {"type": kind, "x-required": name == "field"}
+        for name, kind in (
+            ("field", "string"),
+            ("size", "integer"),
+            ("include", "string"),
+            ("exclude", "string"),
+            ("fq", "string"),
+        )
+    }
+    uploaded = _TASK | wire.PartialUpload
+    deleted = wire.delete_schema(desk.id_field + "s", wrapped=True)
+    return (
+        Endpoint(
+            f"{noun}s.upload", "POST", base, _UPLOAD, "upload", desk.upload, schema=desk.read_upload,
+            about=About(f"Upload {noun}s", tag, record_schema(noun), {200: uploaded}, _DRY_RUN),
+        ),
+        Endpoint(
+            f"{noun}s.delete_many", "POST", base + "/_delete", _UPLOAD, "detail", desk.delete_many,
+            schema=desk.read_delete, about=About(f"Delete {noun}s", tag, deleted, {200: _TASK}),
+        ),
+        Endpoint(
+            f"{noun}s.ids", "GET", base + "/_ids", _READ, "message", desk.list_ids,
+            about=About(
+                f"List all {noun} ids", tag, None, {200: wire.enveloped(wire.IdList), 404: wire.NoDataSet}, by_type
+            ),
+        ),
+        Endpoint(
+            f"{noun}s.aggregate", "POST", base + "/_aggregate", _COUNT, "detail", counting.count,
+            schema=counting.read_body, about=About(f"Count values of a {noun} field", tag, wire.Aggregate, counted),
+        ),
+        Endpoint(
+            f"{noun}s.aggregate_by_query", "GET", base + "/_aggregate", _READ, "detail", counting.count,
+            schema=counting.read_query, about=About(f"Count values of a {noun} field", tag, None, counted, fields),
+        ),
+        Endpoint(
+            f"{noun}s.status", "GET", base + "/_status/{task_id}", _READ, "message", desk.status,
+            about=About("Follow a task", tag, None, {200: wire.TaskReply, **lost}),
+        ),
+        Endpoint(
+            f"{noun}s.read", "GET", one, _READ, "message", desk.read, schema=desk.read_id, hot=True,
+            about=About(f"Read one {noun}", tag, None, {200: stored, **lost}),
+        ),
+        Endpoint(
+            f"{noun}s.delete_one", "DELETE", one, _REMOVE, "message", desk.delete_one, schema=desk.read_id,
+            about=About(f"Delete one {noun}", tag, None, {200: _TASK}),
+        ),
+    )  # fmt: skip
+
+
+_FOUND: dict[Kind, Any] = {
+    "user_to_categories": wire.FoundCategories,
+    "user_to_attributes": wire.FoundAttributes,
+}
+
+
+def _recommendations(desk: Recommendations) -> tuple[Endpoint, ...]:
+    return tuple(
+        Endpoint(
+            f"recommendation.{kind}", "POST", f"/v1/recommendation/{kind}", _ASK, "detail",
+            desk.answerer(kind), schema=desk.reader(kind), hot=True,
+            about=About(
+                f"Recommend: {kind.replace('_', ' ')}", "Recommendation", body,
+                {200: wire.enveloped(_FOUND.get(kind, wire.FoundProducts)), 404: wire.Told},
+            ),
+        )
+        for kind, body in BODIES.items()
+    )  # fmt: skip

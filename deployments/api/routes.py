@@ -1,0 +1,83 @@
+"""The ordinary way in: a FastAPI application whose routes are generated from the table of endpoints.
+
+Every route leads to the same door as the fast layer, so there is one behaviour; what the framework adds is the
+OpenAPI document and its page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from deployments.api.docs import page
+from deployments.api.door import Door
+from deployments.api.openapi import TITLE, describe
+from deployments.edge.cors import ORIGIN
+
+Closing = Callable[[], Awaitable[None]]
+
+
+def ordinary_way(door: Door, *, version: str, close: Closing | None = None) -> FastAPI:
+    """Build the application; `close` runs when it shuts down."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        if close is not None:
+            await close()
+
+    app = FastAPI(
+        title=TITLE,
+        version=version,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        lifespan=lifespan,
+        redirect_slashes=False,
+    )
+    document = describe(door.endpoints, version)
+    app.openapi = lambda: document  # type: ignore[method-assign]
+    seen: set[str] = set()
+    for endpoint in sorted(door.endpoints, key=lambda endpoint: "{" in endpoint.path):
+        if endpoint.path not in seen:
+            seen.add(endpoint.path)
+            # No methods: the door knows them, and answers the wrong ones in our own shape.
+            app.router.routes.append(Route(endpoint.path.replace("}", ":path}"), endpoint=_AsEndpoint(door)))
+    app.router.routes.append(Route("/openapi.json", endpoint=_json_page(document), methods=["GET"]))
+    app.router.routes.append(Route("/docs", endpoint=_html_page(page(document)), methods=["GET"]))
+    app.router.default = door
+    return app
+
+
+class _AsEndpoint:
+    """The door as the endpoint of a route: an object, so that the framework calls it as an ASGI application."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self._door(scope, receive, send)
+
+
+def _json_page(document: dict[str, Any]) -> Callable[[Request], Awaitable[Response]]:
+    answer = JSONResponse(document, headers={ORIGIN[0].decode(): ORIGIN[1].decode()})
+
+    async def show(_: Request) -> Response:
+        return answer
+
+    return show
+
+
+def _html_page(html: bytes) -> Callable[[Request], Awaitable[Response]]:
+    answer = Response(html, media_type="text/html")
+
+    async def show(_: Request) -> Response:
+        return answer
+
+    return show

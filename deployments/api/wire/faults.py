@@ -1,0 +1,92 @@
+"""What is wrong with a body, in the words callers know: `{loc, msg, type}`, `loc` beginning with `body`.
+
+The words are those of the published examples. Nothing a caller sent is repeated but the names of its fields,
+cut short.
+
+Source: reference 4.1, 8.6
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from cluster.errors import FilterSyntax, Unprocessable
+
+_WORDS: dict[str, tuple[str, str]] = {
+    "missing": ("field required", "value_error.missing"),
+    "extra_forbidden": ("extra fields not permitted", "value_error.extra"),
+    "string_type": ("str type expected", "type_error.str"),
+    "int_type": ("value is not a valid integer", "type_error.integer"),
+    "int_parsing": ("value is not a valid integer", "type_error.integer"),
+    "int_parsing_size": ("value is not a valid integer", "type_error.integer"),
+    "int_from_float": ("value is not a valid integer", "type_error.integer"),
+    "float_type": ("value is not a valid float", "type_error.float"),
+    "float_parsing": ("value is not a valid float", "type_error.float"),
+    "finite_number": ("value is not a valid float", "type_error.float"),
+    "bool_type": ("value could not be parsed to a boolean", "type_error.bool"),
+    "bool_parsing": ("value could not be parsed to a boolean", "type_error.bool"),
+    "list_type": ("value is not a valid list", "type_error.list"),
+    "dict_type": ("value is not a valid dict", "type_error.dict"),
+    "model_type": ("value is not a valid dict", "type_error.dict"),
+    "model_attributes_type": ("value is not a valid dict", "type_error.dict"),
+    "string_pattern_mismatch": ("string does not match the expected form", "value_error.str.regex"),
+    "greater_than_equal": ("ensure this value is greater than or equal to {ge}", "value_error.number.not_ge"),
+    "greater_than": ("ensure this value is greater than {gt}", "value_error.number.not_gt"),
+    "less_than_equal": ("ensure this value is less than or equal to {le}", "value_error.number.not_le"),
+    "string_too_long": (
+        "ensure this value has at most {max_length} characters",
+        "value_error.any_str.max_length",
+    ),
+    "string_too_short": (
+        "ensure this value has at least {min_length} characters",
+        "value_error.any_str.min_length",
+    ),
+    "too_long": ("ensure this value has at most {max_length} items", "value_error.list.max_items"),
+    "too_short": ("ensure this value has at least {min_length} items", "value_error.list.min_items"),
+    "literal_error": ("unexpected value; permitted: {expected}", "value_error.const"),
+}
+"pydantic's kind of error -> our sentence and type."
+
+_MOST = 100
+"Faults reported for one body."
+_LONGEST_NAME = 128
+
+
+def wrong(msg: str, kind: str = "value_error") -> PydanticCustomError:
+    """Make an error for a validator of our own, already in the callers' words."""
+    return PydanticCustomError(kind, "{msg}", {"msg": msg})
+
+
+def unprocessable(error: ValidationError, within: str = "body") -> Unprocessable:
+    """Turn a validation error into the one that is answered; `within` begins each `loc`."""
+    found = error.errors(include_url=False, include_input=False)
+    return Unprocessable("request schema error", detail=[_entry(entry, within) for entry in found[:_MOST]])
+
+
+def refuse(msg: str, *path: str | int, kind: str = "value_error", within: str = "body") -> NoReturn:
+    """Refuse a request for one reason."""
+    raise Unprocessable(msg, detail=[{"loc": [within, *path], "msg": msg, "type": kind}])
+
+
+def refuse_filter(error: FilterSyntax, *path: str | int, within: str = "body") -> NoReturn:
+    """Refuse a filter that does not parse, naming the parameter it came in."""
+    entry = {"loc": [within, *path], "msg": error.message, "type": "value_error.filter"}
+    raise FilterSyntax(error.message, **{**error.facts, "detail": [entry]}) from error
+
+
+def _entry(entry: ErrorDetails, within: str) -> dict[str, Any]:
+    context = entry.get("ctx", {})
+    kind = entry["type"]
+    place = [within, *(_short(part) for part in entry["loc"])]
+    ours = kind.startswith(("value_error", "type_error"))
+    msg, told = _WORDS.get(
+        kind, (entry["msg"] if ours else "value is not valid", kind if ours else "value_error")
+    )
+    return {"loc": place, "msg": msg.format_map(context) if kind in _WORDS else msg, "type": told}
+
+
+def _short(part: str | int) -> str | int:
+    return part[:_LONGEST_NAME] if isinstance(part, str) else part

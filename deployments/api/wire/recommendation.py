@@ -1,0 +1,176 @@
+"""Bodies of the six recommendation endpoints, and how each becomes a `ReaderQuery`.
+
+Source: reference 6.1, 8.6
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, WithJsonSchema, model_validator
+
+from actors.recommender.messages import Kind, ReaderQuery
+from cluster.ids import DEFAULT_ENGINE
+from cluster.query.values import canonical
+from cluster.records.event import GROUP, read_simulated
+from deployments.api.wire.faults import wrong
+from deployments.api.wire.shared import (
+    Count,
+    Dithering,
+    Diversification,
+    Flag,
+    Name,
+    Names,
+    Offset,
+    Query,
+    SessionContext,
+    boosts_of,
+    spacing_of,
+    tree_of,
+)
+
+_ID_SCHEMA = {"type": "string", "minLength": 1, "maxLength": 512}
+NamedList = Annotated[list[Annotated[str, Field(min_length=1, max_length=512)]], Field(max_length=1000)]
+OneOrMany = Annotated[
+    NamedList,
+    Field(min_length=1),
+    WithJsonSchema(
+        {"anyOf": [_ID_SCHEMA, {"type": "array", "minItems": 1, "maxItems": 1000, "items": _ID_SCHEMA}]}
+    ),
+]
+
+
+class Recommendation(Query):
+    """What all six share beyond every query."""
+
+    exclude: Names = Field(default_factory=list)
+    custom_context: SessionContext = Field(default_factory=dict)
+    boosting_tags: Names = Field(default_factory=list)
+    diversification: Annotated[dict[str, Diversification], Field(max_length=20)] = Field(default_factory=dict)
+
+
+class Paged(Recommendation):
+    """What the three endpoints share that return one list page by page."""
+
+    dithering: Dithering = 1.0
+    pagination_id: Name | None = None
+    start: Offset = 0
+
+
+class UserToProducts(Paged):
+    """Products for a reader."""
+
+
+class UserToTrending(Paged):
+    """Products that many readers turn to now."""
+
+
+class UserToCategories(Recommendation):
+    """Categories for a reader, each with products."""
+
+    products_per_category: Count = 5
+    root_category: Annotated[list[Name], Field(max_length=64)] | None = None
+
+
+class UserToAttributes(Recommendation):
+    """Values of one field for a reader, each with products."""
+
+    field: Annotated[str, Field(min_length=1, max_length=512)]
+    boost_attributes: Names = Field(default_factory=list)
+    exclude_attributes: Names = Field(default_factory=list)
+    products_per_attribute: Count = 2
+
+
+class UserToHistory(Recommendation):
+    """What a reader did, newest first."""
+
+    history_type: Literal["last_checkout", "last_view", "last_read", "last_add_to_cart"] | None = None
+
+
+class ProductToProducts(Paged):
+    """Products that go with others. At least one anchor is needed."""
+
+    product_id: OneOrMany | None = None
+    product_ids: Annotated[NamedList, Field(min_length=1)] | None = None
+    product_group_id: Annotated[str, Field(min_length=1, max_length=512)] | None = None
+    product_group_ids: Annotated[NamedList, Field(min_length=1)] | None = None
+    buy_together: Flag = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_kind_of_product_id(cls, value: Any) -> Any:
+        # A union would report both of its members; a text is read as a list of one instead.
+        if type(value) is dict and isinstance(value.get("product_id"), str):
+            return {**value, "product_id": [value["product_id"]]}
+        return value
+
+    @model_validator(mode="after")
+    def _has_an_anchor(self) -> ProductToProducts:
+        if not self.anchors:
+            raise wrong("one of product_id, product_ids, product_group_id, product_group_ids is required")
+        return self
+
+    @property
+    def anchors(self) -> tuple[str, ...]:
+        """Product ids and, marked, group ids."""
+        products = [*(self.product_id or ()), *(self.product_ids or ())]
+        groups = [
+            *([self.product_group_id] if self.product_group_id else ()),
+            *(self.product_group_ids or ()),
+        ]
+        return tuple(dict.fromkeys([*products, *[GROUP + group for group in groups]]))
+
+
+def to_query(body: Recommendation, kind: Kind, *, app_id: str, user_id: str, now_ms: int) -> ReaderQuery:
+    """Turn a body into a query. `user_id` is the token's reader when there is one, else the body's.
+
+    Errors:
+        FilterSyntax, Unprocessable: a filter or a simulated interaction makes no sense
+    """
+    simulated = read_simulated(
+        body.additional_interactions, now_ms=now_ms, where=("body", "additional_interactions")
+    )
+    return ReaderQuery(
+        kind=kind,
+        app_id=app_id,
+        engine_id=body.engine_id or DEFAULT_ENGINE,
+        user_id=user_id,
+        anonymous_id=body.anonymous_id or "",
+        rows=body.rows,
+        type=body.type,
+        dedupe=body.dedupe_product_group_id,
+        fields=tuple(body.fl),
+        exclude=tuple(body.exclude),
+        filter=tree_of(body.fq, "fq"),
+        boosts=boosts_of(body),
+        circles=tuple(entry.circle() for entry in body.geo.filter),
+        boost_circles=tuple(entry.circle(entry.boost_positions) for entry in body.geo.boost),
+        spacing=spacing_of(body.diversification),
+        simulated=tuple(simulated),
+        cohort=body.user_cohort,
+        context=body.custom_context,
+        boosting_tags=tuple(body.boosting_tags),
+        **_own_parts(body),
+    )
+
+
+def _own_parts(body: Recommendation) -> dict[str, Any]:
+    """Take what only one kind of body has."""
+    parts: dict[str, Any] = {}
+    if isinstance(body, Paged):
+        parts = {"dithering": body.dithering, "pagination_id": body.pagination_id or "", "start": body.start}
+    if isinstance(body, ProductToProducts):
+        return {**parts, "anchors": body.anchors, "buy_together": body.buy_together}
+    if isinstance(body, UserToCategories):
+        root = body.root_category
+        return {"group_rows": body.products_per_category, "root_category": tuple(root) if root else None}
+    if isinstance(body, UserToAttributes):
+        return {
+            "field_name": canonical(body.field),
+            "boost_values": tuple(body.boost_attributes),
+            "exclude_values": tuple(body.exclude_attributes),
+            "group_rows": body.products_per_attribute,
+        }
+    if isinstance(body, UserToHistory):
+        return {"history_type": body.history_type or ""}
+    return parts

@@ -1,0 +1,236 @@
+"""Parameters that queries share, as they stand on the wire.
+
+An explicit `null` for an optional field equals its absence; an unknown field is refused; a numeric text may
+stand where a number is meant.
+
+Source: reference 1, 6.1, 6.4 to 6.6
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StrictBool,
+    WithJsonSchema,
+    model_validator,
+)
+
+from actors.recommender.messages import Boost, Circle, Spacing
+from cluster.errors import FilterSyntax
+from cluster.query.geo import kilometres
+from cluster.query.parser import parse
+from cluster.query.tree import Node
+from cluster.query.values import canonical
+from deployments.api.wire.faults import refuse_filter, wrong
+
+_UNITS = ("km", "mile", "miles", "mi")
+
+
+def _may_be_null(schema: dict[str, Any]) -> None:
+    required = schema.get("required", ())
+    for name, field in schema.get("properties", {}).items():
+        if name not in required:
+            told = {key: field.pop(key) for key in ("title", "description", "default") if key in field}
+            schema["properties"][name] = {**told, "anyOf": [field, {"type": "null"}]}
+
+
+class Wire(BaseModel):
+    """A JSON object of a query body."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, json_schema_extra=_may_be_null
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absence(cls, value: Any) -> Any:
+        if type(value) is dict and None in value.values():
+            return {name: item for name, item in value.items() if item is not None}
+        return value
+
+
+def _number_not_bool(value: Any) -> Any:
+    if value is True or value is False:
+        raise wrong("value is not a valid number", "type_error.number")
+    return value
+
+
+def _cohort(value: Any) -> dict[str, bool | str]:
+    if type(value) is not dict:
+        raise wrong("value is not a valid dict", "type_error.dict")
+    for item in value.values():
+        if not isinstance(item, bool | str):
+            raise wrong("the values should be str or bool", "type_error")
+    return value
+
+
+def _context(value: Any) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise wrong("value is not a valid dict", "type_error.dict")
+    for item in value.values():
+        if not _is_session_value(item):
+            raise wrong(
+                "the values should be bool, str, number, str[], number[], object[] or null", "type_error"
+            )
+    return value
+
+
+def _is_session_value(value: Any) -> bool:
+    if not isinstance(value, list):
+        return not isinstance(value, dict)
+    numbers = all(isinstance(item, int | float) and not isinstance(item, bool) for item in value)
+    return numbers or any(all(isinstance(item, kind) for item in value) for kind in (str, dict))
+
+
+_SCALARS: list[dict[str, Any]] = [{"type": name} for name in ("boolean", "string", "number", "null")]
+_LISTS: list[dict[str, Any]] = [
+    {"type": "array", "items": {"type": name}} for name in ("string", "number", "object")
+]
+
+Count = Annotated[int, BeforeValidator(_number_not_bool), Field(ge=0, le=1000)]
+Offset = Annotated[int, BeforeValidator(_number_not_bool), Field(ge=0, le=1_000_000)]
+Real = Annotated[float, BeforeValidator(_number_not_bool)]
+Dithering = Annotated[float, BeforeValidator(_number_not_bool), Field(ge=1, le=1000)]
+Flag = StrictBool
+Name = Annotated[str, Field(max_length=512)]
+VisitorName = Annotated[str, Field(max_length=1024)]
+Names = Annotated[list[str], Field(max_length=10_000)]
+Filter = Annotated[str, Field(max_length=65_536)]
+Positions = Annotated[list[Offset], Field(max_length=1000)]
+Cohort = Annotated[
+    dict[str, Any],
+    PlainValidator(_cohort),
+    WithJsonSchema(
+        {"type": "object", "additionalProperties": {"anyOf": [{"type": "boolean"}, {"type": "string"}]}}
+    ),
+]
+SessionContext = Annotated[
+    dict[str, Any],
+    PlainValidator(_context),
+    WithJsonSchema({"type": "object", "additionalProperties": {"anyOf": [*_SCALARS, *_LISTS]}}),
+]
+Simulated = Annotated[
+    list[Any],
+    Field(max_length=1000),
+    WithJsonSchema({"type": "array", "maxItems": 1000, "items": {"type": "object"}}),
+]
+"Read by `records.event.read_simulated`, which knows interactions."
+
+
+class GeoFilter(Wire):
+    """A distance condition."""
+
+    lat: Annotated[Real, Field(ge=-90, le=90)]
+    lon: Annotated[Real, Field(ge=-180, le=180)]
+    distance: Annotated[Real, Field(ge=0)]
+    distance_unit: str = Field("mile", json_schema_extra={"enum": [*_UNITS]})
+    field: Name = "location"
+
+    @model_validator(mode="after")
+    def _known_unit(self) -> GeoFilter:
+        if self.distance_unit not in _UNITS:
+            raise wrong("distance_unit should be one of 'km', 'mile', 'miles', 'mi'", "value_error.const")
+        return self
+
+    def circle(self, positions: Sequence[int] | None = None) -> Circle:
+        """Turn it into kilometres."""
+        return Circle(
+            lat=self.lat,
+            lon=self.lon,
+            distance_km=kilometres(self.distance, self.distance_unit) or 0.0,
+            field=self.field,
+            positions=None if positions is None else tuple(positions),
+        )
+
+
+class GeoBoost(GeoFilter):
+    """A distance within which products are boosted."""
+
+    boost_positions: Positions | None = None
+
+
+class Geo(Wire):
+    """Distance conditions and boosts; all filters must hold."""
+
+    filter: Annotated[list[GeoFilter], Field(max_length=100)] = Field(default_factory=list)
+    boost: Annotated[list[GeoBoost], Field(max_length=100)] = Field(default_factory=list)
+
+
+class BoostRule(Wire):
+    """One of several boost rules."""
+
+    boost_fq: Filter
+    boost_positions: Positions | None = None
+    boost_rule_name: Name = ""
+
+
+class Diversification(Wire):
+    """How far apart products with the same value of one field should stand."""
+
+    minimum_distance: Offset = 1
+    always_together: Flag = False
+
+
+class Query(Wire):
+    """What all search, recommendation and autocomplete bodies share."""
+
+    engine_id: Name | None = None
+    user_id: Name | None = None
+    anonymous_id: VisitorName | None = None
+    user_hash: Name | None = None
+    user_cohort: Cohort = Field(default_factory=dict)
+    rows: Count = 5
+    type: Name | None = None
+    dedupe_product_group_id: Flag = True
+    additional_interactions: Simulated = Field(default_factory=list)
+    fl: Names = Field(default_factory=list)
+    fq: Filter | None = None
+    boost_fq: Filter | None = None
+    boost_positions: Positions | None = None
+    boost_rule_name: Name = ""
+    boost_rules: Annotated[list[BoostRule], Field(max_length=100)] = Field(default_factory=list)
+    geo: Geo = Geo()
+
+
+def tree_of(text: str | None, *path: str | int, within: str = "body") -> Node | None:
+    """Parse a filter parameter.
+
+    Errors:
+        FilterSyntax: with `detail` naming the parameter
+    """
+    if text is None or not text.strip():
+        return None
+    try:
+        return parse(text)
+    except FilterSyntax as error:
+        refuse_filter(error, *path, within=within)
+
+
+def boosts_of(body: Query) -> tuple[Boost, ...]:
+    """Gather all boost rules of a body, the single one first."""
+    single = (body.boost_fq, body.boost_positions, body.boost_rule_name, ("boost_fq",))
+    several = (
+        (rule.boost_fq, rule.boost_positions, rule.boost_rule_name, ("boost_rules", at, "boost_fq"))
+        for at, rule in enumerate(body.boost_rules)
+    )
+    found = []
+    for text, positions, name, path in (single, *several):
+        tree = tree_of(text, *path)
+        if tree is not None:
+            found.append(Boost(tree, None if positions is None else tuple(positions), name))
+    return tuple(found)
+
+
+def spacing_of(diversification: Mapping[str, Diversification]) -> tuple[Spacing, ...]:
+    """Turn `diversification` into spacings, in the order of the body."""
+    return tuple(
+        Spacing(canonical(name), rule.minimum_distance, rule.always_together)
+        for name, rule in diversification.items()
+    )

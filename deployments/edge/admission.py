@@ -1,0 +1,182 @@
+"""The order in which a request is checked. First failure answers.
+
+    enter     key (401) -> reach (403) -> robot (403) -> rate (429) -> read-only (400) -> size (413)
+    examine   JSON (400) -> token (401) -> schema (422) -> user_hash (401)
+    then the endpoint itself: engine and record (404)
+
+The two halves are apart because an `Idempotency-Key` is looked up between them: what the second half says is
+part of the answer that is repeated.
+
+Source: reference 4.4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import structlog
+
+from cluster.errors import Forbidden, ReadOnly, Unauthenticated, Unavailable, messages
+from cluster.meter import Meter
+from cluster.records.json_limits import load_json
+from deployments.edge.arrival import Arrival
+from deployments.edge.body import read_body
+from deployments.edge.caller import Caller, Credential
+from deployments.edge.credentials import HEADER, find_key
+from deployments.edge.keyring import Keyring
+from deployments.edge.limits import Limits
+from deployments.edge.robots import looks_automated
+from deployments.edge.signatures import hash_matches
+from deployments.edge.tokens import bearer, match_reader, read_token
+
+_log = structlog.get_logger()
+
+_INLINE = 200_000
+"Bytes of body that are parsed on the event loop; more goes to a thread, so that neighbours need not wait."
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What an endpoint asks of a request."""
+
+    publishable: bool = False
+    "The publishable key may call it."
+    bucket: Literal["query", "write"] = "query"
+    writes: bool = False
+    "Refused in the playground; takes an Idempotency-Key."
+    body: Literal["ignored", "json", "raw"] = "ignored"
+    "`raw`: the schema step parses the JSON itself."
+    reads_token: bool = False
+    token_in_body: bool = False
+    proves_reader: bool = False
+    "A publishable key must prove a `user_id` by `user_hash` or token."
+
+
+class Gate:
+    """What admission needs to know and to spend."""
+
+    def __init__(self, keyring: Keyring, limits: Limits, meter: Meter, *, most_bytes: int) -> None:
+        self.keyring = keyring
+        self.limits = limits
+        self.meter = meter
+        self.most_bytes = most_bytes
+
+
+async def enter(arrival: Arrival, rules: Rules, gate: Gate) -> None:
+    """Let a request in or raise; afterwards `arrival.caller` and `arrival.body` are set.
+
+    Errors:
+        Unauthenticated, Forbidden, TooMany, ReadOnly, TooLarge, Malformed, Gone
+        Unavailable: no book of keys was read yet
+    Cost: 6 microseconds for a secret key without a body.
+    """
+    headers = arrival.headers
+    credential = gate.keyring.find(find_key(headers.get(HEADER), arrival.query_string))
+    if credential is None:
+        if not gate.keyring.ready:
+            raise Unavailable("keys are not loaded yet", retry_after_s=1)
+        raise Unauthenticated(messages.INVALID_KEY)
+    arrival.caller = Caller(credential)
+    if not credential.is_secret:
+        if not rules.publishable:
+            raise Forbidden(messages.SECRET_ONLY)
+        _check_robot(arrival, credential, gate.meter)
+    await gate.limits.spend(credential, rules.bucket)
+    if rules.writes and credential.app.read_only:
+        raise ReadOnly(messages.PLAYGROUND)
+    if rules.body != "ignored":
+        arrival.body = await read_body(
+            arrival.receive,
+            announced=headers.get(b"content-length"),
+            encoding=headers.get(b"content-encoding"),
+            most_bytes=gate.most_bytes,
+        )
+
+
+async def examine(arrival: Arrival, rules: Rules, schema: Callable[[Any], Any] | None) -> None:
+    """Check what a request says; afterwards `arrival.payload` and `arrival.parsed` are set.
+
+    `schema` is called with the arrival.
+
+    Errors:
+        Malformed, Unauthenticated, Unprocessable
+    """
+    if len(arrival.body) > _INLINE:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, _examine, arrival, rules, schema)
+    else:
+        _examine(arrival, rules, schema)
+
+
+def _examine(arrival: Arrival, rules: Rules, schema: Callable[[Any], Any] | None) -> None:
+    if rules.body == "json":
+        arrival.payload = load_json(arrival.body, refuse_duplicates=rules.writes)
+    if rules.reads_token:
+        _read_token(arrival, rules)
+    if schema is not None:
+        arrival.parsed = schema(arrival)
+    if rules.proves_reader and not arrival.credential.is_secret:
+        _prove_reader(arrival)
+
+
+def _check_robot(arrival: Arrival, credential: Credential, meter: Meter) -> None:
+    rule = credential.app.settings.bot_rule
+    if rule == "off":
+        return
+    reason = looks_automated(arrival.headers.get(b"user-agent"))
+    if not reason:
+        return
+    meter.count("kiosk_robot_requests", app=credential.app.app_id, reason=reason)
+    _log.info(
+        "robot_suspected",
+        request_id=arrival.request_id,
+        app=credential.app.app_id,
+        reason=reason,
+        refused=rule == "on",
+    )
+    if rule == "on":
+        raise Forbidden(messages.ROBOT)
+
+
+def _read_token(arrival: Arrival, rules: Rules) -> None:
+    text = bearer(arrival.headers.get(b"authorization"))
+    if text is None and rules.token_in_body:
+        given = _field(arrival, "jwt_token")
+        text = given or None
+    if text is None:
+        return
+    credential = arrival.credential
+    token = read_token(text, credential.secrets, now_s=arrival.clock.now_ms() / 1000)
+    match_reader(token, _field(arrival, "user_id"), _field(arrival, "user_type"))
+    arrival.caller = Caller(credential, token)
+
+
+def _prove_reader(arrival: Arrival) -> None:
+    """Apply the rules of `user_hash`.
+
+    Source: reference 3.3, decision I1
+    """
+    token = arrival.token
+    if token is not None and token.user_id:
+        return
+    user_id, anonymous_id = _field(arrival, "user_id"), _field(arrival, "anonymous_id")
+    reader_id = user_id or anonymous_id
+    if not reader_id:
+        return
+    credential = arrival.credential
+    given = _field(arrival, "user_hash")
+    if not given:
+        if user_id or credential.app.settings.strict_user_hash:
+            raise Unauthenticated(messages.HASH_REQUIRED)
+    elif not hash_matches(credential.secrets, given, reader_id, _field(arrival, "user_type")):
+        raise Unauthenticated(messages.HASH_INVALID)
+
+
+def _field(arrival: Arrival, name: str) -> str:
+    """Read a text field of a JSON object; empty when there is none. What is no text is the schema's to refuse."""
+    payload = arrival.payload
+    value = payload.get(name) if isinstance(payload, dict) else None
+    return value if isinstance(value, str) else ""

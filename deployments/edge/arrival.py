@@ -1,0 +1,85 @@
+"""A request as the edge sees it: what arrived, and what admission found out about it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from cluster.clock import Clock
+from deployments.edge.body import Receive
+from deployments.edge.caller import Caller, Credential, ReaderToken
+from deployments.edge.credentials import parse_query
+from deployments.edge.trace import HEADER, request_id_of
+
+Scope = Mapping[str, Any]
+Send = Callable[[Any], Awaitable[None]]
+
+
+class Arrival:
+    """One HTTP request on its way through the edge.
+
+    `payload` is the parsed JSON of the body, `parsed` what the endpoint's schema made of it. Both are absent
+    (None) until admission has come that far.
+    """
+
+    __slots__ = (
+        "_fields", "body", "caller", "clock", "headers", "ids", "method", "parsed", "payload", "query_string",
+        "receive", "request_id", "scope", "started_s",
+    )  # fmt: skip
+
+    def __init__(self, scope: Scope, receive: Receive, clock: Clock) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.clock = clock
+        self.started_s = clock.monotonic_s()
+        self.method: str = scope["method"]
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.query_string: bytes = scope.get("query_string", b"")
+        self.request_id = request_id_of(self.headers.get(HEADER))
+        self.ids: Mapping[str, str] = {}
+        self.body = b""
+        self.payload: Any = None
+        self.parsed: Any = None
+        self.caller: Caller | None = None
+        self._fields: dict[str, str] | None = None
+
+    @property
+    def credential(self) -> Credential:
+        """The key the request came with. Only after admission."""
+        assert self.caller is not None
+        return self.caller.credential
+
+    @property
+    def token(self) -> ReaderToken | None:
+        """The reader token, when a valid one came along."""
+        return self.caller.token if self.caller is not None else None
+
+    @property
+    def app_id(self) -> str:
+        """The app whose data this request may touch."""
+        return self.credential.app.app_id
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The query parameters."""
+        if self._fields is None:
+            self._fields = parse_query(self.query_string)
+        return self._fields
+
+    @property
+    def ip(self) -> str:
+        """Address of the caller: what the first proxy noted, else the peer. Never trusted, only hashed."""
+        noted = self.headers.get(b"x-forwarded-for")
+        if noted:
+            return noted.partition(b",")[0].strip().decode("latin-1")
+        client = self.scope.get("client")
+        return str(client[0]) if client else ""
+
+    @property
+    def user_agent(self) -> str:
+        """The user agent as sent."""
+        return self.headers.get(b"user-agent", b"").decode("latin-1")
+
+    def took_ms(self) -> int:
+        """Milliseconds since the request arrived."""
+        return int((self.clock.monotonic_s() - self.started_s) * 1000)

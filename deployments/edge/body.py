@@ -1,0 +1,65 @@
+"""Read a request body with its cap, refusing early by what is announced and while reading by what arrives.
+
+Source: decision I10; fault R31.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from cluster.errors import HouseError, Malformed, TooLarge, messages
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+
+
+class Gone(HouseError):
+    """The caller hung up before its request was complete; nobody is there to be answered."""
+
+    code = "gone"
+
+
+async def read_body(
+    receive: Receive, *, announced: bytes | None, encoding: bytes | None, most_bytes: int
+) -> bytes:
+    """Read a whole body.
+
+    Errors:
+        TooLarge: announced or grown over `most_bytes`; never more than that is kept
+        Malformed: a compressed body (a small one may unfold to any size), or a length that is no number
+        Gone: the caller hung up
+    """
+    if encoding and encoding.strip().lower() not in (b"", b"identity"):
+        raise Malformed("Content-Encoding is not supported; send the body as it is.")
+    if announced is not None:
+        if not announced.isdigit():
+            raise Malformed(messages.MALFORMED)
+        # Leading digits of a number with thousands of them already tell enough.
+        if len(announced) > 18 or int(announced) > most_bytes:
+            raise _too_large(most_bytes)
+    message = await receive()
+    if message["type"] != "http.request":
+        raise Gone
+    first: bytes = message.get("body", b"")
+    if len(first) > most_bytes:
+        raise _too_large(most_bytes)
+    if not message.get("more_body", False):
+        return first
+    return await _read_on(receive, bytearray(first), most_bytes)
+
+
+async def _read_on(receive: Receive, body: bytearray, most_bytes: int) -> bytes:
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise Gone
+        body += message.get("body", b"")
+        if len(body) > most_bytes:
+            raise _too_large(most_bytes)
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def _too_large(most_bytes: int) -> TooLarge:
+    return TooLarge(f"The request body is larger than {most_bytes >> 20} MB.")

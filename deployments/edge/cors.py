@@ -1,0 +1,19 @@
+"""Cross-origin headers: every browser may call, and may read errors too."""
+
+from __future__ import annotations
+
+from deployments.edge.envelope import Header, Reply
+
+ORIGIN: Header = (b"access-control-allow-origin", b"*")
+EXPOSE: Header = (b"access-control-expose-headers", b"X-Request-Id, Retry-After")
+METHODS: Header = (b"access-control-allow-methods", b"GET, POST, PUT, DELETE, OPTIONS")
+HEADERS: Header = (
+    b"access-control-allow-headers",
+    b"Content-Type, Authorization, X-API-KEY, Idempotency-Key",
+)
+MAX_AGE: Header = (b"access-control-max-age", b"86400")
+
+
+def preflight() -> Reply:
+    """Answer an OPTIONS request; asked before a key is sent, so it needs none."""
+    return Reply(204, b"", (METHODS, HEADERS, MAX_AGE))

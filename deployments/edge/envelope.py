@@ -1,0 +1,65 @@
+"""Replies as bytes: `{message, data}`, spliced around JSON that is already written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from cluster.errors import messages
+
+Header = tuple[bytes, bytes]
+
+JSON_TYPE: Header = (b"content-type", b"application/json")
+HTML_TYPE: Header = (b"content-type", b"text/html; charset=utf-8")
+
+_OPTIONS = orjson.OPT_NON_STR_KEYS
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A status, a body that is already JSON, and headers beyond the usual ones."""
+
+    status: int
+    body: bytes
+    headers: tuple[Header, ...] = ()
+    content_type: Header = JSON_TYPE
+
+
+def dumps(value: Any) -> bytes:
+    """Write a value as JSON."""
+    return orjson.dumps(value, option=_OPTIONS)
+
+
+def bare(value: Any, status: int = 200) -> Reply:
+    """Answer with a body that has no envelope."""
+    return Reply(status, dumps(value))
+
+
+def told(message: str, status: int = 200) -> Reply:
+    """Answer with a message only."""
+    return Reply(status, dumps({"message": message}))
+
+
+def success(data: Any, message: str = messages.SUCCESS) -> Reply:
+    """Answer `{message, data}`."""
+    return Reply(200, dumps({"message": message, "data": data}))
+
+
+def success_json(data: bytes) -> Reply:
+    """Answer `{message, data}` around a record that is stored as JSON; nothing is parsed."""
+    return Reply(200, b'{"message":"success","data":' + data + b"}")
+
+
+def result(name: str, found: bytes, *, took_ms: int, service_id: str, alias: str = "") -> Reply:
+    """Answer a recommendation or search: `{message, data: {took, service_id, <name>}}`.
+
+    `alias` repeats the service id under a second name (decision I7).
+    """
+    second = b"" if not alias else dumps(alias) + b':"' + service_id.encode() + b'",'
+    return Reply(
+        200,
+        b'{"message":"success","data":{"took":%d,"service_id":"%s",%s"%s":%s}}'
+        % (took_ms, service_id.encode(), second, name.encode(), found),
+    )

@@ -1,0 +1,129 @@
+"""The one table: class of error and family of endpoint to status and body.
+
+    family        422 body                                        everything else
+    message       {detail: [...]}                                 {message}
+    detail        {detail: [...]}                                 {message}
+    upload        {errors: true, message, data: [str]}            {message}
+    experiments   {message, data: {errors: [...]}}, also for 400  {message}
+
+Anything that is not a `HouseError` is a fault of ours: logged once with the request id, answered with one
+sentence that says nothing about it.
+
+Source: reference 4.1, 4.2.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import structlog
+
+from cluster import errors
+from cluster.errors import HouseError, messages
+from deployments.edge.envelope import Header, Reply, dumps
+
+Family = Literal["message", "detail", "upload", "experiments"]
+
+BUSY = "The service is busy or restarting. Please retry."
+METHOD_NOT_ALLOWED = "method not allowed"
+
+_log = structlog.get_logger()
+
+_STATUS: tuple[tuple[type[HouseError], int], ...] = (
+    (errors.Malformed, 400),
+    (errors.TooLarge, 413),
+    (errors.Unprocessable, 422),
+    (errors.ReadOnly, 400),
+    (errors.Invalid, 400),
+    (errors.Unauthenticated, 401),
+    (errors.Forbidden, 403),
+    (errors.NotFound, 404),
+    (errors.Conflict, 409),
+    (errors.TooMany, 429),
+    (errors.Unavailable, 503),
+)
+"First match wins, so a subclass stands before its parent."
+
+
+def reply_to(error: BaseException, family: Family, *, request_id: str) -> Reply:
+    """Turn anything that was raised into the reply its caller gets."""
+    if isinstance(error, HouseError):
+        for kind, status in _STATUS:
+            if isinstance(error, kind):
+                return _expected(error, status, family)
+    return _fault(error, request_id)
+
+
+def method_not_allowed(allowed: tuple[str, ...]) -> Reply:
+    """Answer a path that exists under other methods."""
+    allow: Header = (b"allow", ", ".join(allowed).encode())
+    return Reply(405, dumps({"message": METHOD_NOT_ALLOWED}), (allow,))
+
+
+def not_found() -> Reply:
+    """Answer a path that does not exist."""
+    return Reply(404, dumps({"message": messages.NOT_FOUND}))
+
+
+def timed_out() -> Reply:
+    """Answer an upload or delete that took too long."""
+    return Reply(400, dumps({"message": messages.TIMEOUT}))
+
+
+def detail_of(error: HouseError) -> list[dict[str, Any]]:
+    """List what is wrong as `{loc, msg, type}`."""
+    found = error.facts.get("detail")
+    return found if found else [{"loc": ["body"], "msg": error.message, "type": "value_error"}]
+
+
+def _expected(error: HouseError, status: int, family: Family) -> Reply:
+    if family == "experiments" and status in (400, 422) and not isinstance(error, errors.ReadOnly):
+        body = {"message": messages.EXPERIMENT_SCHEMA, "data": {"errors": detail_of(error)}}
+        return Reply(422, dumps(body))
+    if status == 422:
+        if family == "upload":
+            return Reply(422, dumps(_upload(error)))
+        return Reply(422, dumps({"detail": detail_of(error)}))
+    return Reply(status, dumps(_message(error, status, family)), _headers(error, status))
+
+
+def _message(error: HouseError, status: int, family: Family) -> dict[str, Any]:
+    if status == 503:
+        # What exactly is away is for the log, not for strangers.
+        return {"message": BUSY}
+    if family == "experiments" and error.message == messages.INVALID_KEY:
+        return {"message": messages.EXPERIMENT_KEY}
+    if error.facts.get("status_code"):
+        return {"status_code": status, "message": error.message}
+    return {"message": error.message}
+
+
+def _upload(error: HouseError) -> dict[str, Any]:
+    """Build the upload shape; clients iterate `data`, so it is a list of sentences even for a body-level fault."""
+    told = error.facts.get("messages")
+    if told is None:
+        told = [_sentence(entry) for entry in detail_of(error)]
+    return {"errors": True, "message": error.message or messages.UPLOAD_REJECTED, "data": list(told)}
+
+
+def _sentence(entry: dict[str, Any]) -> str:
+    place = ".".join(str(part) for part in entry["loc"] if part != "body") or "data"
+    return f"{place} is invalid. {entry['msg']}"
+
+
+def _headers(error: HouseError, status: int) -> tuple[Header, ...]:
+    if status not in (429, 503):
+        return ()
+    wait_s = max(1, int(error.facts.get("retry_after_s", 1)))
+    return ((b"retry-after", str(wait_s).encode()),)
+
+
+def _fault(error: BaseException, request_id: str) -> Reply:
+    # The message of an unexpected error may hold anything, a record or a key among them: class and place only.
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    place = f"{frame.tb_frame.f_globals.get('__name__')}:{frame.tb_lineno}" if frame else ""
+    reason = error.message if isinstance(error, HouseError) else ""
+    _log.error("request_failed", request_id=request_id, kind=type(error).__name__, place=place, reason=reason)
+    return Reply(500, dumps({"message": messages.FAULT}))
