@@ -1,0 +1,59 @@
+"""Opens the stores of an installation and loads the playground; or writes the sample to files."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from actors.language.embed import HashingEmbedder
+from cluster.clock import SystemClock
+from cluster.settings import Settings
+from cluster.store.connect import open_stores
+from jobs.playground.load import Loaded, load_playground
+from jobs.playground.sample import sample
+
+
+def load(redis_url: str, app_id: str) -> Loaded:
+    """Load the playground into an app; without an address the one in the settings is taken.
+
+    Errors:
+        ValueError: no address anywhere
+    """
+    if not redis_url:
+        secret = Settings().redis_url
+        if secret is None:
+            raise ValueError("say where Redis is: --redis-url or KIOSK_REDIS_URL")
+        redis_url = secret.get_secret_value()
+    return asyncio.run(_load(redis_url, app_id))
+
+
+async def _load(redis_url: str, app_id: str) -> Loaded:
+    clock = SystemClock()
+    async with open_stores(redis_url) as stores:
+        return await load_playground(
+            stores, now_ms=clock.now_ms(), embedder=HashingEmbedder(), app_id=app_id, clock=clock
+        )
+
+
+def write(folder: Path, now_ms: int | None) -> dict[str, int]:
+    """Write the sample as `{"data": [...]}` bodies of 100 records, ready to be uploaded; return file counts."""
+    whole = sample(SystemClock().now_ms() if now_ms is None else now_ms)
+    folder.mkdir(parents=True, exist_ok=True)
+    return {
+        "products": _bodies(folder, "products", whole.products),
+        "users": _bodies(folder, "users", whole.users),
+        "interactions": _bodies(folder, "interactions", whole.interactions),
+    }
+
+
+def _bodies(folder: Path, noun: str, records: Sequence[dict[str, Any]]) -> int:
+    size = 1_000 if noun == "interactions" else 100
+    starts = range(0, len(records), size)
+    for at, start in enumerate(starts, 1):
+        body = orjson.dumps({"data": records[start : start + size]})
+        (folder / f"{noun}-{at:02d}.json").write_bytes(body)
+    return len(starts)
