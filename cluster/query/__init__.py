@@ -1,1 +1,47 @@
-"""The Solr-style filter language of `fq`, `boost_fq` and facets, and nothing else."""
+"""The Solr-style filter language of `fq`, `boost_fq` and facets, and nothing else.
+
+    filter    = sequence
+    sequence  = member { [ "OR" | "||" ] member }
+    member    = clause { ( "AND" | "&&" ) clause }
+    clause    = [ "+" | "-" | "!" | "NOT" ] ( "(" sequence ")" | field ":" value | value | "*:*" | "*" )
+    value     = word | phrase | wildcard | regex | range | "(" sequence ")"
+    range     = ( "[" | "{" ) bound "TO" bound ( "]" | "}" )
+    bound     = word | phrase | "*"
+    field     = name { "." name }
+
+A value without a field is allowed only inside a group that has one: `size:("M" OR "S")`. A name inside such a group
+may still have a field of its own.
+
+| Filter                                                  | Tree                                                   |
+|---------------------------------------------------------|--------------------------------------------------------|
+| `brand:Alder`, `brand:"Alder & Sons"`                   | `Term`, `Phrase`                                       |
+| `size:("M" OR "S")`, `size:("M" "S")`                   | `Any` of two phrases                                   |
+| `rating:[4 TO *]`, `sale_price:{10 TO 20]`              | `Range`, each end with its own bracket                 |
+| `attributes.year: [2010 to *]`                          | `Range` of `custom_attributes.year`                    |
+| `published_at:[2024-01 TO 2024-02]`, `published_at:2024`| whole periods: to the last millisecond of February     |
+| `title:gard*`, `product_id:/story_.+/`                  | `Wildcard`, `Regex`                                    |
+| `cover_image:*`, `cover_image:[* TO *]`, `*:*`          | `Exists`, `Exists`, `Everything`                       |
+| `a:1 OR b:2 AND NOT c:3`                                | `a or (b and not c)`: NOT, then AND, then OR           |
+| `a:1 b:2`                                               | `a or b`                                               |
+| `+a:1 b:2 -c:3`                                         | `a and not c`: + must hold, - must not, b is optional  |
+| `a:1 b:2 -c:3`                                          | `(a or b) and not c`                                   |
+| `-a:1`, `a:1 OR (-b:2)`                                 | `not a`, `a or not b`: a group of - alone means "all   |
+|                                                         | but", at any depth                                     |
+
+Explicit AND, OR and NOT are Boolean algebra. A sequence with a + or - on one of its members (or a NOT which no OR
+touches) is read as Solr reads it, where OR parts clauses and nothing more.
+
+What a value means depends on the field and on what the record holds (`values`, `scalars`): texts are equal exactly,
+numbers and booleans by value; text fields (title, description, html and their like) match when they hold every word
+of the value, folded for case, and their wildcards, expressions and ranges look at one word. An array matches when any
+element does. A range of numbers also holds for texts that are numbers, one of dates for texts that are dates; other
+ranges compare texts by code point.
+
+Every mistake is a `FilterSyntax` with a position and one of these kinds: empty, too_long, too_many_clauses,
+too_many_ranges, too_many_words, too_many_patterns, too_deep, character, quote, regex, range, escape, group, operator,
+field, value, number, date, pattern, unsupported. Refused as unsupported: `{!...}`, `_query_:`, `_val_:`, weights
+`^2`, fuzzy `~1`, and `<` or `>` before a value.
+
+Read in this order: `tree`, `lexer`, `parser`; `values`, `scalars`, `words`; `patterns`, `automaton`; `compile` with
+the protocol of columns, `columns` with the reference store of them; `fields` for `fl`, `facets`, `geo`.
+"""

@@ -6,7 +6,7 @@ A tree travels between processes, so it holds plain values only.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias, Union
+from typing import TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,4 +85,4 @@ class Everything:
     """`*:*`."""
 
 
-Node: TypeAlias = Union[Term, Phrase, Wildcard, Regex, Exists, Range, All, Any, Not, Everything]
+Node: TypeAlias = Term | Phrase | Wildcard | Regex | Exists | Range | All | Any | Not | Everything

@@ -1,0 +1,54 @@
+"""Arrays that grow: amortised appends, and a view of the filled part."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+T = TypeVar("T", bound=np.generic)
+
+_LEAST = 64
+
+
+class Growing(Generic[T]):
+    """A one-dimensional array with room at its end."""
+
+    def __init__(self, dtype: type[T], fill: Any = 0) -> None:
+        self._fill = fill
+        self._room: NDArray[T] = np.full(_LEAST, fill, dtype=dtype)
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def nbytes(self) -> int:
+        """Tell the memory held, the room included."""
+        return self._room.nbytes
+
+    @property
+    def filled(self) -> NDArray[T]:
+        """View the filled part; valid until the next growth.
+
+        Shapes:
+            T [len(self)]
+        """
+        return self._room[: self._size]
+
+    def extend_to(self, size: int) -> None:
+        """Grow to `size` with the fill value; never shrinks."""
+        if size > len(self._room):
+            room = np.full(max(size, 2 * len(self._room)), self._fill, dtype=self._room.dtype)
+            room[: self._size] = self.filled
+            self._room = room
+        self._size = max(self._size, size)
+
+    def set(self, at: int, value: Any) -> None:
+        """Write one element, growing as needed."""
+        if at >= self._size:
+            if at >= len(self._room):
+                self.extend_to(at + 1)
+            self._size = at + 1
+        self._room[at] = value

@@ -1,0 +1,193 @@
+"""One field of all rows, made for filtering: texts by number, numbers as they are, booleans as two bits.
+
+A row's first text and first number stand in plain arrays, one element a row; further ones of the same row stand
+beside them as postings, so a field with one value a row never pays for those with many. The words of a text field
+are all postings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cluster.query.arrays import Growing
+from cluster.query.automaton import Automaton
+from cluster.query.postings import Postings
+from cluster.query.scalars import Bounds, Measure, Scalar, number_of
+from cluster.query.vocabulary import Vocabulary, within
+
+Mask = NDArray[np.bool_]
+
+_TRUE, _FALSE = 1, 2
+_FEW = 4
+
+
+class FieldColumn:
+    """Values of one field; rows are set one at a time, questions are answered for all.
+
+    Cost:
+        setting a row 1 to 2 microseconds; a question 10 to 200 microseconds for 100,000 rows
+    """
+
+    def __init__(self, words: bool) -> None:
+        self._words = words
+        self._size = 0
+        self._texts = Vocabulary()
+        self._present = Growing(np.bool_, False)
+        self._flags = Growing(np.uint8, 0)
+        self._codes = Growing(np.int32, -1)
+        self._numbers = Growing(np.float64, np.nan)
+        self._more_codes = Postings()
+        self._more_numbers = _NumberPostings()
+        self.changes = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Estimate the memory held."""
+        parts = (
+            self._present, self._flags, self._codes, self._numbers, self._more_codes, self._texts, self._more_numbers
+        )  # fmt: skip
+        return sum(part.nbytes for part in parts)
+
+    def grow(self, size: int) -> None:
+        """Make room for rows up to `size`; the new ones are empty."""
+        self._size = max(self._size, size)
+
+    def set(self, row: int, carried: bool, values: Iterable[Scalar]) -> None:
+        """Replace what a row holds; `carried` says whether it counts as having the field."""
+        codes: list[int] = []
+        numbers: list[float] = []
+        flags = 0
+        for value in values:
+            if isinstance(value, str):
+                codes.append(self._texts.add(value))
+            elif isinstance(value, bool):
+                flags |= _TRUE if value else _FALSE
+            elif (number := number_of(value)) is not None:
+                numbers.append(number)
+        self.changes += 1
+        self._size = max(self._size, row + 1)
+        if carried or row < len(self._present):
+            self._present.set(row, carried)
+        if flags or row < len(self._flags):
+            self._flags.set(row, flags)
+        if self._words:
+            self._more_codes.put(row, codes)
+            return
+        if codes or row < len(self._codes):
+            self._codes.set(row, codes[0] if codes else -1)
+        if numbers or row < len(self._numbers):
+            self._numbers.set(row, numbers[0] if numbers else np.nan)
+        if len(codes) > 1 or len(self._more_codes):
+            self._more_codes.put(row, codes[1:])
+        if len(numbers) > 1 or len(self._more_numbers):
+            self._more_numbers.put(row, numbers[1:])
+
+    def present(self) -> Mask:
+        """Mark rows that carry the field."""
+        mask = np.zeros(self._size, dtype=np.bool_)
+        mask[: len(self._present)] = self._present.filled
+        return mask
+
+    def equal(self, texts: Collection[str]) -> Mask:
+        """Mark rows with a value that is any of these."""
+        codes = {code for text in texts if (code := self._texts.find(text)) is not None}
+        if len(codes) == 1 and self._is_plain():
+            plain: Mask = self._codes.filled == codes.pop()
+            return plain
+        mask = np.zeros(self._size + 1, dtype=np.bool_)
+        self._mark_texts(codes, mask)
+        if len(self._numbers):
+            wanted = {number for text in texts if (number := number_of(text)) is not None}
+            self._mark_numbers(sorted(wanted), mask)
+        if len(self._flags):
+            bits = 0
+            for text in texts:
+                bits |= {"true": _TRUE, "false": _FALSE}.get(text.lower(), 0)
+            mask[: len(self._flags)] |= (self._flags.filled & bits) != 0
+        return mask[:-1]
+
+    def between(self, bounds: Bounds) -> Mask:
+        """Mark rows with a value between two ends."""
+        mask = np.zeros(self._size + 1, dtype=np.bool_)
+        chosen = self._texts.between(bounds)
+        if chosen is not None:
+            self._mark_chosen(chosen, mask)
+        if bounds.measure is Measure.NUMBER:
+            mask[: len(self._numbers)] |= within(self._numbers.filled, bounds)
+            self._more_numbers.mark_between(bounds, mask)
+        return mask[:-1]
+
+    def like(self, pattern: Automaton) -> Mask:
+        """Mark rows with a text that matches as a whole."""
+        mask = np.zeros(self._size + 1, dtype=np.bool_)
+        self._mark_chosen(self._texts.like(pattern), mask)
+        return mask[:-1]
+
+    def _is_plain(self) -> bool:
+        """Tell whether every row has at most one value, a text, up to the last row."""
+        others = len(self._more_codes) + len(self._numbers) + len(self._flags)
+        return others == 0 and len(self._codes) == self._size
+
+    def _mark_texts(self, codes: Collection[int], mask: Mask) -> None:
+        if len(codes) > _FEW:
+            chosen = np.zeros(len(self._texts) + 1, dtype=np.bool_)
+            chosen[list(codes)] = True
+            self._mark_chosen(chosen, mask)
+            return
+        for code in codes:
+            if len(self._codes):
+                mask[: len(self._codes)] |= self._codes.filled == code
+            if len(self._more_codes):
+                self._more_codes.mark(code, mask)
+
+    def _mark_chosen(self, chosen: NDArray[np.bool_], mask: Mask) -> None:
+        if len(self._codes):
+            mask[: len(self._codes)] |= chosen[self._codes.filled]
+        if len(self._more_codes):
+            self._more_codes.mark_chosen(chosen, mask)
+
+    def _mark_numbers(self, wanted: list[float], mask: Mask) -> None:
+        numbers = self._numbers.filled
+        if len(wanted) > _FEW:
+            mask[: len(numbers)] |= np.isin(numbers, wanted)
+        else:
+            for number in wanted:
+                mask[: len(numbers)] |= numbers == number
+        self._more_numbers.mark_equal(wanted, mask)
+
+
+class _NumberPostings:
+    """Further numbers of rows that have several; every number is a code of its own."""
+
+    def __init__(self) -> None:
+        self._postings = Postings()
+        self._values = Growing(np.float64, np.nan)
+        self._codes: dict[float, int] = {}
+
+    @property
+    def nbytes(self) -> int:
+        return self._postings.nbytes + self._values.nbytes + 100 * len(self._codes)
+
+    def __len__(self) -> int:
+        return len(self._postings)
+
+    def put(self, row: int, numbers: list[float]) -> None:
+        codes = []
+        for number in numbers:
+            code = self._codes.setdefault(number, len(self._codes))
+            self._values.set(code, number)
+            codes.append(code)
+        self._postings.put(row, codes)
+
+    def mark_equal(self, wanted: list[float], mask: Mask) -> None:
+        for number in wanted:
+            code = self._codes.get(number)
+            if code is not None:
+                self._postings.mark(code, mask)
+
+    def mark_between(self, bounds: Bounds, mask: Mask) -> None:
+        if len(self._postings):
+            self._postings.mark_chosen(within(self._values.filled, bounds), mask)

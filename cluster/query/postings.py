@@ -1,0 +1,99 @@
+"""Which rows hold which code, any number of codes a row.
+
+What a row holds is written once under a fresh slot; replacing or removing a row turns its old slot to no row, so no
+list is ever searched. Slots are sorted by code now and then, and the few since the last time are looked through.
+
+    row ──▶ slot            the slot now in force, -1 for none
+    slot ──▶ row            -1 when it is out of force
+    code ──▶ slots          sorted part, by start offsets; then an unsorted tail
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cluster.query.arrays import Growing
+
+_TAIL = 1_024
+
+
+class Postings:
+    """Rows by code."""
+
+    def __init__(self) -> None:
+        self._slot_of_row = Growing(np.int32, -1)
+        self._row_of_slot = Growing(np.int32, -1)
+        self._sorted_slots: NDArray[np.int32] = np.empty(0, dtype=np.int32)
+        self._sorted_codes: NDArray[np.int32] = np.empty(0, dtype=np.int32)
+        self._tail_slots = array("i")
+        self._tail_codes = array("i")
+        self._tail: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None
+
+    def __len__(self) -> int:
+        return len(self._sorted_slots) + len(self._tail_slots)
+
+    @property
+    def nbytes(self) -> int:
+        """Tell the memory held."""
+        return 8 * len(self) + self._slot_of_row.nbytes + self._row_of_slot.nbytes
+
+    def put(self, row: int, codes: Collection[int]) -> None:
+        """Replace what a row holds."""
+        if row < len(self._slot_of_row):
+            before = self._slot_of_row.filled[row]
+            if before >= 0:
+                self._row_of_slot.set(int(before), -1)
+                self._slot_of_row.set(row, -1)
+        if codes:
+            slot = len(self._row_of_slot)
+            self._row_of_slot.set(slot, row)
+            self._slot_of_row.set(row, slot)
+            self._tail_slots.extend([slot] * len(codes))
+            self._tail_codes.extend(codes)
+            self._tail = None
+
+    def mark(self, code: int, mask: NDArray[np.bool_]) -> None:
+        """Set the rows that hold a code.
+
+        Shapes:
+            mask bool [rows + 1]; the last element is scratch
+        """
+        slots, codes = self._settle()
+        begin, stop = np.searchsorted(self._sorted_codes, np.array((code, code + 1), dtype=np.int32))
+        rows = self._row_of_slot.filled
+        mask[rows[self._sorted_slots[begin:stop]]] = True
+        if len(slots):
+            mask[rows[slots[codes == code]]] = True
+
+    def mark_chosen(self, chosen: NDArray[np.bool_], mask: NDArray[np.bool_]) -> None:
+        """Set the rows that hold any chosen code.
+
+        Shapes:
+            chosen bool [codes or more]; mask bool [rows + 1], the last element is scratch
+        """
+        slots, codes = self._settle()
+        rows = self._row_of_slot.filled
+        for some_slots, some_codes in ((self._sorted_slots, self._sorted_codes), (slots, codes)):
+            if len(some_slots):
+                mask[rows[some_slots[chosen[some_codes]]]] = True
+
+    def _settle(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Sort the tail in when it has grown long; return what is left of it."""
+        if len(self._tail_slots) > max(_TAIL, len(self._sorted_slots) // 8):
+            slots = np.concatenate((self._sorted_slots, np.frombuffer(self._tail_slots, dtype=np.int32)))
+            codes = np.concatenate((self._sorted_codes, np.frombuffer(self._tail_codes, dtype=np.int32)))
+            alive = self._row_of_slot.filled[slots] >= 0
+            slots, codes = slots[alive], codes[alive]
+            order = np.argsort(codes, kind="stable")
+            self._sorted_slots, self._sorted_codes = slots[order], codes[order]
+            self._tail_slots, self._tail_codes, self._tail = array("i"), array("i"), None
+        if self._tail is None:
+            self._tail = (
+                np.array(self._tail_slots, dtype=np.int32),
+                np.array(self._tail_codes, dtype=np.int32),
+            )
+        return self._tail

@@ -1,0 +1,184 @@
+"""What a text in a filter means beside a value in a record: numbers, moments, equality and ranges.
+
+One value at a time; the columns apply the same functions once per distinct value. Numbers are compared as
+doubles. Moments are milliseconds since 1970; a shortened moment is the whole period it names, so
+`[2024-01 TO 2024-02]` ends with the last millisecond of February.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from enum import Enum
+
+Scalar = str | bool | int | float
+"A JSON value that is neither object, array nor null."
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
+_LONGEST_NUMBER = 400
+_MOMENT = re.compile(
+    r"([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2})(?:[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]{1,9}))?)?"
+    r"\s?([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?)?)?)?"
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MS = timedelta(milliseconds=1)
+_MINUTE_MS, _DAY_MS = 60_000, 86_400_000
+
+
+def number_of(value: object) -> float | None:
+    """Read a number from a JSON number or from a text that is one; booleans are none."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, (int, float)):
+        try:
+            number = float(value)
+        except OverflowError:
+            return None
+        return number if math.isfinite(number) else None
+    if not isinstance(value, str) or len(value) > _LONGEST_NUMBER or not _NUMBER.fullmatch(value):
+        return None
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def period_of(text: str) -> tuple[int, int] | None:
+    """Read a year, month, day or time as its first and last millisecond; without a zone it is UTC.
+
+    Units:
+        milliseconds since 1970
+    """
+    found = _MOMENT.fullmatch(text) if len(text) <= 40 else None
+    if found is None:
+        return None
+    year, month, day, hour, minute, second, fraction, zone = found.groups()
+    try:
+        at = datetime(
+            int(year), int(month or 1), int(day or 1), int(hour or 0), int(minute or 0), int(second or 0),
+            tzinfo=timezone.utc,
+        )  # fmt: skip
+        start = (at - _EPOCH) // _MS
+        if day is None:
+            after = at.replace(year=at.year + 1) if month is None else _next_month(at)
+            return start, (after - _EPOCH) // _MS - 1
+    except (ValueError, OverflowError):
+        return _last_period(year, month) if day is None else None
+    start -= _offset_ms(zone)
+    if hour is None:
+        return start, start + _DAY_MS - 1
+    if second is None:
+        return start, start + _MINUTE_MS - 1
+    if fraction is None:
+        return start, start + 999
+    start += int(fraction[:3].ljust(3, "0"))
+    return start, start
+
+
+def _next_month(at: datetime) -> datetime:
+    return at.replace(year=at.year + 1, month=1) if at.month == 12 else at.replace(month=at.month + 1)
+
+
+def _last_period(year: str, month: str | None) -> tuple[int, int] | None:
+    """Answer for the year 9999 and its December, whose end the calendar of `datetime` does not have."""
+    if year != "9999" or month not in (None, "12"):
+        return None
+    start = (datetime(9999, int(month or 1), 1, tzinfo=timezone.utc) - _EPOCH) // _MS
+    return start, (datetime(9999, 12, 31, tzinfo=timezone.utc) - _EPOCH) // _MS + _DAY_MS - 1
+
+
+def _offset_ms(zone: str | None) -> int:
+    if zone is None or zone in "Zz":
+        return 0
+    digits = zone[1:].replace(":", "").ljust(4, "0")
+    minutes = int(digits[:2]) * 60 + int(digits[2:])
+    return (-minutes if zone[0] == "-" else minutes) * _MINUTE_MS
+
+
+def moment_of(value: object) -> int | None:
+    """Read the first millisecond of a date or time in a record."""
+    period = period_of(value) if isinstance(value, str) else None
+    return period[0] if period else None
+
+
+def equal(value: Scalar, text: str) -> bool:
+    """Tell whether a value is what `field:text` asks for: exact for texts, by value for numbers and booleans."""
+    if isinstance(value, str):
+        return value == text
+    if isinstance(value, bool):
+        return text.lower() == ("true" if value else "false")
+    number = number_of(value)
+    return number is not None and number == number_of(text)
+
+
+class Measure(Enum):
+    """How the ends of a range are compared."""
+
+    NUMBER = "number"
+    MOMENT = "moment"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The two ends of a range, read. An open end is None.
+
+    Numbers hold for JSON numbers and for texts that are numbers; moments for texts that are dates or times; texts
+    for texts, by code point.
+    """
+
+    measure: Measure
+    low: float | str | None
+    high: float | str | None
+    include_low: bool
+    include_high: bool
+
+    @classmethod
+    def of(
+        cls,
+        low: str | None,
+        high: str | None,
+        include_low: bool,
+        include_high: bool,
+        *,
+        moments: bool = False,
+    ) -> Bounds:
+        """Read both ends: as moments if the field holds them, else as the most specific kind both ends fit."""
+        given = [end for end in (low, high) if end is not None]
+        if not moments and all(number_of(end) is not None for end in given):
+            return cls(Measure.NUMBER, number_of(low), number_of(high), include_low, include_high)
+        if given and all(period_of(end) is not None for end in given):
+            return cls._moments(low, high, include_low, include_high)
+        return cls(Measure.TEXT, low, high, include_low, include_high)
+
+    @classmethod
+    def period(cls, text: str) -> Bounds | None:
+        """Read `published_at:2024-05` as the range of that month; None when the text is no moment."""
+        period = period_of(text)
+        return cls(Measure.MOMENT, period[0], period[1], True, True) if period else None
+
+    @classmethod
+    def _moments(cls, low: str | None, high: str | None, include_low: bool, include_high: bool) -> Bounds:
+        first = period_of(low) if low is not None else None
+        last = period_of(high) if high is not None else None
+        return cls(
+            Measure.MOMENT,
+            None if first is None else (first[0] if include_low else first[1] + 1),
+            None if last is None else (last[1] if include_high else last[0] - 1),
+            True,
+            True,
+        )
+
+    def hold(self, value: Scalar) -> bool:
+        """Tell whether a value lies between the ends."""
+        if isinstance(value, bool):
+            return False
+        if self.measure is Measure.TEXT:
+            return isinstance(value, str) and self._between(value)
+        read = number_of(value) if self.measure is Measure.NUMBER else moment_of(value)
+        return read is not None and self._between(read)
+
+    def _between(self, value: float | str) -> bool:
+        low, high = self.low, self.high
+        above = low is None or value > low or (self.include_low and value == low)  # type: ignore[operator]
+        return above and (high is None or value < high or (self.include_high and value == high))  # type: ignore[operator]
