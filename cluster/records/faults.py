@@ -21,8 +21,8 @@ from cluster.records.fields import FAULT, IPV4, PRODUCT_ID, RECORD_ID, UUID, jso
 
 _MAX_ERRORS = 200
 "Errors of one slice that are looked at as they are; beyond, records are pruned first."
-_MAX_EFFORT = 120_000
-"""What is spent on explaining one upload: 1 for an error made, 10 more for one looked at. Bad records behind that
+_MAX_EFFORT = 60_000
+"""What is spent on explaining one upload: 1 for an error made, 5 more for one looked at. Bad records behind that
 are not reported; ten thousand with one fault each are."""
 _MAX_UNKNOWN = 8
 "Unknown names an object keeps when it is pruned."
@@ -105,7 +105,7 @@ class Explainer:
         return name in self._fields or (name.startswith("i18n_") and len(name) == 7)
 
     def _add(self, index: int, errors: Sequence[ErrorDetails]) -> None:
-        self._effort += 10 * len(errors)
+        self._effort += 5 * len(errors)
         self.messages.append(_message(index, errors, tagged=self._tagged))
 
 
@@ -166,7 +166,7 @@ def _text(kind: str, value: Any, ctx: Mapping[str, Any]) -> str:
         return wrong_type(_EXPECTED[kind], value)
     if kind in _BOUNDS:
         limit, words = _BOUNDS[kind]
-        return f"The attribute should be {words} {ctx[limit]:g}."
+        return f"The attribute should be {words} {int(ctx[limit])}."
     if kind == "missing":
         return "The attribute is required."
     if kind == "extra_forbidden":

@@ -32,7 +32,7 @@ from cluster.records.user import USER_TIMES, User
 MAX_RECORDS: Final = 20_000
 "Records in one call; twice what the specification advises for its largest kind."
 
-_SLICE = 20
+_SLICE = 10
 _USERS: TypeAdapter[list[User]] = TypeAdapter(list[User])
 _PRODUCTS: TypeAdapter[list[Product]] = TypeAdapter(list[Product])
 _INTERACTIONS: TypeAdapter[list[Interaction]] = TypeAdapter(list[Interaction])
