@@ -84,6 +84,14 @@ class Door:
             self.busy_s += took_s
         self._note(arrival, endpoint, reply, took_s * 1000)
 
+    async def refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request for which there is no room."""
+        arrival = Arrival(scope, receive, self._clock)
+        full = Unavailable("over the bound of requests in flight", retry_after_s=1)
+        reply = reply_to(full, "message", request_id=arrival.request_id)
+        await _write(reply, arrival, send)
+        self._note(arrival, None, reply, 0.0)
+
     async def _reply(self, arrival: Arrival, endpoint: Endpoint) -> Reply:
         if endpoint.rules.body == "ignored" and not endpoint.rules.writes:
             # Reads wait for the store only, which has deadlines of its own.

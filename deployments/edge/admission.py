@@ -1,6 +1,6 @@
 """The order in which a request is checked. First failure answers.
 
-    enter     key (401) -> reach (403) -> robot (403) -> rate (429) -> read-only (400) -> size (413)
+    enter     key (401) -> reach (403) -> robot (403) -> rate (429) -> read-only (400) -> room (503) -> size (413)
     examine   JSON (400) -> token (401) -> schema (422) -> user_hash (401)
     then the endpoint itself: engine and record (404)
 
@@ -58,11 +58,21 @@ class Rules:
 class Gate:
     """What admission needs to know and to spend."""
 
-    def __init__(self, keyring: Keyring, limits: Limits, meter: Meter, *, most_bytes: int) -> None:
+    def __init__(
+        self,
+        keyring: Keyring,
+        limits: Limits,
+        meter: Meter,
+        *,
+        most_bytes: int,
+        why_no_writes: Callable[[], str] = str,
+    ) -> None:
         self.keyring = keyring
         self.limits = limits
         self.meter = meter
         self.most_bytes = most_bytes
+        self.why_no_writes = why_no_writes
+        "Says why writes are refused just now (a full disk); empty while they are welcome."
 
 
 async def enter(arrival: Arrival, rules: Rules, gate: Gate) -> None:
@@ -70,7 +80,7 @@ async def enter(arrival: Arrival, rules: Rules, gate: Gate) -> None:
 
     Errors:
         Unauthenticated, Forbidden, TooMany, ReadOnly, TooLarge, Malformed, Gone
-        Unavailable: no book of keys was read yet
+        Unavailable: no book of keys was read yet, or there is no room for writes
     Cost: 6 microseconds for a secret key without a body.
     """
     headers = arrival.headers
@@ -85,8 +95,12 @@ async def enter(arrival: Arrival, rules: Rules, gate: Gate) -> None:
             raise Forbidden(messages.SECRET_ONLY)
         _check_robot(arrival, credential, gate.meter)
     await gate.limits.spend(credential, rules.bucket)
-    if rules.writes and credential.app.read_only:
-        raise ReadOnly(messages.PLAYGROUND)
+    if rules.writes:
+        if credential.app.read_only:
+            raise ReadOnly(messages.PLAYGROUND)
+        reason = gate.why_no_writes()
+        if reason:
+            raise Unavailable(reason, retry_after_s=10, told=True)
     if rules.body != "ignored":
         arrival.body = await read_body(
             arrival.receive,

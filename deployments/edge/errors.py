@@ -88,7 +88,7 @@ def _expected(error: HouseError, status: int, family: Family) -> Reply:
 
 
 def _message(error: HouseError, status: int, family: Family) -> dict[str, Any]:
-    if status == 503:
+    if status == 503 and not error.facts.get("told"):
         # What exactly is away is for the log, not for strangers.
         return {"message": BUSY}
     if family == "experiments" and error.message == messages.INVALID_KEY:

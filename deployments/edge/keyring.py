@@ -53,6 +53,11 @@ class Keyring:
         """Apps that have at least one live key."""
         return tuple(sorted({credential.app.app_id for credential in self._credentials.values()}))
 
+    @property
+    def is_following(self) -> bool:
+        """Is the background task alive?"""
+        return self._task is not None and not self._task.done()
+
     async def start(self) -> None:
         """Read the book once, if the store answers, and keep following it."""
         with contextlib.suppress(Unavailable):

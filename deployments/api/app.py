@@ -1,0 +1,46 @@
+"""The Serve application of the REST interface: `deployments.api.app:build`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ray import serve
+from ray.serve import Application
+from ray.serve.config import AutoscalingConfig, AutoscalingContext, AutoscalingPolicy
+
+from cluster.settings import Settings
+from deployments.api.gateway import Gateway
+
+NAME = "api"
+
+
+def build(args: dict[str, Any]) -> Application:
+    """Build the application. `args` may hold `replicas_min`, `replicas_max` and `memory_budget_mb`; no secrets."""
+    settings = Settings()
+    autoscaling = AutoscalingConfig(
+        min_replicas=int(args.get("replicas_min", settings.replicas_min)),
+        max_replicas=int(args.get("replicas_max", settings.replicas_max)),
+        look_back_period_s=10.0,
+        upscale_delay_s=10.0,
+        downscale_delay_s=120.0,
+        policy=AutoscalingPolicy(policy_function="deployments.api.app:replicas_wanted"),
+    )
+    deployment = serve.deployment(
+        serve.ingress()(Gateway),
+        name=NAME,
+        autoscaling_config=autoscaling,
+        max_ongoing_requests=256,
+        health_check_period_s=5.0,
+        health_check_timeout_s=10.0,
+        graceful_shutdown_timeout_s=30.0,
+        ray_actor_options={"num_cpus": float(args.get("num_cpus", 0.1))},
+    )
+    return deployment.bind({"memory_budget_mb": int(args.get("memory_budget_mb", 512))})
+
+
+def replicas_wanted(context: AutoscalingContext) -> tuple[float, dict[str, Any]]:
+    """Add up the load of all replicas; Serve applies delays and bounds."""
+    reported = (context.aggregated_metrics or {}).get("load", {})
+    if not reported:
+        return context.target_num_replicas, {}
+    return max(1.0, sum(reported.values())), {}

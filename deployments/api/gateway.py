@@ -1,0 +1,126 @@
+"""The gateway: makes everything a replica of the REST interface needs, once, inside the replica. No routes here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.metadata
+from functools import partial
+from random import SystemRandom
+from typing import Any
+
+from actors.recommender.host import RecommenderHost
+from ray import serve
+from ray.exceptions import RayError
+from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RayServeException
+
+from actors.recommender.client import LocalRecommenderClient, RemoteRecommenderClient
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.shelf import Shelf
+from cluster.clock import SystemClock
+from cluster.meter import Meter, SilentMeter
+from cluster.runtime.disk import DiskGuard
+from cluster.secrecy import Vault, parse_master_key, read_master_key
+from cluster.settings import Settings
+from cluster.store.connect import open_stores
+from deployments.api.door import Door
+from deployments.api.endpoints import Means, endpoints
+from deployments.api.load import Load
+from deployments.api.placement import PlacedRecommenders
+from deployments.api.routes import ordinary_way
+from deployments.edge.admission import Gate
+from deployments.edge.keyring import Keyring
+from deployments.edge.limits import Limits
+from deployments.edge.tally import Tally
+from deployments.edge.trace import AccessLog
+
+ACCESS_SHARE = 0.01
+"Share of requests that get an access line."
+TELL_EVERY_S = 5.0
+MEMORY_BUDGET_MB = 512
+"For the engines a replica holds in its own memory."
+_AWAY = (RayError, RayServeException, BackPressureError, DeploymentUnavailableError)
+
+
+class Gateway:
+    """One replica of the REST interface."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._budget_mb = int(options.get("memory_budget_mb", MEMORY_BUDGET_MB))
+
+    async def __serve_build_asgi_app__(self) -> Any:
+        """Open everything and build the ordinary way in; Serve calls it inside the replica."""
+        settings, clock = Settings(), SystemClock()
+        meter: Meter = SilentMeter()
+        url = settings.redis_url
+        if url is None:
+            raise RuntimeError("no Redis: KIOSK_REDIS_URL is not set and the data directory names none")
+        self.loop = asyncio.get_running_loop()
+        self._meter = meter
+        self._stores = await open_stores(url.get_secret_value(), meter=meter, clock=clock)
+        self._keyring = Keyring(self._stores.access, Vault(_master_key(settings)))
+        self._limits = Limits(self._stores.limits, clock)
+        self._keyring.on_change(self._limits.forget)
+        self._tally = Tally()
+        segments = SegmentShelf(Shelf.open(settings.shelf_dir), clock)
+        self._host = RecommenderHost(self._stores, segments, clock, meter, self._budget_mb)
+        local = LocalRecommenderClient(self._host)
+        placed = PlacedRecommenders(self._stores.engines, local, _reach, clock, away=_AWAY)
+        guard = DiskGuard(settings.data_dir, settings.disk_limit, clock)
+        gate = Gate(
+            self._keyring,
+            self._limits,
+            meter,
+            most_bytes=settings.max_body_mb << 20,
+            why_no_writes=guard.reason,
+        )
+        self.door = Door(
+            endpoints(Means(self._stores, placed, clock)),
+            gate,
+            replays=self._stores.idempotency,
+            clock=clock,
+            tally=self._tally,
+            access_log=AccessLog(ACCESS_SHARE, SystemRandom()),
+        )
+        self._load = Load(clock, lambda: self.door.busy_s)
+        await self._keyring.start()
+        await self._host.start()
+        self._telling = self.loop.create_task(self._tell())
+        return ordinary_way(self.door, version=importlib.metadata.version("kiosk"), close=self.close)
+
+    async def check_health(self) -> None:
+        """Fail when keys are no longer followed: a revoked one would be let in. An absent store is no reason."""
+        if not self._keyring.is_following:
+            raise RuntimeError("keys are not followed any more")
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """Report how busy this replica is."""
+        return {"load": self._load.read()}
+
+    async def close(self) -> None:
+        """Close everything in the order of dependence."""
+        self._telling.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._telling
+        await self._keyring.close()
+        await self._limits.close()
+        await self._host.close()
+        await self._stores.close()
+
+    async def _tell(self) -> None:
+        while True:
+            await asyncio.sleep(TELL_EVERY_S)
+            self._tally.tell(self._meter)
+
+
+def _master_key(settings: Settings) -> bytes:
+    if settings.master_key is not None:
+        return parse_master_key(settings.master_key.get_secret_value())
+    return read_master_key(settings.data_dir / "master.key")
+
+
+async def _reach(app_id: str, engine_id: str) -> RemoteRecommenderClient:
+    """Find the deployment of an engine with a place of its own."""
+    name = f"recommender-{app_id}-{engine_id}"
+    handle = await asyncio.get_running_loop().run_in_executor(None, partial(serve.get_app_handle, name))
+    return RemoteRecommenderClient(handle)
