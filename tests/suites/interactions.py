@@ -71,6 +71,13 @@ class InteractionSuite:
             await stores.interactions.append(APP, b"[]", [("u1", "v1", did(n))])
         assert await self.recent(stores, "u:u1") == [did(2), did(1), did(0)]
 
+    async def test_an_interaction_without_anything_to_keep_only_links(self, stores: Stores) -> None:
+        await stores.interactions.append(APP, b"[]", [("", "v1", did(1)), ("u1", "v1", b""), ("u2", "", b"")])
+        await stores.interactions.append(APP, b"[]", [("", "v1", did(2))])
+        assert await self.recent(stores, "u:u1") == [did(2), did(1)]
+        assert await self.recent(stores, "a:v1") == [did(2), did(1)]
+        assert await self.recent(stores, "u:u2") == []
+
     async def test_a_user_gathers_several_visitors(self, stores: Stores) -> None:
         await stores.interactions.append(APP, b"[]", [("", "v1", did(1))])
         await stores.interactions.append(APP, b"[]", [("", "v2", did(2))])

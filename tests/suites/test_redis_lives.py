@@ -1,0 +1,93 @@
+"""What passes with time in Redis: every key that should end has a life, and no other has."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.records.engine import Engine
+from cluster.store import keys
+from cluster.store.connect import OpenStores
+from cluster.store.ports import RecordPut
+from tests.suites.doing import APP, NOW, accept, apply, body, claim_one, did
+from tests.suites.small import a_key, an_app
+
+pytestmark = pytest.mark.redis
+
+MINUTE = 60_000
+DAY = 24 * 60 * MINUTE
+
+
+async def life_ms(stores: OpenStores, key: str) -> int:
+    return int(await stores.server.ask("PTTL", key))
+
+
+async def test_a_task_lives_a_day_from_its_last_change(redis_stores: OpenStores) -> None:
+    await accept(redis_stores, "t1")
+    key = keys.task(APP, "t1")
+    assert DAY - MINUTE < await life_ms(redis_stores, key) <= DAY
+    await redis_stores.server.ask("PEXPIRE", key, 5000)
+    await apply(redis_stores, await claim_one(redis_stores), [RecordPut("p1", body("p1"))])
+    assert DAY - MINUTE < await life_ms(redis_stores, key) <= DAY
+
+
+async def test_a_task_that_is_forgotten_is_not_born_again_by_its_batch(redis_stores: OpenStores) -> None:
+    await accept(redis_stores, "t1")
+    batch = await claim_one(redis_stores)
+    await redis_stores.server.ask("DEL", keys.task(APP, "t1"))
+    assert await apply(redis_stores, batch, [RecordPut("p1", body("p1"))])
+    assert await redis_stores.tasks.get(APP, "product", "t1") is None
+    assert await redis_stores.server.ask("ZCARD", keys.task_open(APP)) == 0
+
+
+async def test_recent_lists_live_400_days_from_the_last_interaction(redis_stores: OpenStores) -> None:
+    await redis_stores.interactions.append(APP, b"[]", [("u1", "v1", did(1))])
+    for reader in ("u:u1", "a:v1"):
+        assert 400 * DAY - MINUTE < await life_ms(redis_stores, keys.recent(APP, reader)) <= 400 * DAY
+
+
+async def test_a_flying_write_lives_a_minute_and_an_answer_a_day(redis_stores: OpenStores) -> None:
+    key = keys.idempotency(APP, "token")
+    await redis_stores.idempotency.begin(APP, "token", "body")
+    assert 55_000 < await life_ms(redis_stores, key) <= MINUTE
+    await redis_stores.idempotency.finish(APP, "token", 200, b"{}")
+    assert DAY - MINUTE < await life_ms(redis_stores, key) <= DAY
+
+
+async def test_pages_buckets_and_leases_have_their_lives(redis_stores: OpenStores) -> None:
+    await redis_stores.pages.show(APP, "u:1", "page", ["a"])
+    assert 29 * MINUTE < await life_ms(redis_stores, keys.page(APP, "u:1", "page")) <= 30 * MINUTE
+    await redis_stores.limits.take(APP, "k1", "query", rate=1, burst=1, want=1, now_ms=NOW)
+    assert 59 * MINUTE < await life_ms(redis_stores, keys.limit(APP, "k1", "query")) <= 60 * MINUTE
+    await redis_stores.leases.hold("settle", "one", 5000)
+    assert 4000 < await life_ms(redis_stores, keys.lease("settle")) <= 5000
+
+
+async def test_nothing_else_ends_and_no_key_is_unknown(redis_stores: OpenStores) -> None:
+    stores = redis_stores
+    await stores.access.put_app(an_app())
+    await stores.access.put_key(a_key())
+    await stores.engines.put(Engine(app_id=APP, engine_id="news"))
+    await stores.intake.accept(
+        APP, "product", "put", b"[]", task_id="t1", total=1, now_ms=NOW, attribute_types={"size": "string"}
+    )
+    await apply(stores, await claim_one(stores), [RecordPut("p1", body("p1"), "book")])
+    await accept(stores, "t2")
+    await stores.intake.give_up(await claim_one(stores), "poison", now_ms=NOW)
+    await accept(stores, "t3")
+    offset = await stores.interactions.append(APP, b"[]", [("u1", "v1", did(1))])
+    await stores.changes.note_follower(APP, "host", {"interaction": offset}, NOW)
+    await stores.changes.settle(APP, "interaction", offset, NOW)
+    mortal = {keys.task(APP, f"t{n}") for n in (1, 2, 3)} | {
+        keys.recent(APP, "u:u1"),
+        keys.recent(APP, "a:v1"),
+    }
+    immortal = {
+        keys.access_app(), keys.access_key(), keys.access_version(), keys.attribute_types(APP, "product"),
+        keys.change(APP, "interaction"), keys.change(APP, "product"), keys.engine(APP), keys.follower(APP),
+        keys.intake(APP), keys.link(APP), keys.linked(APP, "u1"), keys.noun_seen(APP, "product"),
+        keys.product_type(APP), keys.product_type_ids(APP), keys.quarantine(APP), keys.record(APP, "product", "p1"),
+        keys.record_ids(APP, "product"), keys.settled(APP), keys.task_open(APP), keys.trimmed(APP),
+    }  # fmt: skip
+    found = {key.decode() for key in await stores.server.ask_slow("KEYS", "*")}
+    assert found == mortal | immortal
+    assert {key for key in found if await life_ms(stores, key) > 0} == mortal
