@@ -63,10 +63,10 @@ class Breaker:
         self._open(why)
 
     def _open(self, why: str) -> None:
+        self._why = why
         if self.is_open:
             return
         self.is_open = True
-        self._why = why
         self._opened_s = self._clock.monotonic_s()
         self._meter.count("kiosk_store_outages")
         self._meter.gauge("kiosk_store_away", 1)

@@ -25,10 +25,10 @@ def redis_binary() -> str | None:
 
 
 class RedisProcess:
-    """One server on a unix socket in a directory of its own."""
+    """One server on a unix socket in a directory of its own, or in the one of another that is dead."""
 
-    def __init__(self, *options: str, durable: bool = False) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="kiosk-redis-"))
+    def __init__(self, *options: str, durable: bool = False, folder: Path | None = None) -> None:
+        self.folder = folder or Path(tempfile.mkdtemp(prefix="kiosk-redis-"))
         self.socket = self.folder / "s"
         self.url = f"unix://{self.socket}"
         # Without the RDB preamble a flipped byte costs one record; with it the server refuses the whole file.

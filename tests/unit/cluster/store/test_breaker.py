@@ -50,6 +50,14 @@ def test_nobody_listening_opens_it_at_once_with_the_reason() -> None:
         breaker.check()
 
 
+def test_it_tells_the_latest_reason() -> None:
+    breaker, _ = a_breaker()
+    breaker.unreachable("the store can't be reached")
+    breaker.unreachable("the store is not ready (loading)")
+    with pytest.raises(Unavailable, match="loading"):
+        breaker.check()
+
+
 def test_a_reply_closes_it_and_the_next_outage_opens_it_again() -> None:
     breaker, opened = a_breaker()
     breaker.unreachable("gone")
