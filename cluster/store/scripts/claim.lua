@@ -21,10 +21,11 @@ for n, intake in ipairs(KEYS) do
     redis.call('XGROUP', 'CREATE', intake, group, '0', 'MKSTREAM')
     held = false
   end
-  local batches = {}
+  local batches, given = {}, {}
   local function hand_out(entries)
     for _, entry in ipairs(entries) do
-      if entry then
+      if entry and not given[entry[1]] then
+        given[entry[1]] = true
         local pending = redis.call('XPENDING', intake, group, entry[1], entry[1], 1)
         local deliveries = pending[1] and pending[1][4] or 1
         batches[#batches + 1] = {entry[1], entry[2], deliveries}
