@@ -115,7 +115,13 @@ class IntakeLoop:
             self._forever("watch", self._watch_duty, self._rules.watch_every_s),
             self._forever("lease", self._lease_duty, self._rules.lease_ms / 6000),
         )
-        await asyncio.gather(*duties)
+        tasks = [asyncio.create_task(duty) for duty in duties]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
         try:
             await self._tenure.end()
         except Unavailable:

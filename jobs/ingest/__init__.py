@@ -1,1 +1,11 @@
-"""Bulk ingest: files of millions through the same steps the intake uses."""
+"""Bulk ingest: files of millions through the same validation and the same steps the doors and the intake use.
+
+sources     files, directories and buckets as rows (JSON Lines, CSV, Parquet)
+mapping     columns to fields
+chunks      rows checked as the door checks them; a bad row costs only itself
+writing     checked chunks into the stores, repeating nothing that counts
+progress    how far it is, on disk; refused rows with their reasons
+pipeline    `ingest`: all of it in one process
+driver      many files at once on Ray
+display     for the eye
+"""

@@ -12,7 +12,7 @@ import orjson
 from cluster.errors import Invalid, Unprocessable
 from cluster.records.accepted import AcceptedInteractions, AcceptedRecords
 from cluster.records.upload import parse_upload
-from jobs.ingest.mapping import FieldMap
+from jobs.ingest.mapping import Reader
 from jobs.ingest.sources import Row, Unreadable
 
 T = TypeVar("T")
@@ -32,45 +32,59 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class Part(Generic[T]):
+    """Rows that were accepted together."""
+
+    accepted: T
+    rows: tuple[int, ...]
+    "Number in the file of every accepted record, in order."
+
+
+@dataclass(frozen=True, slots=True)
 class Checked(Generic[T]):
     """What a chunk came to."""
 
-    parts: tuple[T, ...]
+    parts: tuple[Part[T], ...]
     "Usually one; none when no row was good, several when all together are too much for one body."
     refused: tuple[Refused, ...]
 
 
 def check_records(
-    noun: Any, rows: Sequence[Row], first: int, mapping: FieldMap, now_ms: int
+    noun: Any, rows: Sequence[Row], first: int, read: Reader, now_ms: int
 ) -> Checked[AcceptedRecords]:
     """Validate users or products as the door would, except that a bad row only costs itself."""
-    return _check(rows, first, mapping, lambda body: parse_upload(noun, body, now_ms=now_ms))
+    return _check(rows, first, read, lambda body: parse_upload(noun, body, now_ms=now_ms))
 
 
 def check_interactions(
-    rows: Sequence[Row], first: int, mapping: FieldMap, now_ms: int
+    rows: Sequence[Row], first: int, read: Reader, now_ms: int
 ) -> Checked[AcceptedInteractions]:
     """Validate interactions likewise; one without any id is refused, there is no visitor to guess from."""
 
     def parse(body: bytes) -> AcceptedInteractions:
         return parse_upload("interaction", body, now_ms=now_ms)
 
-    def has_reader(record: dict[str, Any]) -> str | None:
+    def anonymous(record: dict[str, Any]) -> str:
         return (
-            None
-            if record.get("user_id") or record.get("anonymous_id")
-            else "neither user_id nor anonymous_id"
+            "" if record.get("user_id") or record.get("anonymous_id") else "neither user_id nor anonymous_id"
         )
 
-    return _check(rows, first, mapping, parse, has_reader)
+    return _check(rows, first, read, parse, anonymous)
+
+
+def message_row(message: str, rows: Sequence[int]) -> int | None:
+    """Find the row a message in the upload grammar speaks of."""
+    found = _BAD_INDEX.match(message)
+    at = int(found.group(1)) if found else len(rows)
+    return rows[at] if at < len(rows) else None
 
 
 def _check(
     rows: Sequence[Row],
     first: int,
-    mapping: FieldMap,
+    read: Reader,
     parse: Callable[[bytes], T],
-    also: Callable[[dict[str, Any]], str | None] = lambda record: None,
+    also: Callable[[dict[str, Any]], str] = lambda record: "",
 ) -> Checked[T]:
     refused: list[Refused] = []
     good: list[tuple[int, bytes]] = []
@@ -78,8 +92,8 @@ def _check(
         if isinstance(row, Unreadable):
             refused.append(Refused(number, row.reason, row.text))
             continue
-        record = mapping.apply(row)
         try:
+            record = read(row)
             text = orjson.dumps(record)
         except (TypeError, ValueError) as error:
             refused.append(Refused(number, f"can't be written as JSON: {error}", str(row)[:_TEXT_KEPT]))
@@ -88,17 +102,17 @@ def _check(
             refused.append(Refused(number, reason, _beginning(text)))
         else:
             good.append((number, text))
-    parts = _parse_good(good, parse, refused)
-    return Checked(tuple(parts), tuple(sorted(refused, key=lambda bad: bad.row)))
+    parts = tuple(_parse_good(good, parse, refused))
+    return Checked(parts, tuple(sorted(refused, key=lambda bad: bad.row)))
 
 
 def _parse_good(
     good: list[tuple[int, bytes]], parse: Callable[[bytes], T], refused: list[Refused]
-) -> Iterator[T]:
+) -> Iterator[Part[T]]:
     """Parse what is left until nothing is refused; halve what is beyond a limit of one body."""
     while good:
         try:
-            yield parse(_body(good))
+            yield Part(parse(_body(good)), tuple(number for number, _ in good))
             return
         except Unprocessable as error:
             reasons = _reasons(error, len(good))

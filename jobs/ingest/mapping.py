@@ -1,13 +1,14 @@
 """From the columns of a file to the fields of a record.
 
-    product_id=sku                         a column under another name
-    custom_attributes.colour=color         a field inside; the column may be a path too
-    categories=cat|>                       split: `|` between paths or list items, `>` inside a path
-    type:=book                             the same value for every record
+    product_id=sku                           a column under another name
+    custom_attributes.weight=grams:number    a field inside; the column may be a path too; what it becomes
+    categories=cat|>                         split: `|` between paths or list items, `>` inside a path
+    type:=book                               the same value for every record
 
 Without a mapping every column is the field of its name; a dotted name goes inside. What a field needs is known
 (`price` is a number, `tags` is a list, times may be seconds or milliseconds since 1970), so CSV works as well.
-A value that does not fit is left as it is: the validation that follows says it better.
+JSON Lines without a mapping are taken exactly as they are. A value that does not fit is left as it is: the
+validation that follows says it better.
 """
 
 from __future__ import annotations
@@ -22,28 +23,39 @@ from typing import Any
 from cluster.errors import Invalid
 from cluster.records.times import moment_text
 
-_NUMBERS = {
-    "price", "original_price", "sale_price", "margin", "rating", "revenue", "duration", "lat", "lon",
-}  # fmt: skip
-_INTEGERS = {"age"}
-_BOOLEANS = {"enable_question_answering"}
-_LISTS = {
-    "tags", "authors", "publishers", "collections", "related_ids", "headers", "paragraphs", "anchors", "images",
-    "product_ids", "product_group_ids", "category",
-}  # fmt: skip
-_TIMES = {"created_at", "updated_at", "published_at", "timestamp"}
-_NUMBER_LISTS = {"quantities"}
+_KINDS = {
+    **dict.fromkeys(
+        ("price", "original_price", "sale_price", "margin", "rating", "revenue", "duration"), "number"
+    ),
+    **dict.fromkeys(("lat", "lon"), "number"),
+    **dict.fromkeys(("tags", "authors", "publishers", "collections", "related_ids", "images"), "list"),
+    **dict.fromkeys(
+        ("headers", "paragraphs", "anchors", "product_ids", "product_group_ids", "category"), "list"
+    ),
+    **dict.fromkeys(("created_at", "updated_at", "published_at", "timestamp"), "time"),
+    **dict.fromkeys(
+        ("user_id", "anonymous_id", "product_id", "product_group_id", "parent_id", "group_id"), "text"
+    ),
+    "quantities": "numbers",
+    "categories": "paths",
+    "age": "integer",
+    "enable_question_answering": "bool",
+}
+_SPLIT = ("list", "numbers", "paths")
 _SECONDS_BELOW = 100_000_000_000
 _TRUTHS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+Reader = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One target field and where its value comes from."""
+    """One target field, where its value comes from and what it becomes."""
 
     target: tuple[str, ...]
-    source: tuple[str, ...] = ()
-    constant: Any = None
+    column: str = ""
+    constant: str | None = None
+    kind: str = ""
     item_separator: str = "|"
     level_separator: str = ">"
 
@@ -63,60 +75,98 @@ class FieldMap:
         """
         return cls(tuple(_rule(text) for text in texts))
 
-    def apply(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Make a record of a row."""
+    def reader(self, format: str) -> Reader:
+        """Give the function that makes a record of a row of such a file."""
+        if self.rules:
+            return self._mapped
+        if format == "jsonl":
+            return dict
+        known: dict[str, Rule] = {}
+
+        def by_name(row: Mapping[str, Any]) -> dict[str, Any]:
+            record: dict[str, Any] = {}
+            for name, value in row.items():
+                rule = known.get(name)
+                if rule is None:
+                    rule = known[name] = _named(name)
+                _put(record, rule, value)
+            return record
+
+        return by_name
+
+    def _mapped(self, row: Mapping[str, Any]) -> dict[str, Any]:
         record: dict[str, Any] = {}
-        for rule in self.rules or [Rule(_path(name), (name,)) for name in row]:
-            value = rule.constant if rule.constant is not None else _look(row, rule.source)
-            if value is None or value == "":
-                continue
-            _place(record, rule.target, _fit(rule, _plain(value)))
+        for rule in self.rules:
+            _put(record, rule, _look(row, rule.column) if rule.constant is None else rule.constant)
         return record
+
+
+# --- rules --------------------------------------------------------------------------------------------------------
 
 
 def _rule(text: str) -> Rule:
     target, constant, value = text.partition(":=")
-    if constant and target:
-        return Rule(_path(target), constant=value)
+    if constant and target and "=" not in target:
+        return Rule(_path(target), constant=value, kind=_kind_of(target))
     target, equals, column = text.partition("=")
-    if not (target and equals and column):
+    if not (target.strip(":") and equals and column):
         raise Invalid(f"mapping {text!r} is neither field=column nor field:=value")
+    bare, colon, kind = column.rpartition(":")
+    if not (colon and bare and kind in {*_KINDS.values()}):
+        bare, kind = column, _kind_of(target)
     separators = ""
-    if len(column) > 1 and _path(target)[-1] in {*_LISTS, *_NUMBER_LISTS, "categories"}:
-        bare = column.rstrip("|>;,/")
-        separators, column = column[len(bare) :], bare
+    if kind in _SPLIT:
+        column = bare.rstrip("|>;,/") or bare
+        separators, bare = bare[len(column) :], column
     filled = separators + "|>"[len(separators) :]
-    return Rule(_path(target), (column,), item_separator=filled[0], level_separator=filled[1])
+    return Rule(_path(target), bare, kind=kind, item_separator=filled[0], level_separator=filled[1])
+
+
+def _named(name: str) -> Rule:
+    return Rule(_path(name), name, kind=_kind_of(name))
 
 
 def _path(name: str) -> tuple[str, ...]:
     return tuple(name.split("."))
 
 
-def _look(row: Mapping[str, Any], source: tuple[str, ...]) -> Any:
+def _kind_of(target: str) -> str:
+    return "" if target.startswith("custom_attributes.") else _KINDS.get(target.rpartition(".")[2], "")
+
+
+# --- values -------------------------------------------------------------------------------------------------------
+
+
+def _look(row: Mapping[str, Any], column: str) -> Any:
     """A column of exactly that name, else a path into objects."""
-    (name,) = source
-    if name in row:
-        return row[name]
+    if column in row:
+        return row[column]
     value: Any = row
-    for step in name.split("."):
+    for step in column.split("."):
         if not isinstance(value, Mapping):
             return None
         value = value.get(step)
     return value
 
 
-def _place(record: dict[str, Any], target: tuple[str, ...], value: Any) -> None:
-    for step in target[:-1]:
+def _put(record: dict[str, Any], rule: Rule, value: Any) -> None:
+    value = _plain(value)
+    if value is None or value == "":
+        return
+    for step in rule.target[:-1]:
         inner = record.setdefault(step, {})
         if not isinstance(inner, dict):
             return
         record = inner
-    record[target[-1]] = value
+    record[rule.target[-1]] = _fit(rule, value)
 
 
 def _plain(value: Any) -> Any:
     """Turn what Parquet gives into what JSON has."""
+    if isinstance(value, (str, int)) or value is None:
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
     if isinstance(value, datetime):
         aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
         return moment_text(round(aware.timestamp() * 1000))
@@ -124,59 +174,52 @@ def _plain(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, Decimal):
         return float(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, Mapping):
-        return {str(name): _plain(inner) for name, inner in value.items()}
+        return {str(name): _plain(inner) for name, inner in value.items() if inner is not None}
     if isinstance(value, (list, tuple)):
         return [_plain(inner) for inner in value]
     return value
 
 
 def _fit(rule: Rule, value: Any) -> Any:
-    name = rule.target[-1]
-    if len(rule.target) > 1 and rule.target[0] == "custom_attributes":
-        return value
-    if name == "categories" and isinstance(value, str):
-        paths = [path for path in value.split(rule.item_separator) if path.strip()]
-        return [[level.strip() for level in path.split(rule.level_separator)] for path in paths]
-    if name in _LISTS and isinstance(value, str):
-        return [item.strip() for item in value.split(rule.item_separator) if item.strip()]
-    if name in _NUMBER_LISTS and isinstance(value, str):
-        return [_tried(float, item) for item in value.split(rule.item_separator)]
-    if name in _TIMES:
+    kind = rule.kind
+    if kind == "time":
         return _time(value)
     if not isinstance(value, str):
-        return str(value) if name.endswith("_id") and isinstance(value, int) else value
-    if name in _NUMBERS:
-        return _tried(float, value)
-    if name in _INTEGERS:
-        return _tried(int, value)
-    if name in _BOOLEANS:
+        return str(value) if kind == "text" and type(value) is int else value
+    if kind == "number":
+        return _number(value)
+    if kind == "integer":
+        number = _number(value)
+        return int(number) if isinstance(number, float) and number.is_integer() else value
+    if kind == "bool":
         return _TRUTHS.get(value.lower(), value)
-    return value
+    if kind not in _SPLIT:
+        return value
+    items = [item.strip() for item in value.split(rule.item_separator) if item.strip()]
+    if kind == "numbers":
+        return [_number(item) for item in items]
+    if kind == "paths":
+        return [[level.strip() for level in item.split(rule.level_separator)] for item in items]
+    return items
 
 
 def _time(value: Any) -> Any:
-    if isinstance(value, str):
-        number = _tried(float, value) if len(value) != 4 else value
-        if isinstance(number, str):
-            return value
-        value = number
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        at_ms = value * 1000 if abs(value) < _SECONDS_BELOW else value
-        try:
-            return moment_text(round(at_ms))
-        except (OverflowError, ValueError):
-            return value
-    return value
-
-
-def _tried(kind: Callable[[str], Any], text: str) -> Any:
+    number = _number(value) if isinstance(value, str) and len(value) > 8 else value
+    if isinstance(number, (str, bool)) or not isinstance(number, (int, float)):
+        return value
+    at_ms = number * 1000 if abs(number) < _SECONDS_BELOW else number
     try:
-        number = kind(text)
+        return moment_text(round(at_ms))
+    except (OverflowError, ValueError):
+        return value
+
+
+def _number(text: str) -> float | str:
+    try:
+        number = float(text)
     except ValueError:
         return text
     return number if math.isfinite(number) else text

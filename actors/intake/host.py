@@ -1,0 +1,106 @@
+"""The intake as a named, restarted Ray actor: `intake@<release>`.
+
+The constructor starts a thread with an event loop of its own and returns; when Ray restarts the actor the
+constructor runs again and that is all a restart is. A loop that ends by itself or stands still with work at
+hand takes its process down, so that Ray starts another. Killing it at any moment is harmless.
+
+How it is made (the caller says how to connect, so that no address or password stands in Ray's records):
+
+    roster.find_or_create("intake", release, "actors.intake.host:IntakeHost", connect, shelf_uri)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import structlog
+
+from actors.intake.loop import IntakeLoop, IntakeRules
+from actors.language.embed import HashingEmbedder
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.shelf import Shelf
+from cluster.clock import SystemClock
+from cluster.ids import new_request_id
+from cluster.meter import Meter, SilentMeter
+from cluster.store.connect import OpenStores
+
+STANDSTILL_S = 120.0
+"Without a sign of life for this long the process is ended; one batch takes seconds at most."
+_LOOK_S = 5.0
+
+
+class IntakeHost:
+    """Applies and settles for as long as it lives."""
+
+    def __init__(
+        self,
+        connect: Callable[[], OpenStores],
+        shelf_uri: str,
+        *,
+        meter: Callable[[], Meter] = SilentMeter,
+        rules: IntakeRules | None = None,
+        end_process: Callable[[int], None] = os._exit,
+    ) -> None:
+        self._connect = connect
+        self._segments = SegmentShelf(Shelf.open(shelf_uri))
+        self._meter = meter
+        self._rules = rules
+        self._end_process = end_process
+        self._clock = SystemClock()
+        self._born_s = self._clock.monotonic_s()
+        self._log = structlog.get_logger()
+        self._loop: IntakeLoop | None = None
+        self._events: asyncio.AbstractEventLoop | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._live, name="intake", daemon=True)
+        self._thread.start()
+        threading.Thread(target=self._guard, name="intake-guard", daemon=True).start()
+
+    async def health(self) -> dict[str, Any]:
+        """Say how it is: `alive`, seconds since the last sign of life, and the loop's counters."""
+        loop = self._loop
+        state = {} if loop is None else asdict(loop.state())
+        return {"alive": self._thread.is_alive(), "pid": os.getpid(), "still_s": self._still_s(), **state}
+
+    async def stop(self) -> None:
+        """End the loop after the batch at hand and wait for that; the lease is given back."""
+        self._stopping.set()
+        if self._loop is not None and self._events is not None:
+            self._events.call_soon_threadsafe(self._loop.stop)
+        await asyncio.to_thread(self._thread.join)
+
+    def _live(self) -> None:
+        try:
+            asyncio.run(self._work())
+        except BaseException as error:
+            self._log.exception("intake_died", kind=type(error).__name__)
+            self._end_process(1)
+            raise
+
+    async def _work(self) -> None:
+        async with self._connect() as stores:
+            embedder, owner = HashingEmbedder(), f"{os.getpid()} {new_request_id()}"
+            self._loop = IntakeLoop(
+                stores, self._segments, embedder, self._clock, self._meter(), owner=owner, rules=self._rules
+            )
+            self._events = asyncio.get_running_loop()
+            if self._stopping.is_set():
+                return
+            self._log.info("intake_started", pid=os.getpid())
+            await self._loop.run()
+
+    def _still_s(self) -> float:
+        progress_s = 0.0 if self._loop is None else self._loop.state().progress_s
+        return self._clock.monotonic_s() - max(progress_s, self._born_s)
+
+    def _guard(self) -> None:
+        """End the process when the loop stands still: a library that never returns is a kind of crash."""
+        while not self._stopping.wait(_LOOK_S):
+            if self._still_s() > STANDSTILL_S:
+                self._log.error("intake_stuck", still_s=round(self._still_s()))
+                self._end_process(1)

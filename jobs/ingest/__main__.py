@@ -1,0 +1,73 @@
+"""python -m jobs.ingest <file, directory or URI> --noun product --app development"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.shelf import Shelf
+from cluster.errors import HouseError
+from cluster.settings import Settings
+from cluster.store.connect import open_stores
+from jobs.ingest.display import Display
+from jobs.ingest.pipeline import Order, Report, ingest
+
+
+def main() -> int:
+    """Parse arguments and ingest; 0 when every row is in, 1 when some were refused, 2 when it could not be done."""
+    arguments = _arguments()
+    settings = Settings()
+    if settings.redis_url is None:
+        print("no Redis is known: start the system first, or set KIOSK_REDIS_URL", file=sys.stderr)  # noqa: T201
+        return 2
+    order = Order(
+        address=arguments.address,
+        noun=arguments.noun,
+        app_id=arguments.app,
+        mapping=tuple(arguments.map),
+        format=arguments.format,
+        chunk=arguments.chunk,
+    )
+    state_dir = arguments.state or settings.data_dir / "ingest"
+    try:
+        report = asyncio.run(_ingest(order, settings, state_dir, arguments.restart))
+    except HouseError as error:
+        print(f"ingest stopped: {error.message}", file=sys.stderr)  # noqa: T201
+        return 2
+    return 1 if report.refused or report.failed else 0
+
+
+async def _ingest(order: Order, settings: Settings, state_dir: Path, restart: bool) -> Report:
+    assert settings.redis_url is not None
+    segments = SegmentShelf(Shelf.open(settings.shelf_dir))
+    async with open_stores(settings.redis_url.get_secret_value(), slow_s=10.0) as stores:
+        with Display() as display:
+            report = await ingest(
+                order, stores, state_dir=state_dir, segments=segments, restart=restart, watch=display.show
+            )
+        display.end(report)
+        return report
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m jobs.ingest", description="Ingest files of any size.")
+    parser.add_argument("address", help="a file, a directory, or an s3:// or gs:// URI of either")
+    parser.add_argument("--noun", choices=("user", "product", "interaction"), required=True)
+    parser.add_argument("--app", required=True, help="the app's id, for example development")
+    parser.add_argument(
+        "--map", action="append", default=[], metavar="FIELD=COLUMN", help="see jobs/ingest/mapping.py"
+    )
+    parser.add_argument(
+        "--format", choices=("jsonl", "csv", "tsv", "parquet"), help="when the name does not tell"
+    )
+    parser.add_argument("--chunk", type=int, default=500, help="rows written together")
+    parser.add_argument("--state", type=Path, help="where progress and refused rows are kept")
+    parser.add_argument("--restart", action="store_true", help="forget an interrupted run")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""An ingest for the eye: how much is in, how fast, how much was refused."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from jobs.ingest.pipeline import Report
+from jobs.ingest.progress import Progress as Standing
+
+
+class Display:
+    """Draws on standard error; in a pipe it only says how it ended."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = Console(stderr=True) if console is None else console
+        self._bars = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn(
+                "{task.fields[rows]:,} rows  {task.fields[rate]:,.0f}/s  {task.fields[refused]:,} refused"
+            ),
+            TimeElapsedColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        )
+        self._task = self._bars.add_task("ingest", total=None, rows=0, rate=0.0, refused=0)
+        self._first: int | None = None
+
+    def __enter__(self) -> Display:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def show(self, standing: Standing) -> None:
+        """Draw where the ingest stands."""
+        if self._first is None:
+            self._first = standing.rows
+        elapsed_s = self._bars.tasks[self._task].elapsed or 0.0
+        rate = (standing.rows - self._first) / elapsed_s if elapsed_s else 0.0
+        files = len(standing.sources)
+        self._bars.update(
+            self._task,
+            description=f"file {min(standing.file + 1, files)} of {files}",
+            completed=standing.file,
+            total=files,
+            rows=standing.rows,
+            rate=rate,
+            refused=standing.refused,
+        )
+
+    def end(self, report: Report) -> None:
+        """Say what it came to."""
+        self._console.print(
+            f"{report.accepted:,} accepted, {report.refused:,} refused, {report.failed:,} failed; "
+            f"{report.rows:,} rows in {report.seconds:.1f} s ({report.rows_per_s:,.0f}/s)"
+        )
+        if report.quarantine is not None:
+            self._console.print(f"refused rows and reasons: {report.quarantine}")

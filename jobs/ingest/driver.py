@@ -1,0 +1,100 @@
+"""Many files at once: every file is one Ray task that reads, checks and hands over; the intake actor applies.
+
+Files are independent of each other; when the same record stands in two of them, either may win. A task that
+dies is started again by Ray and goes on where its progress stands, so the state directory must be shared by
+the machines that run the tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.shelf import Shelf
+from cluster.errors import HouseError, Refusal
+from cluster.store.connect import OpenStores
+from jobs.ingest.pipeline import Order, Report, ingest
+from jobs.ingest.sources import find
+
+Connect = Callable[[], OpenStores]
+
+
+def ingest_on_ray(
+    order: Order,
+    connect: Connect,
+    shelf_uri: str,
+    *,
+    state_dir: Path,
+    restart: bool = False,
+    at_once: int = 4,
+    told: Callable[[str, Report], None] | None = None,
+) -> list[Report]:
+    """Ingest all files behind an address, `at_once` at a time; return a report per file, in their order.
+
+    `connect` opens the stores in the task's own process, so that no address travels. `told` is called with
+    every file as it ends.
+
+    Errors:
+        HouseError: the first file that failed, after the ones at work have ended
+    """
+    addresses = [_address(order.address, source.path) for source in find(order.address, order.format)]
+    task = ray.remote(_ingest_file).options(max_retries=5, num_cpus=1)
+    coming = list(enumerate(addresses))
+    running: dict[Any, int] = {}
+    reports: dict[int, Report] = {}
+    failed: HouseError | None = None
+    while running or (coming and failed is None):
+        while coming and failed is None and len(running) < at_once:
+            number, address = coming.pop(0)
+            one = replace(order, address=address)
+            running[task.remote(one, connect, shelf_uri, state_dir, restart)] = number
+        (done,), _ = ray.wait(list(running), num_returns=1)
+        number = running.pop(done)
+        answer = ray.get(done)
+        if isinstance(answer, Refusal):
+            failed = failed or answer.error()
+            continue
+        reports[number] = answer
+        if told is not None:
+            told(addresses[number], answer)
+    if failed is not None:
+        raise failed
+    return [reports[number] for number in sorted(reports)]
+
+
+def total(reports: Sequence[Report]) -> Report:
+    """Add reports up; the slowest file says how long it took."""
+    return Report(
+        rows=sum(report.rows for report in reports),
+        accepted=sum(report.accepted for report in reports),
+        refused=sum(report.refused for report in reports),
+        failed=sum(report.failed for report in reports),
+        seconds=max((report.seconds for report in reports), default=0.0),
+        quarantine=next((report.quarantine for report in reports if report.quarantine is not None), None),
+    )
+
+
+def _ingest_file(
+    order: Order, connect: Connect, shelf_uri: str, state_dir: Path, restart: bool
+) -> Report | Refusal:
+    async def work() -> Report:
+        async with connect() as stores:
+            segments = SegmentShelf(Shelf.open(shelf_uri))
+            return await ingest(order, stores, state_dir=state_dir, segments=segments, restart=restart)
+
+    try:
+        return asyncio.run(work())
+    except HouseError as error:
+        return Refusal.of(error)
+
+
+def _address(address: str, path: str) -> str:
+    scheme, separator, rest = address.partition("://")
+    _, mark, options = rest.partition("?")
+    return f"{scheme}{separator}{path}{mark}{options}" if separator else path

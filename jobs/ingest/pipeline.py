@@ -1,0 +1,274 @@
+"""An ingest from its files to the stores: read, map, check, write, note how far; in this process, without Ray.
+
+The next chunk is read and checked in a thread while the one before is written. Users and products go through
+the intake and are applied by whoever holds its lease; when nobody does, this process applies them itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from actors.intake.loop import IntakeLoop
+from actors.language.embed import Embedder, HashingEmbedder
+from cluster.artifacts.segments import SegmentShelf
+from cluster.clock import Clock, SystemClock
+from cluster.errors import NotFound
+from cluster.ids import new_request_id
+from cluster.meter import Meter, SilentMeter
+from cluster.store.ports import Noun, Stores
+from jobs.ingest import sources as reading
+from jobs.ingest.chunks import Checked, Part, Refused, check_interactions, check_records
+from jobs.ingest.mapping import FieldMap
+from jobs.ingest.progress import Progress, Run
+from jobs.ingest.writing import Handed, InteractionWriter, Patience, RecordWriter
+
+Watcher = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to ingest."""
+
+    address: str
+    "A file, a directory, or a URI of either."
+    noun: Noun
+    app_id: str
+    mapping: tuple[str, ...] = ()
+    format: reading.Format | None = None
+    chunk: int = 500
+    "Rows checked and written together."
+    window: int = 8
+    "Chunks the intake may have at a time."
+    patience_s: float = 600.0
+    "How long a store that is away is waited for."
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an ingest came to."""
+
+    rows: int
+    accepted: int
+    refused: int
+    failed: int
+    seconds: float
+    "Of this run; an ingest that was continued took longer."
+    quarantine: Path | None
+    "Where the refused rows stand, None when there are none."
+
+    @property
+    def rows_per_s(self) -> float:
+        return self.rows / self.seconds if self.seconds else 0.0
+
+
+async def ingest(
+    order: Order,
+    stores: Stores,
+    *,
+    state_dir: Path,
+    segments: SegmentShelf | None = None,
+    embedder: Embedder | None = None,
+    restart: bool = False,
+    clock: Clock | None = None,
+    meter: Meter | None = None,
+    watch: Watcher | None = None,
+) -> Report:
+    """Ingest files of any size; run again after an interruption, it goes on where it was.
+
+    `segments` lets a continued ingest of interactions find what was settled meanwhile. `watch` is called after
+    every chunk.
+
+    Errors:
+        Invalid: the address, the format or the mapping makes no sense
+        NotFound: there is no such app
+        Conflict: the files changed since the ingest was interrupted
+        Unavailable: the stores stayed away
+    Cost:
+        one core: see tests/benchmarks; memory is bounded by a few chunks
+    """
+    clock = SystemClock() if clock is None else clock
+    mapping = FieldMap.parse(order.mapping)
+    found = await asyncio.to_thread(reading.find, order.address, order.format)
+    patience = Patience(order.patience_s, clock, random.Random())
+    book = await patience.ask(stores.access.book)
+    if order.app_id not in book.apps:
+        raise NotFound(f"there is no app {order.app_id!r}")
+    what = (order.app_id, order.noun, order.address, order.format or "", str(order.chunk), *order.mapping)
+    run = Run.of(state_dir, *what)
+    progress = await asyncio.to_thread(run.begin, found, clock.now_ms(), restart=restart)
+    work = _Work(order, run, progress, found, mapping, clock, watch or (lambda _: None))
+    started_s, before = clock.monotonic_s(), progress.rows
+    if order.noun == "interaction":
+        await work.interactions(InteractionWriter(stores, order.app_id, segments, patience))
+    else:
+        loop = IntakeLoop(
+            stores,
+            segments,
+            HashingEmbedder() if embedder is None else embedder,
+            clock,
+            SilentMeter() if meter is None else meter,
+            owner=f"ingest {new_request_id()}",
+        )
+        applying = asyncio.create_task(loop.run())
+        try:
+            await work.records(RecordWriter(stores, order.app_id, order.noun, clock, patience))
+        finally:
+            loop.stop()
+            await applying
+    done = work.finish()
+    return Report(
+        rows=done.rows - before,
+        accepted=done.accepted,
+        refused=done.refused,
+        failed=done.failed,
+        seconds=clock.monotonic_s() - started_s,
+        quarantine=run.quarantine if done.refused or done.failed else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """A checked chunk and where the ingest stands after it."""
+
+    checked: Checked[Any]
+    file: int
+    first: int
+    rows: int
+
+
+class _Work:
+    """One run from its progress to its end."""
+
+    def __init__(
+        self,
+        order: Order,
+        run: Run,
+        progress: Progress,
+        found: Sequence[reading.Source],
+        mapping: FieldMap,
+        clock: Clock,
+        watch: Watcher,
+    ) -> None:
+        self._order = order
+        self._run = run
+        self._progress = progress
+        self._found = found
+        self._mapping = mapping
+        self._clock = clock
+        self._watch = watch
+        self._log = structlog.get_logger()
+
+    async def records(self, writer: RecordWriter) -> None:
+        """Ingest users or products: several chunks with the intake, noted in order as they end."""
+        waiting: deque[tuple[_Chunk, list[Handed], list[Refused]]] = deque()
+
+        async def hand(chunk: _Chunk) -> None:
+            handed: list[Handed] = []
+            refused = list(chunk.checked.refused)
+            for part in chunk.checked.parts:
+                one, clashing = await writer.hand(part)
+                refused += clashing
+                handed += [one] if one is not None else []
+            waiting.append((chunk, handed, refused))
+            if len(waiting) >= self._order.window:
+                await self._ended(writer, *waiting.popleft())
+
+        await self._each(hand)
+        while waiting:
+            await self._ended(writer, *waiting.popleft())
+
+    async def interactions(self, writer: InteractionWriter) -> None:
+        """Ingest interactions: one chunk after the other, each certainly once."""
+
+        async def append(chunk: _Chunk) -> None:
+            for number, part in enumerate(chunk.checked.parts):
+                await self._append(writer, chunk, number, part)
+            accepted = sum(part.accepted.count for part in chunk.checked.parts)
+            self._note(chunk, accepted, 0, chunk.checked.refused)
+
+        await self._each(append)
+
+    def finish(self) -> Progress:
+        """Note that everything is in."""
+        self._progress = replace(self._progress, finished=True)
+        self._run.save(self._progress)
+        self._watch(self._progress)
+        return self._progress
+
+    async def _append(self, writer: InteractionWriter, chunk: _Chunk, number: int, part: Part[Any]) -> None:
+        place = [chunk.file, chunk.first, number]
+        pending = self._progress.pending
+        if pending and pending["place"] > place:
+            return  # in before the interruption
+        if pending and pending["place"] == place:
+            after = pending["after"]
+            if await writer.is_in(part.accepted, after):
+                self._log.info("chunk_already_in", app=self._order.app_id, row=chunk.first)
+                return
+        else:
+            after = await writer.end()
+            self._progress = replace(self._progress, pending={"place": place, "after": after})
+            self._run.save(self._progress)
+        await writer.append(part.accepted, after)
+
+    async def _ended(
+        self, writer: RecordWriter, chunk: _Chunk, handed: Sequence[Handed], refused: list[Refused]
+    ) -> None:
+        accepted = failed = 0
+        for one in handed:
+            task = await writer.ended(one)
+            accepted += task.succeeded
+            failed += task.failed
+            if task.failed:
+                reason = task.errors[-1] if task.errors else "could not be applied"
+                refused.append(
+                    Refused(one.rows[0], f"{task.failed} of {one.records} records failed: {reason}", "")
+                )
+        self._note(chunk, accepted, failed, refused)
+
+    def _note(self, chunk: _Chunk, accepted: int, failed: int, refused: Sequence[Refused]) -> None:
+        name = self._found[chunk.file].path
+        progress = self._run.set_aside(self._progress, name, refused)
+        self._progress = replace(
+            progress,
+            file=chunk.file,
+            row=chunk.first + chunk.rows,
+            rows=progress.rows + chunk.rows,
+            accepted=progress.accepted + accepted,
+            failed=progress.failed + failed,
+        )
+        self._run.save(self._progress)
+        self._watch(self._progress)
+
+    async def _each(self, act: Callable[[_Chunk], Awaitable[None]]) -> None:
+        """Do something with every chunk; the next one is read and checked in a thread meanwhile."""
+        chunks = self._checked()
+        coming = asyncio.create_task(asyncio.to_thread(next, chunks, None))
+        try:
+            while (chunk := await coming) is not None:
+                coming = asyncio.create_task(asyncio.to_thread(next, chunks, None))
+                await act(chunk)
+        finally:
+            await asyncio.gather(coming, return_exceptions=True)
+
+    def _checked(self) -> Iterator[_Chunk]:
+        """Read and check from where the progress stands."""
+        start, skip = self._progress.file, self._progress.row
+        now_ms = self._progress.started_ms
+        for file in range(start, len(self._found)):
+            source = self._found[file]
+            read = self._mapping.reader(source.format)
+            for first, rows in reading.chunks(source, self._order.chunk, skip if file == start else 0):
+                if self._order.noun == "interaction":
+                    checked: Checked[Any] = check_interactions(rows, first, read, now_ms)
+                else:
+                    checked = check_records(self._order.noun, rows, first, read, now_ms)
+                yield _Chunk(checked, file, first, len(rows))

@@ -1,0 +1,121 @@
+"""How far an ingest is, on disk, so that it goes on where it was killed; and the rows it set aside.
+
+    <state>/<run>/progress.json       replaced whole after every chunk that is certainly in
+    <state>/<run>/quarantine.jsonl    one line a refused row: file, row, reason, the beginning of the row
+
+The run is named by what is read, into which app, as what, and with which mapping. A source that changed since
+is not continued.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from cluster.errors import Conflict, Fault
+from jobs.ingest.chunks import Refused
+from jobs.ingest.sources import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Everything up to here is in."""
+
+    sources: tuple[tuple[str, int, int], ...]
+    "(path, size, changed) of every file, in order."
+    started_ms: int
+    file: int = 0
+    row: int = 0
+    "Rows of that file that are done."
+    rows: int = 0
+    "Rows read, of all files."
+    accepted: int = 0
+    refused: int = 0
+    failed: int = 0
+    "Records that were accepted and could not be applied."
+    quarantine_bytes: int = 0
+    pending: dict[str, Any] = field(default_factory=dict)
+    "Interactions: the chunk that was about to be appended, and the log's end before that."
+    finished: bool = False
+
+
+class Run:
+    """One ingest's place on disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.quarantine = folder / "quarantine.jsonl"
+        self._progress = folder / "progress.json"
+
+    @classmethod
+    def of(cls, state_dir: Path, *what: str) -> Run:
+        """Name the run by what it does."""
+        name = hashlib.sha256("\0".join(what).encode()).hexdigest()[:16]
+        return cls(state_dir / name)
+
+    def begin(self, sources: Sequence[Source], now_ms: int, *, restart: bool) -> Progress:
+        """Go on with an unfinished run over the same files, else start over.
+
+        Errors:
+            Conflict: an unfinished run read other contents under the same names
+            Fault: the progress on disk can't be read
+        """
+        facts = tuple((source.path, source.size, source.changed_ms) for source in sources)
+        before = None if restart else self._read()
+        if before is not None and not before.finished:
+            if before.sources != facts:
+                raise Conflict(
+                    "the files changed since this ingest was interrupted; restart it from the beginning"
+                )
+            self._cut_quarantine(before.quarantine_bytes)
+            return before
+        self._cut_quarantine(0)
+        fresh = Progress(facts, now_ms)
+        self.save(fresh)
+        return fresh
+
+    def save(self, progress: Progress) -> None:
+        """Replace what is on disk, whole."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        part = self._progress.with_suffix(".part")
+        part.write_bytes(orjson.dumps(asdict(progress)))
+        part.replace(self._progress)
+
+    def set_aside(self, progress: Progress, file: str, refused: Iterable[Refused]) -> Progress:
+        """Write refused rows to the quarantine; return the progress that knows about them."""
+        lines = [
+            orjson.dumps({"file": file, "row": bad.row, "reason": bad.reason, "text": bad.text}) + b"\n"
+            for bad in refused
+        ]
+        if not lines:
+            return progress
+        data = b"".join(lines)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self.quarantine.open("ab") as stream:
+            stream.write(data)
+        return replace(
+            progress,
+            refused=progress.refused + len(lines),
+            quarantine_bytes=progress.quarantine_bytes + len(data),
+        )
+
+    def _read(self) -> Progress | None:
+        try:
+            fields = orjson.loads(self._progress.read_bytes())
+            fields["sources"] = tuple(tuple(fact) for fact in fields["sources"])
+            return Progress(**fields)
+        except FileNotFoundError:
+            return None
+        except (orjson.JSONDecodeError, TypeError, KeyError) as error:
+            raise Fault(f"progress in {self._progress} can't be read; restart the ingest") from error
+
+    def _cut_quarantine(self, size: int) -> None:
+        """Forget lines of a chunk that is read again."""
+        if self.quarantine.exists():
+            os.truncate(self.quarantine, size)

@@ -1,0 +1,203 @@
+"""Putting checked chunks into the stores, so that going on after a crash repeats nothing that counts.
+
+Users and products replace themselves, so a chunk that was accepted twice is harmless; it counts as done when
+its task ended. Interactions are written once: the log's end before a chunk is noted first, and a chunk that may
+have been appended before a crash is looked for behind that end, in the log and in the settled segments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import structlog
+
+from actors.intake.rows import settling
+from cluster.artifacts.segments import SegmentShelf, position
+from cluster.clock import Clock
+from cluster.errors import Fault, Unavailable
+from cluster.ids import new_task_id
+from cluster.records.accepted import AcceptedInteractions, AcceptedRecords, Standing
+from cluster.records.task import Task
+from cluster.store.ports import Accepted, Change, Noun, Stores
+from jobs.ingest.chunks import Part, Refused, message_row
+
+T = TypeVar("T")
+
+_POLL_S = 0.02
+_TRIES_AGAINST_TYPES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """A chunk the intake has."""
+
+    task_id: str
+    records: int
+    rows: tuple[int, ...]
+
+
+class Patience:
+    """Waits out a store that is away or full; everything called through it may be called again."""
+
+    def __init__(self, within_s: float, clock: Clock, rng: random.Random) -> None:
+        self._within_s = within_s
+        self._clock = clock
+        self._rng = rng
+        self._log = structlog.get_logger()
+
+    async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
+        """Ask until there is an answer.
+
+        Errors:
+            Unavailable: there was none for the whole time
+        """
+        until_s = self._clock.monotonic_s() + self._within_s
+        pause_s = 0.1
+        while True:
+            try:
+                return await question()
+            except Unavailable as error:
+                if self._clock.monotonic_s() > until_s:
+                    raise
+                self._log.info("store_waited_for", reason=error.message)
+            await asyncio.sleep(pause_s * self._rng.uniform(0.5, 1.5))
+            pause_s = min(pause_s * 2, 5.0)
+
+
+class RecordWriter:
+    """Hands users or products to the intake."""
+
+    def __init__(self, stores: Stores, app_id: str, noun: Noun, clock: Clock, patience: Patience) -> None:
+        self._stores = stores
+        self._app_id = app_id
+        self._noun = noun
+        self._clock = clock
+        self._patience = patience
+        self._types: dict[str, str] | None = None
+
+    async def hand(self, part: Part[AcceptedRecords]) -> tuple[Handed | None, list[Refused]]:
+        """Queue the records that agree with the data set's attribute types; name the others."""
+        types = self._types
+        if types is None:
+            asked = await self._patience.ask(
+                lambda: self._stores.records.attribute_types(self._app_id, self._noun)
+            )
+            types = dict(asked)
+        for _ in range(_TRIES_AGAINST_TYPES):
+            standing = part.accepted.against(types)
+            by_index = dict(zip((record.index for record in part.accepted.records), part.rows, strict=True))
+            refused = [
+                Refused(row, message, "")
+                for message in standing.messages
+                if (row := message_row(message, part.rows)) is not None
+            ]
+            if not standing.records:
+                return None, refused
+            task_id = new_task_id()
+            answer = await self._patience.ask(partial(self._accept, task_id, standing))
+            if not answer.conflicts:
+                self._types = {**types, **standing.attribute_types}
+                rows = tuple(by_index[record.index] for record in standing.records)
+                return Handed(task_id, len(standing.records), rows), refused
+            types = {**types, **answer.conflicts}
+        raise Fault("attribute types of the data set change too fast")
+
+    async def _accept(self, task_id: str, standing: Standing) -> Accepted:
+        """Queue a chunk; the same task id again changes nothing, so a lost answer does no harm."""
+        return await self._stores.intake.accept(
+            self._app_id,
+            self._noun,
+            "put",
+            standing.payload,
+            task_id=task_id,
+            total=len(standing.records),
+            now_ms=self._clock.now_ms(),
+            attribute_types=standing.attribute_types,
+        )
+
+    async def ended(self, handed: Handed) -> Task:
+        """Wait until the intake has ended a chunk.
+
+        Errors:
+            Fault: the store forgot the task
+        """
+        while True:
+            task = await self._patience.ask(
+                lambda: self._stores.tasks.get(self._app_id, self._noun, handed.task_id)
+            )
+            if task is None:
+                raise Fault("the store forgot a task of this ingest; run it again")
+            if task.status in ("finished", "failed"):
+                return task
+            await asyncio.sleep(_POLL_S)
+
+
+class InteractionWriter:
+    """Appends interactions to the log and to the recent lists."""
+
+    def __init__(
+        self, stores: Stores, app_id: str, segments: SegmentShelf | None, patience: Patience
+    ) -> None:
+        self._stores = stores
+        self._app_id = app_id
+        self._segments = segments
+        self._patience = patience
+        self._log = structlog.get_logger()
+
+    async def end(self) -> str:
+        """Say where the log ends now."""
+        return await self._patience.ask(lambda: self._stores.changes.last(self._app_id, "interaction"))
+
+    async def append(self, accepted: AcceptedInteractions, after: str) -> None:
+        """Append a chunk that is not in the log behind `after`; certainly once, even if the answer is lost."""
+        links = [(user_id, visitor_id, b"") for user_id, visitor_id in accepted.links]
+        tried = False
+
+        async def once() -> None:
+            nonlocal tried
+            if tried and await self.is_in(accepted, after):
+                return
+            tried = True
+            await self._stores.interactions.append(
+                self._app_id, accepted.payload, [*accepted.recents, *links]
+            )
+
+        await self._patience.ask(once)
+
+    async def is_in(self, accepted: AcceptedInteractions, after: str) -> bool:
+        """Was this very chunk appended behind `after`?"""
+        if await self._settled(accepted, after):
+            return True
+        cursor = max(after, await self._stores.changes.first(self._app_id, "interaction"), key=position)
+        while True:
+            found = await self._stores.changes.read(
+                self._app_id, {"interaction": cursor}, count=20, block_ms=0
+            )
+            if any(change.payload == accepted.payload for change in found):
+                return True
+            if not found:
+                return False
+            cursor = found[-1].offset
+
+    async def _settled(self, accepted: AcceptedInteractions, after: str) -> bool:
+        """Is it among the settled rows behind `after`? Asked only when the log was trimmed past that."""
+        first = await self._stores.changes.first(self._app_id, "interaction")
+        if position(first) <= position(after):
+            return False
+        if self._segments is None:
+            self._log.warning("chunk_may_repeat", app=self._app_id, reason="its place in the log was trimmed")
+            return False
+        state = await asyncio.to_thread(self._segments.load, self._app_id)
+        wanted = _rows(settling("interaction", [Change("interaction", first, "put", accepted.payload)]).table)
+        behind = [position(offset) > position(after) for offset in state.interactions["offset"].to_pylist()]
+        return wanted <= _rows(state.interactions.filter(behind))
+
+
+def _rows(table: Any) -> set[tuple[Any, ...]]:
+    columns = (table[name].to_pylist() for name in ("reader", "type", "product_ids", "value"))
+    return {(reader, kind, tuple(ids), value) for reader, kind, ids, value in zip(*columns, strict=True)}

@@ -1,0 +1,310 @@
+"""Ingest of whole files over memory and over a real Redis: everything in once, whatever interrupts it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from actors.intake.loop import IntakeLoop, IntakeRules
+from actors.intake.settle import SettleRules
+from actors.language.embed import HashingEmbedder
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.shelf import Shelf
+from cluster.clock import SystemClock
+from cluster.errors import Conflict, NotFound, Unavailable
+from cluster.meter import SilentMeter
+from cluster.records.access import App
+from cluster.records.recent import RecentEvent
+from cluster.store.connect import open_stores
+from cluster.store.memory import memory_stores
+from cluster.store.ports import Stores
+from jobs.ingest.pipeline import Order, Report, ingest
+from jobs.ingest.progress import Progress
+from tests.fakes.dying_shelf import Killed
+from tests.fakes.dying_stores import Life, mortal
+
+pytestmark = pytest.mark.redis
+APP = "shop"
+
+
+@pytest.fixture(params=["memory", "redis"])
+async def stores(request: pytest.FixtureRequest) -> AsyncIterator[Stores]:
+    app = App(app_id=APP, environment="development", created_at=0)
+    if request.param == "memory":
+        found = memory_stores()
+        await found.access.put_app(app)
+        yield found
+        return
+    server = request.getfixturevalue("redis_server")
+    assert server.say("FLUSHALL") == b"+OK\r\n"
+    async with open_stores(server.url, hot_s=5.0, slow_s=10.0) as found:
+        await found.access.put_app(app)
+        yield found
+
+
+def write(path: Path, rows: list[Any]) -> str:
+    path.write_bytes(b"\n".join(row if isinstance(row, bytes) else orjson.dumps(row) for row in rows))
+    return str(path)
+
+
+async def run(stores: Stores, tmp_path: Path, address: str, noun: Any, **options: Any) -> Report:
+    order = {
+        name: options.pop(name) for name in ("chunk", "mapping", "window", "patience_s") if name in options
+    }
+    return await ingest(Order(address, noun, APP, **order), stores, state_dir=tmp_path / "state", **options)
+
+
+def clicks(count: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "click",
+            "user_id": f"u{n % 7}",
+            "product_ids": [f"p{n}"],
+            "timestamp": "2026-03-02T09:15:30.250Z",
+        }
+        for n in range(count)
+    ]
+
+
+async def logged(stores: Stores) -> list[str]:
+    found = await stores.changes.read(APP, {"interaction": "0"}, count=100_000, block_ms=0)
+    return [item["product_ids"][0] for change in found for item in orjson.loads(change.payload)]
+
+
+async def test_users_and_products_of_a_file_are_stored_and_bad_rows_set_aside(
+    stores: Stores, tmp_path: Path
+) -> None:
+    rows: list[Any] = [{"product_id": f"p{n}", "title": f"Title {n}", "type": "book"} for n in range(57)]
+    rows[10] = b"{broken"
+    rows[20] = {"product_id": "p20", "unknown": 1}
+    report = await run(stores, tmp_path, write(tmp_path / "a.jsonl", rows), "product", chunk=10)
+    assert (report.rows, report.accepted, report.refused, report.failed) == (57, 55, 2, 0)
+    assert len(await stores.records.ids(APP, "product", "book")) == 55
+    assert report.quarantine is not None
+    lines = [orjson.loads(line) for line in report.quarantine.read_bytes().splitlines()]
+    assert [line["row"] for line in lines] == [10, 20]
+    assert "unknown" in lines[1]["reason"]
+    (change, *_) = await stores.changes.read(APP, {"product": "0"}, count=1, block_ms=0)
+    assert len(change.vectors) == 10 * 2 * HashingEmbedder.dimensions
+
+
+async def test_csv_with_a_mapping(stores: Stores, tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("nr,full name,since,pro\n1,Ann,1700000000,gold\n2,Bob,,\n,Nobody,,\n")
+    mapping = (
+        "user_id=nr",
+        "name=full name",
+        "created_at=since",
+        "custom_attributes.plan=pro",
+        "country:=GB",
+    )
+    report = await run(stores, tmp_path, str(path), "user", mapping=mapping)
+    assert (report.accepted, report.refused) == (2, 1)
+    assert orjson.loads(await stores.records.get(APP, "user", "1") or b"") == {
+        "user_id": "1", "name": "Ann", "created_at": "2023-11-14T22:13:20.000Z",
+        "custom_attributes": {"plan": "gold"}, "country": "GB",
+    }  # fmt: skip
+
+
+async def test_attribute_types_that_clash_cost_only_their_rows(stores: Stores, tmp_path: Path) -> None:
+    await run(
+        stores,
+        tmp_path,
+        write(tmp_path / "a.jsonl", [{"user_id": "a", "custom_attributes": {"size": 1}}]),
+        "user",
+    )
+    rows = [
+        {"user_id": f"b{n}", "custom_attributes": {"size": "L" if n == 3 else n, "shoe": str(n)}}
+        for n in range(6)
+    ]
+    report = await run(stores, tmp_path, write(tmp_path / "b.jsonl", rows), "user", chunk=4)
+    assert (report.accepted, report.refused) == (5, 1)
+    assert report.quarantine is not None
+    line = orjson.loads(report.quarantine.read_bytes())
+    assert (line["row"], "not consistent" in line["reason"]) == (3, True)
+    assert await stores.records.attribute_types(APP, "user") == {"size": "number", "shoe": "string"}
+
+
+async def test_interactions_are_logged_and_fill_recent_lists(stores: Stores, tmp_path: Path) -> None:
+    rows = [*clicks(25), {"type": "click", "product_ids": ["p"]}]
+    report = await run(stores, tmp_path, write(tmp_path / "a.jsonl", rows), "interaction", chunk=10)
+    assert (report.accepted, report.refused) == (25, 1)
+    assert await logged(stores) == [f"p{n}" for n in range(25)]
+    packed = await stores.interactions.recent(APP, ["u:u3"])
+    assert [RecentEvent.unpack(event).product_ids for event in packed] == [
+        ("p24",),
+        ("p17",),
+        ("p10",),
+        ("p3",),
+    ]
+
+
+async def test_a_finished_ingest_is_begun_again_when_asked_again(stores: Stores, tmp_path: Path) -> None:
+    address = write(tmp_path / "a.jsonl", [{"user_id": "a"}])
+    for _ in range(2):
+        assert (await run(stores, tmp_path, address, "user")).accepted == 1
+
+
+async def test_an_unknown_app_is_refused_before_anything_is_read(stores: Stores, tmp_path: Path) -> None:
+    address = write(tmp_path / "a.jsonl", [{"user_id": "a"}])
+    with pytest.raises(NotFound):
+        await ingest(Order(address, "user", "nobody"), stores, state_dir=tmp_path)
+
+
+async def test_an_ingest_of_records_killed_anywhere_ends_complete(stores: Stores, tmp_path: Path) -> None:
+    rows: list[Any] = [{"user_id": f"u{n}", "age": n} for n in range(60)]
+    rows[33] = b"{broken"
+    address = write(tmp_path / "a.jsonl", rows)
+    rng = random.Random(5)
+    deaths = 0
+    while True:
+        try:
+            # the loop inside catches nothing that kills either, so death is near wherever it strikes
+            report = await run(
+                mortal(stores, Life(rng.randint(0, 90))), tmp_path, address, "user", chunk=7, window=3
+            )
+            break
+        except Killed:
+            deaths += 1
+            assert deaths < 300
+            await _free(stores)
+    assert deaths > 0
+    assert (report.accepted, report.refused) == (59, 1)
+    found = await stores.records.ids(APP, "user")
+    assert found == sorted(f"u{n}" for n in range(60) if n != 33)
+    assert report.quarantine is not None
+    assert len(report.quarantine.read_bytes().splitlines()) == 1
+
+
+async def _free(stores: Stores) -> None:
+    """Let go of the lease of a dead loop: its owner is nobody's any more."""
+    for name in await _owners(stores):
+        await stores.leases.release("intake", name)
+
+
+async def _owners(stores: Stores) -> list[str]:
+    if hasattr(stores, "server"):
+        owner = await stores.server.ask_slow("GET", "kiosk:lease:intake")
+        return [owner.decode()] if owner else []
+    held: Any = stores.leases
+    return [owner for owner, _ in held._held.values()]
+
+
+async def test_interactions_killed_anywhere_are_in_exactly_once(stores: Stores, tmp_path: Path) -> None:
+    address = write(tmp_path / "a.jsonl", clicks(60))
+    rng = random.Random(9)
+    deaths = 0
+    while True:
+        try:
+            await run(mortal(stores, Life(rng.randint(0, 13))), tmp_path, address, "interaction", chunk=4)
+            break
+        except Killed:
+            deaths += 1
+            assert deaths < 300
+    assert deaths >= 5
+    assert await logged(stores) == [f"p{n}" for n in range(60)]
+
+
+async def test_a_chunk_settled_and_trimmed_before_going_on_is_not_repeated(
+    stores: Stores, tmp_path: Path
+) -> None:
+    address = write(tmp_path / "a.jsonl", clicks(12))
+    segments = SegmentShelf(Shelf.open(tmp_path / "shelf"))
+    for life in range(60):
+        with_death = mortal(stores, Life(life))
+        try:
+            await run(with_death, tmp_path, address, "interaction", chunk=4, segments=segments)
+            break
+        except Killed:
+            await _settle(stores, segments)
+    await _settle(stores, segments)
+    assert await logged(stores) == []
+    ids = segments.load(APP).interactions["product_ids"].to_pylist()
+    assert Counter(product_id for row in ids for product_id in row) == {f"p{n}": 1 for n in range(12)}
+
+
+async def _settle(stores: Stores, segments: SegmentShelf) -> None:
+    rules = IntakeRules(apps_every_s=0.0, settle=SettleRules(every_s=0.0))
+    loop = IntakeLoop(
+        stores, segments, HashingEmbedder(), SystemClock(), SilentMeter(), owner="s", rules=rules
+    )
+    await loop.settle_round()
+
+
+async def test_lost_answers_of_the_store_repeat_nothing(stores: Stores, tmp_path: Path) -> None:
+    """The store does what it was asked for and its answer never arrives."""
+    rng = random.Random(3)
+    append = stores.interactions.append
+
+    async def forgetful(*args: Any) -> str:
+        offset = await append(*args)
+        if rng.random() < 0.4:
+            raise Unavailable("the answer was lost", retry_after_s=1)
+        return offset
+
+    stores.interactions.append = forgetful  # type: ignore[method-assign]
+    await run(stores, tmp_path, write(tmp_path / "a.jsonl", clicks(40)), "interaction", chunk=4)
+    assert await logged(stores) == [f"p{n}" for n in range(40)]
+
+
+async def test_a_store_that_stays_away_ends_the_ingest_and_it_goes_on_later(
+    stores: Stores, tmp_path: Path
+) -> None:
+    address = write(tmp_path / "a.jsonl", clicks(20))
+    calls = [0]
+
+    def trouble(method: str) -> None:
+        calls[0] += method == "append"
+        if method == "append" and calls[0] > 2:
+            raise Unavailable("away", retry_after_s=1)
+
+    away = mortal(stores, Life(), trouble)
+    with pytest.raises(Unavailable):
+        await run(away, tmp_path, address, "interaction", chunk=5, patience_s=0.2)
+    seen: list[Progress] = []
+    report = await run(stores, tmp_path, address, "interaction", chunk=5, watch=seen.append)
+    assert report.rows == 10
+    assert await logged(stores) == [f"p{n}" for n in range(20)]
+    assert seen[-1].finished
+    assert [progress.row for progress in seen] == [15, 20, 20]
+
+
+async def test_a_changed_file_is_not_gone_on_with(stores: Stores, tmp_path: Path) -> None:
+    address = write(tmp_path / "a.jsonl", clicks(20))
+    with pytest.raises(Killed):
+        await run(mortal(stores, Life(9)), tmp_path, address, "interaction", chunk=5)
+    write(tmp_path / "a.jsonl", clicks(21))
+    with pytest.raises(Conflict):
+        await run(stores, tmp_path, address, "interaction", chunk=5)
+    assert (await run(stores, tmp_path, address, "interaction", chunk=5, restart=True)).accepted == 21
+
+
+async def test_while_an_intake_is_at_work_the_ingest_leaves_applying_to_it(
+    stores: Stores, tmp_path: Path
+) -> None:
+    loop = IntakeLoop(
+        stores,
+        None,
+        HashingEmbedder(),
+        SystemClock(),
+        SilentMeter(),
+        owner="actor",
+        rules=IntakeRules(block_ms=50),
+    )
+    working = asyncio.create_task(loop.run())
+    for _ in range(500):
+        await asyncio.sleep(0.01)
+        if loop.state().working:
+            break
+    rows = [{"user_id": f"u{n}"} for n in range(30)]
+    await run(stores, tmp_path, write(tmp_path / "a.jsonl", rows), "user", chunk=5)
+    assert loop.state().applied == 6
+    loop.stop()
+    await working

@@ -1,0 +1,62 @@
+"""How far an ingest is: kept whole, continued only over the same files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cluster.errors import Conflict, Fault
+from jobs.ingest.chunks import Refused
+from jobs.ingest.progress import Run
+from jobs.ingest.sources import find
+
+
+def test_an_unfinished_run_is_continued_and_a_finished_one_begun_again(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"a":1}')
+    files = find(str(tmp_path / "a.jsonl"))
+    run = Run.of(tmp_path / "state", "shop", "user")
+    progress = run.begin(files, 5, restart=False)
+    run.save(replace(progress, row=7, pending={"place": [0, 0, 0], "after": "1-0"}))
+    again = Run.of(tmp_path / "state", "shop", "user").begin(files, 9, restart=False)
+    assert (again.row, again.started_ms, again.pending["after"]) == (7, 5, "1-0")
+    assert run.begin(files, 9, restart=True).row == 0
+    run.save(replace(again, finished=True))
+    assert run.begin(files, 11, restart=False).started_ms == 11
+
+
+def test_a_changed_file_is_not_continued(tmp_path: Path) -> None:
+    source = tmp_path / "a.jsonl"
+    source.write_text('{"a":1}')
+    run = Run.of(tmp_path / "state", "x")
+    run.begin(find(str(source)), 5, restart=False)
+    source.write_text('{"a":1}{"a":2}')
+    with pytest.raises(Conflict):
+        run.begin(find(str(source)), 5, restart=False)
+    run.begin(find(str(source)), 5, restart=True)
+
+
+def test_damaged_progress_is_a_fault_and_not_a_new_beginning(tmp_path: Path) -> None:
+    run = Run.of(tmp_path, "x")
+    run.begin([], 5, restart=False)
+    (run.folder / "progress.json").write_bytes(b'{"half')
+    with pytest.raises(Fault):
+        run.begin([], 5, restart=False)
+
+
+def test_refused_rows_of_a_repeated_chunk_stand_once(tmp_path: Path) -> None:
+    run = Run.of(tmp_path, "x")
+    progress = run.begin([], 5, restart=False)
+    kept = run.set_aside(progress, "a.csv", [Refused(1, "bad", "row")])
+    run.save(kept)
+    run.set_aside(kept, "a.csv", [Refused(2, "bad", "row")])  # killed before this was noted
+    again = run.begin([], 5, restart=False)
+    run.set_aside(again, "a.csv", [Refused(2, "bad", "row")])
+    lines = run.quarantine.read_text().splitlines()
+    assert len(lines) == 2
+    assert (again.refused, kept.quarantine_bytes > 0) == (1, True)
+
+
+def test_different_orders_are_different_runs(tmp_path: Path) -> None:
+    assert Run.of(tmp_path, "a", "bc").folder != Run.of(tmp_path, "ab", "c").folder

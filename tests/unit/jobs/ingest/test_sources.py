@@ -1,0 +1,140 @@
+"""Files as rows: every format, packed or not, broken lines alone, memory bounded."""
+
+from __future__ import annotations
+
+import gzip
+from datetime import datetime, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cluster.errors import Invalid
+from jobs.ingest import sources
+from jobs.ingest.sources import Unreadable, chunks, find, format_of, rows
+
+
+def write(path: Path, data: bytes | str) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return str(path)
+
+
+def read(address: str, **options: Any) -> list[Any]:
+    return [row for source in find(address, **options) for row in rows(source)]
+
+
+def test_json_lines_are_read_with_and_without_a_last_newline(tmp_path: Path) -> None:
+    for tail in ("", "\n", "\r\n\r\n"):
+        address = write(tmp_path / "a.jsonl", '\ufeff{"a":1}\r\n\n{"a":2}' + tail)
+        assert read(address) == [{"a": 1}, {"a": 2}]
+
+
+def test_a_broken_line_costs_only_itself(tmp_path: Path) -> None:
+    lines = [b'{"a":1}', b"{broken", b"[1]", b'{"a":"\xff"}', b'{"a":NaN}', b'{"a":2}']
+    found = read(write(tmp_path / "a.jsonl", b"\n".join(lines)))
+    assert [isinstance(row, Unreadable) for row in found] == [False, True, True, True, True, False]
+    assert found[1].text == "{broken"
+    assert found[2].reason == "not a JSON object"
+
+
+def test_a_line_without_end_does_not_fill_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "LONGEST_ROW", 1000)
+    monkeypatch.setattr(sources, "_BLOCK", 64)
+    endless = b'{"a":"' + b"x" * 100_000 + b'"}'
+    whole = [{"a": "y" * length} for length in (10, 70, 900)]
+    data = b"\n".join([orjson.dumps(whole[0]), endless, *(orjson.dumps(row) for row in whole[1:]), endless])
+    found = read(write(tmp_path / "a.jsonl", data))
+    assert [row for row in found if not isinstance(row, Unreadable)] == whole
+    bad = [row for row in found if isinstance(row, Unreadable)]
+    assert len(bad) == 2
+    assert all(len(row.text) <= 500 and "longer than" in row.reason for row in bad)
+
+
+def test_lines_are_cut_right_wherever_blocks_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = [{"n": n, "t": "é" * (n % 7)} for n in range(50)]
+    address = write(tmp_path / "a.jsonl", b"\n".join(orjson.dumps(row) for row in expected))
+    for block in (1, 2, 3, 17, 1 << 20):
+        monkeypatch.setattr(sources, "_BLOCK", block)
+        assert read(address) == expected
+
+
+def test_packed_files_are_unpacked(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"a":1}\n{"a":2}\n'))
+    assert read(str(path)) == [{"a": 1}, {"a": 2}]
+
+
+def test_csv_knows_quotes_newlines_and_empty_cells(tmp_path: Path) -> None:
+    address = write(
+        tmp_path / "a.csv",
+        '\ufeffid,name,note\r\n1,"Ann, ""A""",\r\n2,"two\nlines",x\r\n3,short\r\n\r\n4,,z\r\n',
+    )
+    found = read(address)
+    assert found[0] == {"id": "1", "name": 'Ann, "A"'}
+    assert found[1] == {"id": "2", "name": "two\nlines", "note": "x"}
+    assert isinstance(found[2], Unreadable)
+    assert found[3] == {"id": "4", "note": "z"}
+    assert read(write(tmp_path / "b.tsv", "a\tb\n1\t2\n")) == [{"a": "1", "b": "2"}]
+
+
+def test_an_empty_csv_is_said_plainly(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="no header"):
+        read(write(tmp_path / "a.csv", ""))
+
+
+def test_parquet_rows_keep_their_types(tmp_path: Path) -> None:
+    at = datetime(2026, 3, 2, 9, 15, tzinfo=timezone.utc)
+    table = pa.table(
+        {"id": ["a", "b"], "tags": [["x"], None], "at": [at, at], "price": [Decimal("1.50"), None]}
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    assert read(str(tmp_path / "a.parquet")) == [
+        {"id": "a", "tags": ["x"], "at": at, "price": Decimal("1.50")},
+        {"id": "b", "at": at},
+    ]
+    with pytest.raises(Invalid, match="not Parquet"):
+        read(write(tmp_path / "b.parquet", b"PAR1 not really"))
+
+
+def test_a_directory_gives_its_files_by_name_and_leaves_others_alone(tmp_path: Path) -> None:
+    write(tmp_path / "d/b.jsonl", '{"n":2}')
+    write(tmp_path / "d/a.csv", "n\n1\n")
+    write(tmp_path / "d/deep/c.ndjson", '{"n":3}')
+    write(tmp_path / "d/_SUCCESS", "")
+    write(tmp_path / "d/.hidden.jsonl", '{"n":9}')
+    write(tmp_path / "d/readme.txt", "hello")
+    assert read(str(tmp_path / "d")) == [{"n": "1"}, {"n": 2}, {"n": 3}]
+    assert read((tmp_path / "d").as_uri()) == [{"n": "1"}, {"n": 2}, {"n": 3}]
+
+
+def test_what_can_not_be_read_is_said_plainly(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for address in (
+        str(tmp_path / "absent"),
+        str(tmp_path / "empty"),
+        write(tmp_path / "a.xls", "x"),
+        "gopher://x/y",
+    ):
+        with pytest.raises(Invalid):
+            find(address)
+    assert read(write(tmp_path / "b.txt", '{"a":1}'), format="jsonl") == [{"a": 1}]
+
+
+def test_formats_are_told_from_names() -> None:
+    assert [format_of(name) for name in ("A.JSONL", "a.json.zst", "a.csv.gz", "a.pq", "a", "a.gz")] == [
+        "jsonl", "jsonl", "csv", "parquet", None, None,
+    ]  # fmt: skip
+
+
+def test_chunks_go_on_after_what_is_done(tmp_path: Path) -> None:
+    (source,) = find(write(tmp_path / "a.jsonl", "\n".join(f'{{"n":{n}}}' for n in range(10))))
+    assert [(first, [row["n"] for row in part]) for first, part in chunks(source, 4)] == [
+        (0, [0, 1, 2, 3]), (4, [4, 5, 6, 7]), (8, [8, 9]),
+    ]  # fmt: skip
+    assert [(first, len(part)) for first, part in chunks(source, 4, skip=8)] == [(8, 2)]
+    assert list(chunks(source, 4, skip=10)) == []
