@@ -108,6 +108,12 @@ class RecordStoreSuite:
         assert await stores.records.ids(APP, "product") == ["b"]
         assert await stores.records.ids(APP, "product", "book") == ["b"]
 
+    async def test_a_product_that_comes_back_is_found_by_its_old_type(self, stores: Stores) -> None:
+        await put(stores, RecordPut("a", body("a"), "book"), task_id="one")
+        await remove(stores, "a")
+        await put(stores, RecordPut("a", body("a"), "book"), task_id="two")
+        assert await stores.records.ids(APP, "product", "book") == ["a"]
+
     async def test_a_noun_is_seen_from_its_first_upload_on_and_for_ever(self, stores: Stores) -> None:
         assert not await stores.records.seen(APP, "user")
         await accept(stores, "t", ["u1"], noun="user")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from cluster.records.engine import Engine
 from cluster.store import keys
 from cluster.store.connect import OpenStores
 from cluster.store.ports import RecordPut
+from cluster.store.script import Script
 from tests.suites.doing import APP, NOW, accept, apply, body, claim_one, did
 from tests.suites.small import a_key, an_app
 
@@ -51,6 +54,55 @@ async def test_a_flying_write_lives_a_minute_and_an_answer_a_day(redis_stores: O
     assert 55_000 < await life_ms(redis_stores, key) <= MINUTE
     await redis_stores.idempotency.finish(APP, "token", 200, b"{}")
     assert DAY - MINUTE < await life_ms(redis_stores, key) <= DAY
+
+
+async def test_nothing_stays_pending_that_was_applied_or_given_up(redis_stores: OpenStores) -> None:
+    stores = redis_stores
+    for n in range(3):
+        await accept(stores, f"t{n}")
+    first, second, third = await stores.intake.claim("worker", [APP], count=5, block_ms=0)
+    assert (await stores.server.ask("XPENDING", keys.intake(APP), "intake"))[0] == 3
+    await apply(stores, first, [RecordPut("p1", body("p1"))])
+    await stores.intake.apply_remove(second, ["p1"], now_ms=NOW)
+    await stores.intake.give_up(third, "poison", now_ms=NOW)
+    assert (await stores.server.ask("XPENDING", keys.intake(APP), "intake"))[0] == 0
+    assert await stores.server.ask("ZCARD", keys.task_open(APP)) == 0
+
+
+async def test_the_watchdog_lets_go_of_forgotten_tasks(redis_stores: OpenStores) -> None:
+    await accept(redis_stores, "t1")
+    await redis_stores.server.ask("DEL", keys.task(APP, "t1"))
+    assert await redis_stores.tasks.end_lost(APP, before_ms=NOW + 1, now_ms=NOW) == 0
+    assert await redis_stores.server.ask("ZCARD", keys.task_open(APP)) == 0
+
+
+async def test_no_recent_list_grows_beyond_two_hundred(redis_stores: OpenStores) -> None:
+    for start in (0, 150, 300):
+        await redis_stores.interactions.append(APP, b"[]", [("u1", "v1", did(start + n)) for n in range(150)])
+    for reader in ("u:u1", "a:v1"):
+        assert await redis_stores.server.ask("LLEN", keys.recent(APP, reader)) == 200
+
+
+async def test_a_visitor_who_links_while_their_user_is_erased_is_erased_too(
+    redis_stores: OpenStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores = redis_stores
+    await stores.interactions.append(APP, b"[]", [("u1", "v1", did(1))])
+    run, runs = stores.server.run, 0
+
+    async def run_late(script: Script, *args: Any, **kwargs: Any) -> Any:
+        nonlocal runs
+        if script.name == "erase_interactions":
+            runs += 1
+            if runs == 1:
+                await stores.interactions.append(APP, b"[]", [("u1", "v2", did(2))])
+        return await run(script, *args, **kwargs)
+
+    monkeypatch.setattr(stores.server, "run", run_late)
+    await stores.interactions.erase(APP, ["u1"])
+    assert runs == 2
+    assert await stores.interactions.recent(APP, ["a:v2"]) == []
+    assert await stores.server.ask_slow("KEYS", "*:linked:*") == []
 
 
 async def test_pages_buckets_and_leases_have_their_lives(redis_stores: OpenStores) -> None:

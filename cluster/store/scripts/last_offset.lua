@@ -6,7 +6,7 @@ end
 local facts = redis.call('XINFO', 'STREAM', KEYS[1])
 for i = 1, #facts, 2 do
   if facts[i] == 'last-generated-id' then
-    return facts[i + 1] == '0-0' and '0' or facts[i + 1]
+    return facts[i + 1]
   end
 end
 return '0'
