@@ -33,7 +33,8 @@ def load(redis_url: str, app_id: str) -> Loaded:
 
 async def _load(redis_url: str, app_id: str) -> Loaded:
     clock = SystemClock()
-    async with open_stores(redis_url) as stores:
+    # the machine may be busy starting everything else, and nobody waits for a reply of ours
+    async with open_stores(redis_url, hot_s=5.0, slow_s=10.0) as stores:
         return await load_playground(
             stores, now_ms=clock.now_ms(), embedder=HashingEmbedder(), app_id=app_id, clock=clock
         )
