@@ -129,7 +129,13 @@ def _examine(arrival: Arrival, rules: Rules, schema: Callable[[Any], Any] | None
     if rules.body == "json":
         arrival.payload = load_json(arrival.body, refuse_duplicates=rules.writes)
     if rules.reads_token:
-        _read_token(arrival, rules)
+        try:
+            _read_token(arrival, rules)
+        except Unauthenticated:
+            if rules.body == "raw":
+                # The schema step would have parsed it; what is no JSON is told before a bad token is.
+                load_json(arrival.body, refuse_duplicates=True)
+            raise
     if schema is not None:
         arrival.parsed = schema(arrival)
     if rules.proves_reader and not arrival.credential.is_secret:

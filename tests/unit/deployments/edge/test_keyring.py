@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import structlog
+
+from cluster.errors import Unavailable
+from cluster.records.access import App
+from cluster.records.issue import issue_key
+from cluster.secrecy import Vault
+from cluster.store.memory import memory_stores
+from cluster.store.ports import AccessBook, AccessStore
+from deployments.edge.keyring import Keyring
+from tests.fakes.door import MASTER, StillClock
+
+APP = App(app_id="shop", environment="development", created_at=0)
+
+
+class Counted:
+    """An access store that counts reads of the book and can be away."""
+
+    def __init__(self, store: AccessStore) -> None:
+        self._store = store
+        self.books = 0
+        self.away = False
+
+    async def version(self) -> int:
+        if self.away:
+            raise Unavailable("away")
+        return await self._store.version()
+
+    async def book(self) -> AccessBook:
+        self.books += 1
+        return await self._store.book()
+
+
+@pytest.fixture
+def store() -> AccessStore:
+    return memory_stores(StillClock()).access
+
+
+async def test_a_key_is_found_with_its_app_and_the_apps_secrets(store: AccessStore) -> None:
+    vault = Vault(MASTER)
+    secret, public = (issue_key(vault, APP, kind, now_ms=1) for kind in ("secret", "publishable"))
+    await store.put_app(APP)
+    for issued in (secret, public):
+        await store.put_key(issued.record)
+    ring = Keyring(store, vault)
+    await ring.refresh()
+    found = ring.find(public.text)
+    assert found is not None
+    assert (found.app, found.kind, found.secrets) == (APP, "publishable", (secret.text.encode(),))
+    assert secret.text not in repr(found)
+    assert public.text not in repr(found)
+    assert ring.find(secret.text[:-1]) is None
+    assert ring.find("") is None
+    assert ring.app_ids == ("shop",)
+
+
+async def test_unknown_keys_never_reach_the_store(store: AccessStore) -> None:
+    counted = Counted(store)
+    ring = Keyring(counted, Vault(MASTER))  # type: ignore[arg-type]
+    await ring.refresh()
+    for guess in range(100):
+        assert ring.find(f"ksk_dev_{guess}") is None
+    await ring.refresh()
+    assert counted.books == 1
+
+
+async def test_a_revoked_key_is_refused_within_a_second(store: AccessStore) -> None:
+    vault = Vault(MASTER)
+    issued = issue_key(vault, APP, "secret", now_ms=1)
+    await store.put_app(APP)
+    await store.put_key(issued.record)
+    ring = Keyring(store, vault, poll_s=0.02)
+    await ring.start()
+    try:
+        assert ring.find(issued.text) is not None
+        await store.revoke_key(issued.record.sha256)
+        began = asyncio.get_running_loop().time()
+        while ring.find(issued.text) is not None:
+            await asyncio.sleep(0.005)
+            assert asyncio.get_running_loop().time() - began < 0.5
+        assert Keyring(store, vault)._poll_s <= 0.25
+    finally:
+        await ring.close()
+    assert not ring.is_following
+
+
+async def test_an_absent_store_leaves_known_keys_valid_and_is_followed_again(store: AccessStore) -> None:
+    vault = Vault(MASTER)
+    first = issue_key(vault, APP, "secret", now_ms=1)
+    await store.put_app(APP)
+    await store.put_key(first.record)
+    counted = Counted(store)
+    ring = Keyring(counted, vault, poll_s=0.01)  # type: ignore[arg-type]
+    with structlog.testing.capture_logs() as lines:
+        await ring.start()
+        counted.away = True
+        await asyncio.sleep(0.05)
+        assert ring.find(first.text) is not None
+        counted.away = False
+        second = issue_key(vault, APP, "publishable", now_ms=2)
+        await store.put_key(second.record)
+        await asyncio.sleep(0.05)
+        assert ring.find(second.text) is not None
+        await ring.close()
+    events = [line["event"] for line in lines]
+    assert events.count("keys_not_followed") == 1
+    assert first.text not in str(lines)
+
+
+async def test_a_door_that_started_without_its_store_is_not_ready_until_it_comes(store: AccessStore) -> None:
+    counted = Counted(store)
+    counted.away = True
+    ring = Keyring(counted, Vault(MASTER), poll_s=0.01)  # type: ignore[arg-type]
+    await ring.start()
+    assert not ring.ready
+    counted.away = False
+    await asyncio.sleep(0.05)
+    assert ring.ready
+    await ring.close()
+
+
+async def test_a_key_sealed_under_another_master_key_is_left_out_and_told(store: AccessStore) -> None:
+    good, bad = Vault(MASTER), Vault(bytes(32))
+    one, other = issue_key(good, APP, "secret", now_ms=1), issue_key(bad, APP, "publishable", now_ms=1)
+    await store.put_app(APP)
+    await store.put_key(one.record)
+    await store.put_key(other.record)
+    ring = Keyring(store, good)
+    with structlog.testing.capture_logs() as lines:
+        await ring.refresh()
+    assert ring.find(one.text) is not None
+    assert ring.find(other.text) is None
+    assert [line["event"] for line in lines] == ["key_unreadable", "keys_loaded"]
+
+
+async def test_listeners_hear_which_keys_are_alive(store: AccessStore) -> None:
+    vault = Vault(MASTER)
+    issued = issue_key(vault, APP, "secret", now_ms=1)
+    await store.put_app(APP)
+    await store.put_key(issued.record)
+    ring = Keyring(store, vault)
+    heard: list[frozenset[str]] = []
+    ring.on_change(heard.append)
+    await ring.refresh()
+    await store.revoke_key(issued.record.sha256)
+    await ring.refresh()
+    assert heard == [frozenset({issued.record.key_id}), frozenset()]

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from cluster.errors import TooMany, Unavailable
+from cluster.records.access import App, AppSettings
+from cluster.records.access import Limits as AppLimits
+from cluster.store.memory import memory_stores
+from cluster.store.ports import Lease, LimitStore
+from deployments.edge.caller import Credential
+from deployments.edge.limits import Limits
+from tests.fakes.door import StillClock
+
+
+class Watched:
+    """A shared bucket that counts how often it is asked, and can be away."""
+
+    def __init__(self, store: LimitStore) -> None:
+        self._store = store
+        self.asked = 0
+        self.away = False
+
+    async def take(
+        self, app_id: str, key_id: str, bucket: str, *, rate: float, burst: int, want: int, now_ms: int
+    ) -> Lease:
+        self.asked += 1
+        await asyncio.sleep(0)
+        if self.away:
+            raise Unavailable("away")
+        return await self._store.take(
+            app_id, key_id, bucket, rate=rate, burst=burst, want=want, now_ms=now_ms
+        )
+
+
+def credential(key_id: str = "key-1", **limits: float) -> Credential:
+    settings = AppSettings(limits=AppLimits(**limits))
+    app = App(app_id="shop", environment="development", settings=settings, created_at=0)
+    return Credential(app, key_id, "secret", "text", (b"text",))
+
+
+async def spent(spend: Callable[[], Awaitable[None]], tries: int) -> int:
+    done = 0
+    for _ in range(tries):
+        try:
+            await spend()
+        except TooMany:
+            continue
+        done += 1
+    return done
+
+
+@pytest.fixture
+def clock() -> StillClock:
+    return StillClock()
+
+
+@pytest.fixture
+def store(clock: StillClock) -> Watched:
+    return Watched(memory_stores(clock).limits)
+
+
+async def test_a_burst_passes_and_the_next_waits_as_long_as_told(store: Watched, clock: StillClock) -> None:
+    limits, caller = Limits(store, clock), credential(queries_per_s=50, query_burst=100)
+    assert await spent(lambda: limits.spend(caller, "query"), 300) == 100
+    with pytest.raises(TooMany) as refused:
+        await limits.spend(caller, "query")
+    assert refused.value.message == "Too many requests."
+    assert refused.value.facts["retry_after_s"] == 1
+    clock.pass_ms(1000)
+    assert await spent(lambda: limits.spend(caller, "query"), 300) == 50
+
+
+async def test_most_requests_ask_nobody_and_refusals_even_less(store: Watched, clock: StillClock) -> None:
+    limits, caller = Limits(store, clock), credential(queries_per_s=1000, query_burst=1000)
+    await spent(lambda: limits.spend(caller, "query"), 1000)
+    assert store.asked <= 20
+    asked = store.asked
+    await spent(lambda: limits.spend(caller, "query"), 1000)
+    assert store.asked <= asked + 1
+
+
+async def test_writes_have_a_bucket_of_their_own_that_is_stricter(store: Watched, clock: StillClock) -> None:
+    limits, caller = Limits(store, clock), credential()
+    assert await spent(lambda: limits.spend(caller, "write"), 100) == 20
+    assert await spent(lambda: limits.spend(caller, "query"), 200) == 100
+
+
+async def test_keys_do_not_spend_each_others_tokens(store: Watched, clock: StillClock) -> None:
+    limits = Limits(store, clock)
+    one, two = credential("key-1"), credential("key-2")
+    assert await spent(lambda: limits.spend(one, "write"), 50) == 20
+    assert await spent(lambda: limits.spend(two, "write"), 50) == 20
+
+
+async def test_two_doors_share_one_bucket(store: Watched, clock: StillClock) -> None:
+    caller = credential(queries_per_s=10, query_burst=40)
+    doors = [Limits(store, clock), Limits(store, clock)]
+    done = sum([await spent(lambda door=door: door.spend(caller, "query"), 100) for door in doors])  # type: ignore[misc]
+    assert done == 40
+
+
+async def test_many_at_once_wait_for_one_answer(store: Watched, clock: StillClock) -> None:
+    limits, caller = Limits(store, clock), credential(queries_per_s=50, query_burst=100)
+    outcomes = await asyncio.gather(
+        *(limits.spend(caller, "query") for _ in range(150)), return_exceptions=True
+    )
+    assert sum(outcome is None for outcome in outcomes) == 100
+    assert store.asked <= 25
+
+
+async def test_a_caller_that_goes_away_takes_nothing_from_the_others(
+    store: Watched, clock: StillClock
+) -> None:
+    limits, caller = Limits(store, clock), credential()
+    first = asyncio.ensure_future(limits.spend(caller, "query"))
+    second = asyncio.ensure_future(limits.spend(caller, "query"))
+    await asyncio.sleep(0)
+    first.cancel()
+    await second
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
+async def test_while_the_store_is_away_a_door_goes_on_at_the_same_rate(
+    store: Watched, clock: StillClock
+) -> None:
+    limits, caller = Limits(store, clock), credential(queries_per_s=50, query_burst=100)
+    store.away = True
+    passed = await spent(lambda: limits.spend(caller, "query"), 500)
+    assert 1 <= passed <= 100
+    total = passed
+    for _ in range(100):
+        clock.pass_ms(100)
+        total += await spent(lambda: limits.spend(caller, "query"), 50)
+    assert 450 <= total <= 510 + 100
+    assert store.asked <= 30
+
+
+async def test_a_store_that_is_back_decides_again(store: Watched, clock: StillClock) -> None:
+    limits, caller = Limits(store, clock), credential(queries_per_s=50, query_burst=100)
+    store.away = True
+    await spent(lambda: limits.spend(caller, "query"), 5)
+    store.away = False
+    asked = store.asked
+    clock.pass_ms(1500)
+    await limits.spend(caller, "query")
+    await asyncio.sleep(0.01)
+    assert store.asked > asked
+    assert await spent(lambda: limits.spend(caller, "query"), 300) <= 100
+
+
+async def test_purses_of_dead_keys_are_dropped(store: Watched, clock: StillClock) -> None:
+    limits = Limits(store, clock)
+    await limits.spend(credential("key-1"), "query")
+    await limits.spend(credential("key-2"), "query")
+    limits.forget(frozenset({"key-2"}))
+    asked = store.asked
+    await limits.spend(credential("key-2"), "query")
+    await limits.close()
+    assert store.asked <= asked + 1
+
+
+async def test_new_limits_of_an_app_hold_at_once(store: Watched, clock: StillClock) -> None:
+    limits = Limits(store, clock)
+    await spent(lambda: limits.spend(credential(), "query"), 200)
+    wide = credential(queries_per_s=1e6, query_burst=1_000_000)
+    clock.pass_ms(10)
+    assert await spent(lambda: limits.spend(wide, "query"), 500) == 500

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from random import Random
+
+import pytest
+import structlog
+
+from deployments.edge import envelope
+from deployments.edge.deadline import Deadline, TookTooLong
+from deployments.edge.tally import Tally
+from deployments.edge.trace import AccessLog, request_id_of
+
+
+class Notes:
+    """A meter that remembers."""
+
+    def __init__(self) -> None:
+        self.counts: dict[tuple[str, str], float] = {}
+        self.times: list[float] = []
+
+    def count(self, name: str, by: float = 1, **tags: str) -> None:
+        self.counts[tags["endpoint"], tags["status"]] = by
+
+    def time(self, name: str, ms: float, **tags: str) -> None:
+        self.times.append(ms)
+
+    def gauge(self, name: str, value: float, **tags: str) -> None:
+        raise AssertionError(name)
+
+
+@pytest.mark.parametrize("given", [b"", b"a b", b"x\r\nset-cookie: a", b"a" * 65, b"\xff", b"a:b", None])
+def test_a_request_id_that_could_write_into_a_log_is_replaced(given: bytes | None) -> None:
+    assert request_id_of(given, lambda: "minted") == "minted"
+
+
+def test_a_harmless_request_id_is_kept() -> None:
+    assert request_id_of(b"edge-7f.3_A", lambda: "minted") == "edge-7f.3_A"
+    assert len(request_id_of(None)) == 16
+
+
+def test_access_lines_are_a_sample_but_failures_are_all_there() -> None:
+    log = AccessLog(0.1, Random(3))
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(1000):
+            log.note("r", "users.read", 200, 1.234567)
+        log.note("bad", "users.read", 500, 1.0, app="shop")
+    assert 60 < len(lines) - 1 < 150
+    assert lines[-1] == {
+        "event": "request_answered", "log_level": "info", "request_id": "bad", "endpoint": "users.read",
+        "status": 500, "took_ms": 1.0, "app": "shop",
+    }  # fmt: skip
+
+
+def test_a_tally_counts_everything_and_keeps_a_sample_of_times() -> None:
+    tally, notes = Tally(), Notes()
+    for at in range(100):
+        tally.note("users.read", 200, float(at))
+    tally.note("users.read", 404, 1.0)
+    tally.tell(notes)
+    assert notes.counts == {("users.read", "200"): 100, ("users.read", "404"): 1}
+    assert len(notes.times) == 33
+    tally.tell(notes)
+    assert len(notes.times) == 33
+
+
+async def test_a_deadline_cancels_what_takes_too_long_and_nothing_else() -> None:
+    with Deadline(5.0):
+        await asyncio.sleep(0)
+    with pytest.raises(TookTooLong), Deadline(0.01):
+        await asyncio.sleep(5)
+    await asyncio.sleep(0)
+    with pytest.raises(ValueError, match="own"), Deadline(5.0):
+        raise ValueError("own")
+
+
+async def test_a_cancellation_from_outside_stays_one() -> None:
+    async def work() -> None:
+        with Deadline(5.0):
+            await asyncio.sleep(5)
+
+    task = asyncio.ensure_future(work())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_a_result_carries_took_and_service_id_and_repeats_it_under_an_alias() -> None:
+    plain = envelope.result("products", b"[]", took_ms=4, service_id="s-1")
+    assert json.loads(plain.body) == {
+        "message": "success", "data": {"took": 4, "service_id": "s-1", "products": []},
+    }  # fmt: skip
+    doubled = envelope.result("products", b"[]", took_ms=4, service_id="s-1", alias='other"id')
+    assert json.loads(doubled.body)["data"]['other"id'] == "s-1"
