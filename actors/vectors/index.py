@@ -25,6 +25,11 @@ class VectorIndex:
         """Count rows, those without a vector included."""
         return int(self._flat.ntotal)
 
+    @property
+    def nbytes(self) -> int:
+        """Memory held."""
+        return int(self._view.nbytes)
+
     def put(self, rows: Rows, vectors: Matrix) -> None:
         """Set the vectors of rows, old or new; rows in between get zeros.
 

@@ -16,23 +16,29 @@ Vector: TypeAlias = npt.NDArray[np.float32]
 Scores: TypeAlias = npt.NDArray[np.float32]
 """float32 [n] or [m]; larger is better."""
 
+Floats: TypeAlias = npt.NDArray[np.float64]
+"""float64 [n] or [m], where sums must stay exact."""
+
 Rows: TypeAlias = npt.NDArray[np.int64]
 """int64 [m], positions of items in a catalog."""
+
+Codes: TypeAlias = npt.NDArray[np.int32]
+"""int32 [n], small numbers that stand for values or rows, -1 for none."""
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 """bool [n], True where an item may appear."""
 
 
 def room_for(array: npt.NDArray[Any], wanted: int, fill: Any = 0) -> npt.NDArray[Any]:
-    """Give an array with at least `wanted` places along its last axis, at least doubling when it must grow.
+    """Give an array with at least `wanted` places along its first axis, at least doubling when it must grow.
 
     Shapes:
-        array: any dtype [..., capacity]
+        array: any dtype [capacity, ...]
         returns: the same array, or a larger copy whose new places hold `fill`
     """
-    have = array.shape[-1]
+    have = array.shape[0]
     if have >= wanted:
         return array
-    larger = np.full((*array.shape[:-1], max(wanted, 2 * have, 64)), fill, array.dtype)
-    larger[..., :have] = array
+    larger = np.full((max(wanted, 2 * have, 64), *array.shape[1:]), fill, array.dtype)
+    larger[:have] = array
     return larger

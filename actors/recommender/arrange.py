@@ -1,0 +1,133 @@
+"""From a ranking to a list: one per group, shuffled a little, boosted, spaced, cut to the page.
+
+The order of steps matters: dithering works on the ranking; boosts reorder what came into question and never bring
+in what did not; spacing comes last and leaves pinned places alone. Positions count from the start of the whole
+list, not of the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from actors.recommender.catalog import Catalog
+from actors.recommender.dither import dithered
+from actors.recommender.messages import Boost, ReaderQuery
+from actors.recommender.spacing import gathered, spaced
+from actors.vectors.types import Mask
+from cluster.query.tree import Everything
+from cluster.query.values import canonical, leaves_of
+
+_DEPTH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """One row of the list."""
+
+    row: int
+    boosted: bool = False
+    rules: tuple[str, ...] = ()
+    "Names of the rules that matched."
+
+
+def depth_for(query: ReaderQuery, wanted: int) -> int:
+    """Say how far down the ranking must be known: what boosts and spacing may choose from."""
+    if query.boosts or query.boost_circles or query.spacing or query.dithering > 1:
+        return max(_DEPTH, 10 * wanted)
+    return 2 * wanted + 14
+
+
+def one_per_group(rows: Sequence[int], catalog: Catalog) -> list[int]:
+    """Keep the first variant of every product; rows must be ranked, so that is the likeliest one."""
+    seen: set[int] = set()
+    kept: list[int] = []
+    groups = catalog.groups
+    for row, group in zip(rows, groups[list(rows)].tolist(), strict=True):
+        if group not in seen:
+            seen.add(group)
+            kept.append(row)
+    return kept
+
+
+def arrange(
+    ranked: list[int],
+    query: ReaderQuery,
+    catalog: Catalog,
+    *,
+    start: int,
+    rows: int,
+    seed: int,
+    before: int = 0,
+) -> list[Placed]:
+    """Make the page from a ranking without duplicates.
+
+    `before` counts the places of the whole list that came on earlier pages and are not in `ranked`.
+    """
+    order = ranked
+    if query.dithering > 1:
+        order = dithered(order, query.dithering, seed, before)
+    if not (query.boosts or query.boost_circles or query.spacing):
+        return [Placed(row) for row in order[start : start + rows]]
+    values = _Values(catalog)
+    order = gathered(order, query.spacing, values)
+    rules = _rules(query, catalog)
+    pinned = _pinned(order, rules, before)
+    taken = set(pinned.values())
+    to_front = [mask for boost, mask in rules if boost.positions is None]
+    first = [row for row in order if row not in taken and any(mask[row] for mask in to_front)]
+    chosen = set(first)
+    order = first + [row for row in order if row not in chosen]
+    order = spaced(order, query.spacing, values, pinned=pinned, front=len(first), wanted=start + rows)
+    return [_placed(row, rules) for row in order[start : start + rows]]
+
+
+class _Values:
+    """Values of a field by row, read once a request."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._found: dict[tuple[int, str], frozenset[str]] = {}
+
+    def __call__(self, row: int, field: str) -> frozenset[str]:
+        values = self._found.get((row, field))
+        if values is None:
+            leaves = leaves_of(self._catalog.record(row), canonical(field))
+            values = self._found[row, field] = frozenset(str(leaf) for leaf in leaves)
+        return values
+
+
+def _rules(query: ReaderQuery, catalog: Catalog) -> list[tuple[Boost, Mask]]:
+    """Decide every boost for all rows; circles boost like rules without a name."""
+    rules = [(boost, catalog.matching(boost.filter)) for boost in query.boosts]
+    return rules + [
+        (Boost(filter=Everything(), positions=circle.positions), catalog.near(circle))
+        for circle in query.boost_circles
+    ]
+
+
+def _pinned(order: Sequence[int], rules: Sequence[tuple[Boost, Mask]], before: int) -> dict[int, int]:
+    """Give places to boosted rows, best first; the earlier rule has a place that two want.
+
+    A rule with fewer boosted rows than places leaves its later places to the next in order.
+    """
+    pinned: dict[int, int] = {}
+    taken: set[int] = set()
+    for boost, mask in rules:
+        if boost.positions is None:
+            continue
+        matching = (row for row in order if mask[row] and row not in taken)
+        for place in sorted(set(boost.positions)):
+            if place < before or place - before in pinned or place - before >= len(order):
+                continue
+            row = next(matching, None)
+            if row is None:
+                break
+            pinned[place - before] = row
+            taken.add(row)
+    return pinned
+
+
+def _placed(row: int, rules: Sequence[tuple[Boost, Mask]]) -> Placed:
+    matched = [boost for boost, mask in rules if mask[row]]
+    return Placed(row, bool(matched), tuple(dict.fromkeys(boost.name for boost in matched if boost.name)))

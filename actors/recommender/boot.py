@@ -1,0 +1,48 @@
+"""From settled segments to a recommender that only lacks what the change log holds since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import orjson
+
+from actors.language.embed import Embedder
+from actors.recommender.events import events_of_table
+from actors.recommender.recommender import Recommender
+from actors.vectors.types import Matrix
+from cluster.artifacts.settled import SettledProduct, SettledState
+
+_PRODUCTS_A_STEP = 50
+_EVENTS_A_STEP = 5_000
+
+Pause = Callable[[], None]
+"Called every few milliseconds, so that a thread that boots lets others have the interpreter."
+
+
+def boot(recommender: Recommender, state: SettledState, embedder: Embedder, pause: Pause) -> None:
+    """Put everything settled into an empty recommender.
+
+    Cost:
+        100,000 products and 1,000,000 interactions: about 8 s on one core
+    """
+    overlay = recommender.overlay
+    for start in range(0, len(state.products), _PRODUCTS_A_STEP):
+        lot = state.products[start : start + _PRODUCTS_A_STEP]
+        products = [orjson.loads(product.json) for product in lot]
+        vectors = _vectors(lot, embedder) if state.embedder == embedder.version else None
+        overlay.put_products(products, vectors)
+        pause()
+    events = events_of_table(state.interactions, reader_code=overlay.code_of, row_of=overlay.catalog.row_for)
+    for start in range(0, len(events), _EVENTS_A_STEP):
+        overlay.learn(events.pick(np.arange(start, min(start + _EVENTS_A_STEP, len(events)))))
+        pause()
+    overlay.offsets.update({noun: state.offsets[noun] for noun in state.offsets})
+
+
+def _vectors(lot: Sequence[SettledProduct], embedder: Embedder) -> Matrix | None:
+    """Stack the stored vectors; None when one is missing, then the whole lot is embedded again."""
+    found = [product.vector for product in lot if product.vector is not None]
+    if len(found) < len(lot) or any(len(vector) != embedder.dimensions for vector in found):
+        return None
+    return np.array(found, np.float32)

@@ -1,0 +1,214 @@
+"""One app's recommender, kept alive: loaded from the shelf, following the change log, loaded anew after a gap.
+
+    load      settled segments, then the log after their offsets           in a thread of its own
+    follow    blocking reads; changes applied in steps of a millisecond    answers go in between
+    gap       the log was trimmed past us: load beside the old one, swap   readers never wait
+
+A small app thinks on the event loop; a large one in a thread, where answers and steps of changes take turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+import structlog
+
+from actors.language.embed import Embedder
+from actors.recommender.boot import boot
+from actors.recommender.events import position, written_ms
+from actors.recommender.messages import ReaderQuery, RecommendationResult
+from actors.recommender.recommender import Recommender
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.settled import SettledState
+from cluster.clock import Clock
+from cluster.errors import Unavailable
+from cluster.meter import Meter
+from cluster.store.ports import Change, Noun, Stores
+
+T = TypeVar("T")
+
+NOUNS: tuple[Noun, ...] = ("product", "interaction")
+REFRESH_MS = 200
+"How old trend scores may be while changes stream in."
+
+_READ = 128
+_BLOCK_MS = 2_000
+_NOTE_EVERY_S = 3.0
+_RETRY_S = 0.25
+_STEP_S = 0.0015
+_INLINE_PRODUCTS = 20_000
+_LOOSE_ROWS = 50_000
+
+
+class Follower:
+    """Holds one app's recommender and brings every change into it."""
+
+    def __init__(
+        self,
+        app_id: str,
+        name: str,
+        stores: Stores,
+        segments: SegmentShelf | None,
+        clock: Clock,
+        meter: Meter,
+        make_embedder: Callable[[], Embedder],
+    ) -> None:
+        self._app_id = app_id
+        self._name = name
+        self._stores = stores
+        self._segments = segments
+        self._clock = clock
+        self._meter = meter
+        self._make_embedder = make_embedder
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"recommender-{app_id}")
+        self._threaded = False
+        self._recommender: Recommender | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._log = structlog.get_logger().bind(app=app_id)
+
+    async def start(self) -> None:
+        """Load, catch up with the log, and go on following it.
+
+        Errors:
+            Unavailable: the store is away
+            Fault: the manifest of the segments is damaged
+        """
+        self._recommender = await self._load()
+        self._following = asyncio.get_running_loop().create_task(self._follow())
+
+    async def close(self) -> None:
+        """Stop following and let go of the memory."""
+        if self._following is not None:
+            self._following.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._following
+        self._thread.shutdown(wait=False)
+        self._recommender = None
+
+    @property
+    def products(self) -> int:
+        """Products held."""
+        return self._held.overlay.catalog.products
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, estimated."""
+        return self._held.overlay.nbytes
+
+    async def answer(
+        self, query: ReaderQuery, recent: Sequence[bytes], shown: Sequence[str]
+    ) -> RecommendationResult:
+        """Answer from what is held now."""
+        recommender = self._held
+        return await self._think(
+            recommender, partial(recommender.answer, query, recent, shown, self._clock.now_ms())
+        )
+
+    @property
+    def _held(self) -> Recommender:
+        if self._recommender is None:
+            raise Unavailable("the recommender is not loaded", retry_after_s=1)
+        return self._recommender
+
+    async def _think(self, recommender: Recommender, thought: Callable[[], T]) -> T:
+        """Run here when it is short, else in the thread that has this recommender to itself.
+
+        Once in the thread, always in the thread: two places at a time would be one too many.
+        """
+        self._threaded = self._threaded or recommender.overlay.catalog.products > _INLINE_PRODUCTS
+        if not self._threaded:
+            return thought()
+        return await asyncio.get_running_loop().run_in_executor(self._thread, thought)
+
+    # --- loading --------------------------------------------------------------------------------------------
+
+    async def _load(self) -> Recommender:
+        started_s = self._clock.monotonic_s()
+        recommender = await asyncio.get_running_loop().run_in_executor(None, self._booted)
+        while changes := await self._read(recommender, block_ms=0):
+            await self._apply(recommender, changes)
+        took_ms = round((self._clock.monotonic_s() - started_s) * 1000)
+        catalog = recommender.overlay.catalog
+        self._log.info("recommender_loaded", products=catalog.products, took_ms=took_ms)
+        self._meter.time("kiosk_recommender_load_ms", took_ms)
+        return recommender
+
+    def _booted(self) -> Recommender:
+        embedder = self._make_embedder()
+        recommender = Recommender(embedder, refresh_ms=REFRESH_MS)
+        if self._segments is not None:
+            state: SettledState = self._segments.load(self._app_id, salvage=True)
+            if state.damaged:
+                # whatever is still whole serves until the segments are repaired
+                self._log.error("segments_damaged", segments=list(state.damaged))
+                self._meter.count("kiosk_segments_damaged_total", len(state.damaged))
+            # a moment of sleep hands the interpreter to the event loop, which answers for others meanwhile
+            boot(recommender, state, embedder, pause=partial(time.sleep, 0.0002))
+        return recommender
+
+    # --- following ------------------------------------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        noted_s = float("-inf")
+        while True:
+            try:
+                if self._clock.monotonic_s() - noted_s >= _NOTE_EVERY_S:
+                    await self._note()
+                    noted_s = self._clock.monotonic_s()
+                changes = await self._read(self._held, block_ms=_BLOCK_MS)
+                await self._apply(self._held, changes)
+            except Unavailable:
+                self._meter.count("kiosk_follow_misses_total")
+                noted_s = float("-inf")
+                await asyncio.sleep(_RETRY_S)
+            except Exception:
+                # whatever is wrong with one change or one reload, the recommender must go on
+                self._log.exception("follow_failed")
+                self._meter.count("kiosk_follow_failures_total")
+                await asyncio.sleep(_RETRY_S)
+
+    async def _note(self) -> None:
+        """Say how far we are, and load anew when the log does not reach back to us or memory went to waste."""
+        offsets = self._offsets(self._held)
+        for noun in NOUNS:
+            if position(await self._stores.changes.first(self._app_id, noun)) > position(offsets[noun]):
+                self._log.warning("log_gap_found", noun=noun, offset=offsets[noun])
+                self._recommender = await self._load()
+                break
+        else:
+            catalog = self._held.overlay.catalog
+            if self._segments is not None and catalog.unused > _LOOSE_ROWS + catalog.products:
+                self._recommender = await self._load()
+        now_ms = self._clock.now_ms()
+        await self._stores.changes.note_follower(self._app_id, self._name, self._offsets(self._held), now_ms)
+
+    async def _read(self, recommender: Recommender, *, block_ms: int) -> list[Change]:
+        return await self._stores.changes.read(
+            self._app_id, self._offsets(recommender), count=_READ, block_ms=block_ms
+        )
+
+    async def _apply(self, recommender: Recommender, changes: Sequence[Change]) -> None:
+        for change in changes:
+            steps = recommender.steps(change)
+            while not await self._think(recommender, partial(_advance, steps)):
+                await asyncio.sleep(0)
+            lag_ms = self._clock.now_ms() - written_ms(change.offset)
+            self._meter.time("kiosk_follow_lag_ms", lag_ms, noun=change.noun)
+
+    def _offsets(self, recommender: Recommender) -> dict[Noun, str]:
+        return {noun: recommender.overlay.offsets.get(noun, "0") for noun in NOUNS}
+
+
+def _advance(steps: Iterator[None]) -> bool:
+    """Take steps for a moment; say whether that was all."""
+    until_s = time.perf_counter() + _STEP_S
+    for _ in steps:
+        if time.perf_counter() >= until_s:
+            return False
+    return True

@@ -1,0 +1,83 @@
+"""All apps a host holds: loaded once when first asked for, let go least recently used first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+
+import structlog
+
+from actors.recommender.follower import Follower
+from cluster.errors import Unavailable
+from cluster.meter import Meter
+
+_LOAD_WAIT_S = 20.0
+
+
+class Followers:
+    """Followers by app, within a memory budget."""
+
+    def __init__(self, make: Callable[[str], Follower], meter: Meter, budget_bytes: int) -> None:
+        self._make = make
+        self._meter = meter
+        self._budget = budget_bytes
+        self._tasks: OrderedDict[str, asyncio.Task[Follower]] = OrderedDict()
+        self._log = structlog.get_logger()
+
+    async def of(self, app_id: str) -> Follower:
+        """Find an app's follower; the first to ask loads it, everybody else waits for the same load.
+
+        Errors:
+            Unavailable: the store is away, or the load takes longer than a caller should wait
+        """
+        task = self._tasks.get(app_id)
+        if task is None:
+            task = self._tasks[app_id] = asyncio.get_running_loop().create_task(self._open(app_id))
+        self._tasks.move_to_end(app_id)
+        if _is_ready(task):
+            return task.result()
+        try:
+            return await asyncio.wait_for(asyncio.shield(task), _LOAD_WAIT_S)
+        except asyncio.TimeoutError:
+            raise Unavailable("the engine is still loading", retry_after_s=2) from None
+        finally:
+            if task.done() and not _is_ready(task) and self._tasks.get(app_id) is task:
+                # a failed load is tried again by the next request
+                del self._tasks[app_id]
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        for app_id in list(self._tasks):
+            await self._leave(app_id)
+
+    async def _open(self, app_id: str) -> Follower:
+        follower = self._make(app_id)
+        await follower.start()
+        await self._make_room(app_id, follower.nbytes)
+        return follower
+
+    async def _make_room(self, newest: str, used: int) -> None:
+        """Let apps go until the others fit the budget; the one just loaded stays in any case."""
+        others = {app_id: task.result() for app_id, task in self._tasks.items() if _is_ready(task)}
+        used += sum(follower.nbytes for app_id, follower in others.items() if app_id != newest)
+        for app_id, follower in others.items():
+            if used > self._budget and app_id != newest:
+                used -= follower.nbytes
+                await self._leave(app_id)
+        self._meter.gauge("kiosk_recommender_memory_bytes", used)
+
+    async def _leave(self, app_id: str) -> None:
+        task = self._tasks.pop(app_id, None)
+        if task is None:
+            return
+        if not task.done():
+            task.cancel()
+        found = (await asyncio.gather(task, return_exceptions=True))[0]
+        if isinstance(found, Follower):
+            await found.close()
+            self._log.info("recommender_left", app=app_id)
+
+
+def _is_ready(task: asyncio.Task[Follower]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None

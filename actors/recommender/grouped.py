@@ -1,0 +1,122 @@
+"""Categories and attribute values for a reader, each with its products: the same scores, seen by group."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from actors.recommender.arrange import arrange, depth_for, one_per_group
+from actors.recommender.groups import Groups
+from actors.recommender.messages import Group, RecommendationResult
+from actors.recommender.project import project
+from actors.recommender.recall import admitted, best_rows, left_out_of
+from actors.recommender.request import Request
+from actors.recommender.score import score_all
+from actors.recommender.taste import Taste, taste_of
+from actors.vectors.types import Floats, Mask, Rows, Scores
+
+V = TypeVar("V", bound=Hashable)
+
+_LEADING_ROWS = 500
+_SEEN_MALUS = np.float32(1e6)
+
+
+def categories(request: Request) -> RecommendationResult:
+    """Answer `user_to_categories`: children of a path, the top level without one, any sub-category with `*`."""
+    root = request.query.root_category or ()
+    groups = request.catalog.categories
+    if root == ("*",):
+        codes = [code for code, path in enumerate(groups.values) if len(path) > 1]
+    else:
+        depth = len(root) + 1
+        codes = [code for code, path in enumerate(groups.values) if len(path) == depth and path[:-1] == root]
+    return _answer(request, groups, codes, first=[])
+
+
+def attributes(request: Request) -> RecommendationResult:
+    """Answer `user_to_attributes`: values of a field, wanted ones first, unwanted ones never."""
+    query = request.query
+    groups = request.catalog.attribute(query.field_name)
+    unwanted = set(query.exclude_values)
+    codes = [code for code, value in enumerate(groups.values) if value not in unwanted]
+    wanted = [groups.code_of(value) for value in query.boost_values if value not in unwanted]
+    return _answer(request, groups, codes, first=[code for code in wanted if code is not None])
+
+
+def _answer(
+    request: Request, groups: Groups[V], codes: list[int], first: Sequence[int]
+) -> RecommendationResult:
+    query, standing = request.query, request.standing
+    taste = taste_of(request.did, request.catalog, request.holdings.index)
+    scores = score_all(taste, request.holdings, standing)
+    allowed, asked = _allowed(request)
+    ranking = np.where(allowed & standing.offered, scores, np.float32(-np.inf))
+    candidates = np.array(codes, np.int64)
+    enough = max(1, query.group_rows) if asked else 1
+    candidates = candidates[groups.totals(ranking > -np.inf)[candidates] >= enough]
+    merit = _merit(groups, candidates, taste, ranking, request)
+    order = candidates[np.argsort(-merit, kind="stable")].tolist()
+    present = set(order)
+    leading = [code for code in dict.fromkeys(first) if code in present]
+    chosen = leading + [code for code in order if code not in leading]
+    # seen products fill a group only after everything else in it
+    seen = [row for row in left_out_of(request) if row < len(ranking)]
+    ranking[list(set(seen))] -= _SEEN_MALUS
+    totals = groups.totals(allowed)
+    found = [
+        _group(request, groups, code, int(totals[code]), ranking, scores)
+        for code in chosen[query.start : query.start + query.rows]
+    ]
+    return RecommendationResult(groups=found, served_by="personal" if taste.known else "trending")
+
+
+def _allowed(request: Request) -> tuple[Mask, bool]:
+    """Mark rows with a product that passes type and filters; say whether any were asked for."""
+    count = len(request.standing)
+    mask = admitted(request.query, request.catalog)
+    allowed = request.catalog.present[:count].copy()
+    if mask is not None:
+        allowed &= mask[:count]
+    allowed[[row for row in request.catalog.rows_of(request.query.exclude) if row < count]] = False
+    return allowed, mask is not None
+
+
+def _merit(groups: Groups[V], candidates: Rows, taste: Taste, ranking: Scores, request: Request) -> Floats:
+    """Judge groups: half by the reader's history and the crowd's, half by their products among the best.
+
+    Source:
+        ranking notes, section 10: recency counts with a prior, averaged with the sum of the best product scores
+    """
+    interest = np.zeros(len(groups))
+    for row, weight in zip(taste.rows.tolist(), taste.weights.tolist(), strict=True):
+        interest[list(groups.codes_of(row))] += weight
+    crowd = groups.sums(np.where(ranking > -np.inf, request.standing.popular, 0))
+    leading = best_rows(ranking, _LEADING_ROWS)
+    worth = np.zeros(len(ranking))
+    if len(leading):
+        worth[leading] = ranking[leading] - float(ranking[leading[-1]]) + 0.01
+    counts = _scaled(interest[candidates]) + _scaled(crowd[candidates])
+    return counts / 2 + _scaled(groups.sums(worth)[candidates])
+
+
+def _group(
+    request: Request, groups: Groups[V], code: int, total: int, ranking: Scores, scores: Scores
+) -> Group:
+    query, catalog = request.query, request.catalog
+    depth = depth_for(query, query.group_rows)
+    pool = groups.best_of(code, ranking, depth).tolist() if query.group_rows else []
+    if query.dedupe:
+        pool = one_per_group(pool, catalog)
+    page = arrange(pool, query, catalog, start=0, rows=query.group_rows, seed=request.seed)
+    by_row = {placed.row: float(scores[placed.row]) for placed in page}
+    value = groups.values[code]
+    shown = value if isinstance(value, tuple) else str(value)
+    return Group(value=shown, total=total, products=project(page, by_row, query, catalog))
+
+
+def _scaled(values: Floats) -> Floats:
+    spread = float(values.std()) if len(values) else 0.0
+    scaled: Floats = (values - values.mean()) / spread if spread > 0 else np.zeros(len(values))
+    return scaled

@@ -1,0 +1,129 @@
+"""What the pipeline reads: the overlay, and what follows from it for every reader alike.
+
+The second part (trend scores, who leads, the spread of content scores) is worked out again when something changed,
+but not more often than the refresh interval, so that a stream of clicks does not cost every request.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from actors.recommender.overlay import Overlay
+from actors.recommender.trending import zscores
+from actors.vectors.types import Floats, Mask, Matrix, Scores, Vector
+
+_SAMPLE = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class Blend:
+    """Weights of the parts of a score, each part scaled to spread 1.
+
+    Source:
+        chosen on online-retail-y1 (global time split) and amazon-toys (leave last out), overlay alone
+    """
+
+    together: float = 1.0
+    "Products seen together with those of the reader's history."
+    content: float = 0.5
+    "Likeness to the reader's vector."
+    trend: float = 0.7
+    "Decayed counts of a week."
+    popular: float = 0.1
+    "Logarithm of the counts of a month: gives the long tail an order."
+    taste_in_trending: float = 0.3
+    "How much the reader's own score moves near-equals of the trending list."
+    crowd_in_similar: float = 0.2
+    "How much trend and popularity say about what is similar."
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How products stand before a reader is known.
+
+    Shapes:
+        offered: bool [n]; trend, base: float32 [n]; popular: float64 [n]; mean: float32 [d]; covariance: [d, d]
+    """
+
+    versions: tuple[int, int, int]
+    at_ms: int
+    offered: Mask
+    trend: Scores
+    "Counts of a week, scaled to spread 1; -inf where the product is not offered."
+    base: Scores
+    "What every reader's score starts from; -inf where the product is not offered."
+    popular: Floats
+    "Counts of a month, the largest 1."
+    voted: bool
+    "Did anybody do anything yet?"
+    mean: Vector
+    covariance: Matrix
+
+    def __len__(self) -> int:
+        """Count rows that are judged; rows added since are not."""
+        return len(self.offered)
+
+    def spread(self, vector: Vector) -> tuple[float, float]:
+        """Tell mean and spread of all content scores for a vector, without computing them."""
+        variance = float(vector @ self.covariance @ vector)
+        return float(self.mean @ vector), max(variance, 1e-6) ** 0.5
+
+
+class Holdings:
+    """The overlay and its standing."""
+
+    def __init__(self, overlay: Overlay, *, blend: Blend | None = None, refresh_ms: int = 0) -> None:
+        self.overlay = overlay
+        self.catalog = overlay.catalog
+        self.index = overlay.index
+        self.blend = Blend() if blend is None else blend
+        self._refresh_ms = refresh_ms
+        self._standing = self._judged(0)
+
+    def standing(self, now_ms: int) -> Standing:
+        """Give the standing, at most the refresh interval old.
+
+        Cost:
+            0.4 ms for 10,000 products, 4 ms for 100,000, when something changed; else nothing
+        """
+        now = self._standing
+        if now.versions != self._versions() and not 0 <= now_ms - now.at_ms < self._refresh_ms:
+            now = self._standing = self._judged(now_ms)
+        return now
+
+    def _versions(self) -> tuple[int, int, int]:
+        return self.catalog.version, self.overlay.events, len(self.catalog)
+
+    def _judged(self, now_ms: int) -> Standing:
+        count = len(self.catalog)
+        self.index.reserve(count)
+        offered = self.catalog.offered.copy()
+        week, month = self.overlay.counts.of(7.0, count), self.overlay.counts.of(30.0, count)
+        # later rows are newer products: they go first among equals
+        trend = zscores(week, offered) + np.linspace(0, 1e-3, count, dtype=np.float32)
+        largest = float(month.max(initial=0))
+        popular = zscores(np.log1p(month * (1_000 / largest)) if largest > 0 else month, offered)
+        base = self.blend.trend * trend + self.blend.popular * popular
+        trend[~offered] = base[~offered] = -np.inf
+        mean, covariance = self._moments(offered)
+        return Standing(
+            versions=self._versions(),
+            at_ms=now_ms,
+            offered=offered,
+            trend=trend,
+            base=base,
+            popular=month / largest if largest > 0 else month,
+            voted=largest > 0,
+            mean=mean,
+            covariance=covariance,
+        )
+
+    def _moments(self, offered: Mask) -> tuple[Vector, Matrix]:
+        """Estimate mean and covariance of the vectors from an even sample."""
+        rows = np.flatnonzero(offered)
+        sample = rows[:: max(1, len(rows) // _SAMPLE)]
+        total, outer = self.index.moments(sample)
+        mean = total / np.float32(max(len(sample), 1))
+        return mean, outer / np.float32(max(len(sample), 1)) - np.outer(mean, mean)

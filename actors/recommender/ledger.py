@@ -1,0 +1,128 @@
+"""Who contributed what, so that a person can be taken out of the counts again.
+
+Readers get codes; every event that was counted is noted in flat arrays and chained per reader. The ledger keeps the
+newest events up to a limit; what is older stays in the counts, unnamed, and decays there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from actors.recommender.events import Events
+from actors.recommender.together import SESSION_GAP_MS
+from actors.vectors.types import Floats, room_for
+
+_EVENTS_OF_SESSION = 45
+"Events of a reader that still matter for pairing: a basket's window and some."
+
+_READER_BYTES = 220
+"A reader's id, code and last place in two dictionaries."
+
+_NOTE = np.dtype(
+    [
+        ("reader", np.int32),
+        ("row", np.int32),
+        ("at_ms", np.int64),
+        ("weight", np.float32),
+        ("votes", np.float64),
+        ("bought", np.bool_),
+        ("before", np.int32),
+    ]
+)
+"One event; `reader` is -1 once it was taken back, `before` is the place of the reader's event before it or -1."
+
+
+class Ledger:
+    """Codes of readers, and what each of them put into the counts."""
+
+    def __init__(self, limit: int = 2_000_000) -> None:
+        self._limit = limit
+        self._codes: dict[str, int] = {}
+        self._next_code = 0
+        self._count = 0
+        self._last: dict[int, int] = {}
+        self._notes = np.zeros(0, _NOTE)
+
+    def __len__(self) -> int:
+        """Count noted events."""
+        return self._count
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, estimated."""
+        return self._notes.nbytes + len(self._codes) * _READER_BYTES
+
+    def code_of(self, reader_id: str) -> int:
+        """Give a reader's code; codes are never used twice."""
+        code = self._codes.get(reader_id)
+        if code is None:
+            code = self._codes[reader_id] = self._next_code
+            self._next_code += 1
+        return code
+
+    def note(self, events: Events, votes: Floats) -> None:
+        """Remember events and the votes they were worth."""
+        start, end = self._count, self._count + len(events)
+        self._notes = room_for(self._notes, end)
+        new = self._notes[start:end]
+        new["reader"], new["row"], new["at_ms"] = events.readers, events.rows, events.at_ms
+        new["weight"], new["votes"], new["bought"] = events.weights, votes, events.bought
+        new["before"] = self._chain(start, events.readers.tolist())
+        self._count = end
+        if end > self._limit:
+            self._drop_oldest()
+
+    def tail(self, reader: int, now_ms: int) -> list[int]:
+        """Find where the reader's last events of the running session stand, oldest first."""
+        places: list[int] = []
+        at = self._last.get(reader, -1)
+        while at >= 0 and len(places) < _EVENTS_OF_SESSION:
+            note = self._notes[at]
+            if now_ms - note["at_ms"] > SESSION_GAP_MS:
+                break
+            places.append(at)
+            now_ms, at = int(note["at_ms"]), int(note["before"])
+        return places[::-1]
+
+    def events(self, places: list[int]) -> Events:
+        """Read noted events."""
+        notes = self._notes[np.array(places, np.int64)]
+        return Events(
+            notes["reader"].astype(np.int64),
+            notes["row"].astype(np.int64),
+            notes["at_ms"].copy(),
+            notes["weight"].astype(np.float64),
+            notes["bought"].copy(),
+        )
+
+    def take_back(self, reader_id: str) -> tuple[Events, Floats]:
+        """Forget a reader; return their events that are still noted, oldest first, and what they were worth."""
+        code = self._codes.pop(reader_id, -1)
+        at = self._last.pop(code, -1)
+        places: list[int] = []
+        while at >= 0:
+            places.append(at)
+            at = int(self._notes[at]["before"])
+        places.reverse()
+        taken = self.events(places)
+        votes = self._notes["votes"][places]
+        self._notes["reader"][places] = -1
+        return taken, votes
+
+    def _chain(self, start: int, readers: list[int]) -> list[int]:
+        """Link every new event to the one its reader had before."""
+        last = self._last
+        before: list[int] = []
+        for at, reader in enumerate(readers, start):
+            before.append(last.get(reader, -1))
+            last[reader] = at
+        return before
+
+    def _drop_oldest(self) -> None:
+        """Keep the newer half; readers without a kept event lose their code."""
+        keep = np.flatnonzero(self._notes["reader"][: self._count] >= 0)[-(self._limit // 2) :]
+        kept, votes = self.events(keep.tolist()), self._notes["votes"][keep]
+        present = set(kept.readers.tolist())
+        self._codes = {reader: code for reader, code in self._codes.items() if code in present}
+        self._count, self._last = 0, {}
+        self.note(kept, votes)

@@ -1,0 +1,181 @@
+"""What was written since the recommender started to listen: products, counts, pairs, applied one change at a time.
+
+Changes of one noun come in the order of their offsets. An offset that was applied before is skipped, so reading a
+stretch of the log twice is harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+
+from actors.language.embed import Embedder, text_of
+from actors.recommender.catalog import Catalog
+from actors.recommender.events import Events, events_of_items, position, written_ms
+from actors.recommender.ledger import Ledger
+from actors.recommender.together import Neighbours, basket_pairs, sequence_pairs
+from actors.recommender.trending import DailyVotes, DecayedCounts
+from actors.vectors.index import VectorIndex
+from actors.vectors.types import Matrix
+from cluster.store.ports import Change
+
+_PRODUCTS_A_STEP = 10
+_EVENTS_A_STEP = 200
+_PARENT_SHARE = 0.2
+
+
+class Overlay:
+    """Products and what readers did with them, in memory."""
+
+    def __init__(self, embedder: Embedder, *, ledger_limit: int = 2_000_000) -> None:
+        self.catalog = Catalog()
+        self.index = VectorIndex(embedder.dimensions)
+        self.counts = DecayedCounts()
+        self.together = Neighbours()
+        self.baskets = Neighbours()
+        self.offsets: dict[str, str] = {}
+        "Noun -> offset of the newest change that was applied."
+        self.events = 0
+        "Grows with every lot of events that counted."
+        self._embedder = embedder
+        self._ledger = Ledger(ledger_limit)
+        self._votes = DailyVotes()
+
+    def apply(self, change: Change) -> None:
+        """Apply one change, whole."""
+        for _ in self.steps(change):
+            pass
+
+    def steps(self, change: Change) -> Iterator[None]:
+        """Apply one change in small steps, about a millisecond each, so that answers may go in between."""
+        if position(change.offset) <= position(self.offsets.get(change.noun, "0")):
+            return
+        # noted first: a change that fails half-way is not tried again, the next reload brings it in whole
+        self.offsets[change.noun] = change.offset
+        if change.noun == "product":
+            yield from self._products(change)
+        elif change.noun == "interaction":
+            yield from self._interactions(change)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, estimated."""
+        parts = (self.counts, self.together, self.baskets, self._ledger)
+        return self.catalog.nbytes + self.index.nbytes + sum(part.nbytes for part in parts)
+
+    # --- products -------------------------------------------------------------------------------------------
+
+    def put_products(self, products: Sequence[Mapping[str, Any]], vectors: Matrix | None) -> None:
+        """Set products with their vectors, or have them embedded here.
+
+        Shapes:
+            vectors: float32 [m, d], rows of length 1
+        """
+        if vectors is None:
+            vectors = self._embedder.embed([text_of(product) for product in products])
+        rows = [self.catalog.put(product) for product in products]
+        self.index.reserve(len(self.catalog))
+        # of a product that comes twice in one lot the last vector counts, as its record does
+        last = {row: at for at, row in enumerate(rows)}
+        self.index.put(np.array(list(last), np.int64), vectors[list(last.values())])
+
+    def remove_products(self, product_ids: Sequence[str]) -> None:
+        """Take products out; what readers did with them stays counted, in case they come back."""
+        rows = [self.catalog.remove(product_id) for product_id in product_ids]
+        self.index.remove(np.array([row for row in rows if row >= 0], np.int64))
+
+    def _products(self, change: Change) -> Iterator[None]:
+        items = orjson.loads(change.payload)
+        if change.op == "remove":
+            for start in range(0, len(items), 10 * _PRODUCTS_A_STEP):
+                self.remove_products(items[start : start + 10 * _PRODUCTS_A_STEP])
+                yield
+            return
+        vectors = self._vectors_of(change, len(items))
+        for start in range(0, len(items), _PRODUCTS_A_STEP):
+            part = slice(start, start + _PRODUCTS_A_STEP)
+            self.put_products(items[part], None if vectors is None else vectors[part])
+            yield
+
+    def _vectors_of(self, change: Change, count: int) -> Matrix | None:
+        """Read the vectors that came along, when they are of our embedder."""
+        shape = (count, self._embedder.dimensions)
+        if change.embedder != self._embedder.version or len(change.vectors) != 2 * shape[0] * shape[1]:
+            return None
+        return np.frombuffer(change.vectors, "<f2").reshape(shape).astype(np.float32)
+
+    # --- interactions ---------------------------------------------------------------------------------------
+
+    def learn(self, events: Events) -> None:
+        """Count events, in the order they were written.
+
+        Cost:
+            0.2 ms for one event, 2 s for 1,000,000 at once
+        """
+        self.index.reserve(len(self.catalog))
+        liked = events.pick(events.weights > 0)
+        if not len(liked):
+            return
+        worth = self._votes.weigh(liked.readers, liked.rows, liked.at_ms, liked.weights)
+        self._count(liked, worth, 1)
+        context = self._context(liked)
+        self._pair(Events.joined(context, liked), len(context), 1)
+        self._ledger.note(liked, worth)
+        self.events += 1
+
+    def code_of(self, reader_id: str) -> int:
+        """Give the code of a reader, for events."""
+        return self._ledger.code_of(reader_id)
+
+    def erase(self, reader_ids: Sequence[str]) -> None:
+        """Take back what readers put into the counts, as far as it is still known."""
+        for reader_id in reader_ids:
+            events, votes = self._ledger.take_back(reader_id)
+            if len(events):
+                self._count(events, votes, -1)
+                self._pair(events, 0, -1)
+                self._votes.forget(int(events.readers[0]), events.rows.tolist())
+                self.events += 1
+
+    def _interactions(self, change: Change) -> Iterator[None]:
+        items = orjson.loads(change.payload)
+        if change.op == "erase":
+            for start in range(0, len(items), 10):
+                self.erase(items[start : start + 10])
+                yield
+            return
+        latest_ms = written_ms(change.offset)
+        for start in range(0, len(items), _EVENTS_A_STEP):
+            part = items[start : start + _EVENTS_A_STEP]
+            self.learn(
+                events_of_items(
+                    part, reader_code=self.code_of, row_of=self.catalog.row_for, latest_ms=latest_ms
+                )
+            )
+            yield
+
+    def _count(self, events: Events, worth: Any, sign: int) -> None:
+        self.counts.add(events.rows, worth * sign, events.at_ms)
+        parents = self.catalog.parents[events.rows]
+        has = parents >= 0
+        if has.any():
+            share = worth[has] * (sign * _PARENT_SHARE)
+            self.counts.add(parents[has].astype(np.int64), share, events.at_ms[has])
+
+    def _context(self, events: Events) -> Events:
+        """Find what the readers of these events did just before, in the same session."""
+        places: list[int] = []
+        if len(self._ledger):
+            readers, first = np.unique(events.readers, return_index=True)
+            for reader, at_ms in zip(readers.tolist(), events.at_ms[first].tolist(), strict=True):
+                places += self._ledger.tail(reader, at_ms)
+        return self._ledger.events(places)
+
+    def _pair(self, events: Events, old: int, sign: int) -> None:
+        self.together.add(sequence_pairs(events, old), sign)
+        if events.bought.any():
+            bought = events.pick(events.bought)
+            self.baskets.add(basket_pairs(bought, int(np.count_nonzero(events.bought[:old]))), sign)

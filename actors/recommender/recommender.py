@@ -1,0 +1,62 @@
+"""One app's recommender: answers queries, learns from changes. Plain: no store, no clock, no threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from actors.language.embed import Embedder
+from actors.recommender import grouped, pipeline
+from actors.recommender.holdings import Blend, Holdings
+from actors.recommender.messages import Kind, ReaderQuery, RecommendationResult
+from actors.recommender.overlay import Overlay
+from actors.recommender.request import Request
+from actors.recommender.taste import unpack
+from cluster.store.ports import Change
+
+Answer = Callable[[Request], RecommendationResult]
+
+ANSWERS: Mapping[Kind, Answer] = {
+    "user_to_products": pipeline.products,
+    "user_to_trending": pipeline.trending,
+    "product_to_products": pipeline.similar,
+    "user_to_history": pipeline.history,
+    "user_to_categories": grouped.categories,
+    "user_to_attributes": grouped.attributes,
+}
+
+
+class Recommender:
+    """Everything one app's engines know. One thread at a time."""
+
+    def __init__(self, embedder: Embedder, *, blend: Blend | None = None, refresh_ms: int = 0) -> None:
+        self.overlay = Overlay(embedder)
+        self.holdings = Holdings(self.overlay, blend=blend, refresh_ms=refresh_ms)
+
+    def answer(
+        self, query: ReaderQuery, recent: Sequence[bytes], shown: Sequence[str], now_ms: int
+    ) -> RecommendationResult:
+        """Answer one query.
+
+        `recent` is the reader's recent list (packed, newest first), `shown` what earlier pages of the query's
+        `pagination_id` returned.
+
+        Cost:
+            user_to_products, 10 rows: see benchmarks/recommender_inprocess.py
+        """
+        request = Request(
+            query=query,
+            did=unpack(recent, query.simulated),
+            shown=list(shown),
+            holdings=self.holdings,
+            standing=self.holdings.standing(now_ms),
+            now_ms=now_ms,
+        )
+        return ANSWERS[query.kind](request)
+
+    def apply(self, change: Change) -> None:
+        """Learn one change of the log; a change that was applied before does nothing."""
+        self.overlay.apply(change)
+
+    def steps(self, change: Change) -> Iterator[None]:
+        """Learn one change in steps of about a millisecond."""
+        return self.overlay.steps(change)

@@ -1,0 +1,63 @@
+"""A query with everything the stages need to know: worked out once, passed along."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from actors.recommender.catalog import Catalog
+from actors.recommender.dither import seed_of
+from actors.recommender.holdings import Holdings, Standing
+from actors.recommender.messages import ReaderQuery
+from actors.recommender.taste import Did
+from cluster.records.event import GROUP
+
+
+@dataclass(frozen=True)
+class Request:
+    """One query on its way through the pipeline."""
+
+    query: ReaderQuery
+    did: list[Did]
+    "What the reader did lately, newest first."
+    shown: list[str]
+    "Products already returned under the query's `pagination_id`."
+    holdings: Holdings
+    standing: Standing
+    now_ms: int
+
+    @property
+    def catalog(self) -> Catalog:
+        """The products."""
+        return self.holdings.catalog
+
+    @property
+    def before(self) -> int:
+        """Places of the whole list that earlier pages filled; their products are not in the ranking any more."""
+        return len(self.shown)
+
+    @property
+    def start(self) -> int:
+        """Rows of the ranking to skip."""
+        return max(0, self.query.start - self.before)
+
+    @property
+    def wanted(self) -> int:
+        """Rows the ranking must have to fill the page."""
+        return self.start + self.query.rows
+
+    @cached_property
+    def seed(self) -> int:
+        """Seed of the noise: one per reader and `pagination_id`, else one per moment."""
+        return seed_of(*self.query.reader_ids, self.query.pagination_id or str(self.now_ms))
+
+    @cached_property
+    def anchor_rows(self) -> list[int]:
+        """Rows of the anchors of `product_to_products`, variants of anchored groups included."""
+        rows: list[int] = []
+        for anchor in self.query.anchors:
+            if anchor.startswith(GROUP):
+                rows += self.catalog.rows_of_group(anchor.removeprefix(GROUP))
+            else:
+                rows += self.catalog.rows_of((anchor,))
+        return list(dict.fromkeys(rows))

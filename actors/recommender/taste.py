@@ -1,0 +1,136 @@
+"""What a reader likes right now: rows with weights and one vector, from what they did lately.
+
+A taste is never stored. It is made from the events of the moment, so a click of a second ago, an anonymous visitor
+and simulated events need nothing special.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import orjson
+
+from actors.recommender.catalog import Catalog
+from actors.recommender.events import is_exposure, weight_of
+from actors.recommender.messages import ReaderQuery
+from actors.vectors.index import VectorIndex
+from actors.vectors.types import Floats, Rows, Vector
+from cluster.records.recent import RecentEvent
+
+LEFT_OUT = 50
+"So many of a reader's most recent products are not recommended again."
+
+_HALF_LIFE_ITEMS = 12.0
+_MOST_ROWS = 60
+_SHORT_NAMES = {"view": "product_detail_page_view", "cart": "add_to_cart", "purchase": "checkout"}
+_FADING = tuple(0.5 ** (place / _HALF_LIFE_ITEMS) for place in range(1_000))
+
+Did = tuple[str, Sequence[str], int, float]
+"One recent event, unpacked: type, product ids, milliseconds since 1970, value."
+
+CohortTaste = Callable[[ReaderQuery], "Taste | None"]
+"Makes a taste for a reader without history from the profile values of the query."
+
+
+@dataclass(frozen=True, slots=True)
+class Taste:
+    """A reader's interests."""
+
+    rows: Rows
+    "Liked rows."
+    weights: Floats
+    "float64 [m], above 0."
+    vector: Vector | None
+    "Direction in which everything the reader likes lies, dislikes subtracted; None when nothing is known."
+
+    @property
+    def known(self) -> bool:
+        """Is there anything to go by?"""
+        return self.vector is not None or len(self.rows) > 0
+
+
+NO_TASTE = Taste(np.zeros(0, np.int64), np.zeros(0), None)
+
+
+def unpack(recent: Sequence[bytes], simulated: Sequence[RecentEvent] = ()) -> list[Did]:
+    """Read a recent list, newest first, with simulated events before it.
+
+    Cost:
+        25 us for 100 events
+    """
+    made_up = sorted(simulated, key=lambda event: -event.at_ms)
+    first: list[Did] = [(event.type, event.product_ids, event.at_ms, event.value) for event in made_up]
+    if not recent:
+        return first
+    try:
+        # one call for the whole list: a third of the time of reading the events one by one
+        read: list[Did] = orjson.loads(b"[" + b",".join(recent) + b"]")
+        return first + read
+    except orjson.JSONDecodeError:
+        return first + [did for packed in recent if (did := _unpacked(packed))]
+
+
+def recent_rows(did: Iterable[Did], catalog: Catalog, most: int = LEFT_OUT) -> list[int]:
+    """Find the reader's most recent distinct products, newest first, whatever was done with them."""
+    found: dict[int, None] = {}
+    for kind, product_ids, _, _ in did:
+        if not is_exposure(kind):
+            found.update(dict.fromkeys(catalog.rows_of(product_ids)))
+            if len(found) >= most:
+                break
+    return list(found)[:most]
+
+
+def did_with(did: Iterable[Did], history_type: str) -> Iterator[Did]:
+    """Pick the events of a history: `last_checkout`, `last_view`, `last_read` and so on; all when it is empty."""
+    kind = history_type.removeprefix("last_")
+    kind = _SHORT_NAMES.get(kind, kind)
+    return (event for event in did if not kind or event[0] == kind)
+
+
+def taste_of(did: Iterable[Did], catalog: Catalog, index: VectorIndex) -> Taste:
+    """Make a taste: event weights, halved for every dozen products further back.
+
+    Source:
+        ranking notes, section 2: recency inside the history doubles the quality of item-to-item scores
+    """
+    weights: dict[int, float] = {}
+    for weight, rows in _weighed(did, catalog):
+        # all products of one event are equally recent, however many lines a basket has
+        faded = weight * _FADING[min(len(weights), len(_FADING) - 1)]
+        for row in rows:
+            weights[row] = weights.get(row, 0.0) + faded
+        if len(weights) >= _MOST_ROWS:
+            break
+    return taste_for(weights, index)
+
+
+def taste_for(weights: dict[int, float], index: VectorIndex) -> Taste:
+    """Make a taste of weighted rows."""
+    if not weights:
+        return NO_TASTE
+    rows = np.fromiter(weights, np.int64, len(weights))
+    amounts = np.fromiter(weights.values(), np.float64, len(weights))
+    vector = amounts.astype(np.float32) @ index.take(rows)
+    length = float(np.sqrt(vector @ vector))
+    liked = amounts > 0
+    return Taste(rows[liked], amounts[liked], vector / np.float32(length) if length > 1e-6 else None)
+
+
+def _weighed(did: Iterable[Did], catalog: Catalog) -> Iterator[tuple[float, list[int]]]:
+    for kind, product_ids, _, value in did:
+        weight = weight_of(kind, value)
+        if weight:
+            rows = catalog.rows_of(product_ids)
+            if rows:
+                yield weight, rows
+
+
+def _unpacked(packed: bytes) -> Did | None:
+    try:
+        event = RecentEvent.unpack(packed)
+    except ValueError:
+        return None
+    return event.type, event.product_ids, event.at_ms, event.value

@@ -1,0 +1,150 @@
+"""What is going on: decayed counts with several half-lives, and one vote per reader, product and day.
+
+Counts are kept forward-decayed: instead of shrinking the past at every step, a vote is written larger the later it
+happens (`2 ** (age of the landmark / half-life)`). Nothing is ever swept, and the order of two products by count
+stays the same until somebody votes again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from actors.vectors.types import Floats, Mask, Rows, Scores, room_for
+
+DAY_MS = 86_400_000
+HALF_LIVES_DAYS = (1.0, 7.0, 30.0)
+"Yesterday's fashion, what trends, what is popular."
+
+Times = npt.NDArray[np.int64]
+
+_LARGEST_EXPONENT = 500.0
+
+
+class DecayedCounts:
+    """Votes per row under several half-lives at once."""
+
+    def __init__(self, half_lives_days: tuple[float, ...] = HALF_LIVES_DAYS) -> None:
+        self.half_lives_days = half_lives_days
+        self._half_ms = np.array(half_lives_days) * DAY_MS
+        self._landmark_ms = np.zeros(len(half_lives_days))
+        self._values: list[Floats] = [np.zeros(0) for _ in half_lives_days]
+
+    def add(self, rows: Rows, votes: Floats, at_ms: Times) -> None:
+        """Add votes; negative ones take earlier votes back exactly.
+
+        Shapes:
+            rows: int64 [m], may repeat
+            votes: float64 [m]
+            at_ms: int64 [m], when each vote happened (not when it is added)
+        """
+        if not len(rows):
+            return
+        self._reserve(int(rows.max()) + 1)
+        self._move_landmarks(float(at_ms.max()))
+        for at, half_ms in enumerate(self._half_ms):
+            weights = votes * np.exp2((at_ms - self._landmark_ms[at]) / half_ms)
+            np.add.at(self._values[at], rows, weights)
+
+    def of(self, half_life_days: float, count: int) -> Floats:
+        """Give the counts of the first `count` rows up to one common factor: good for order and for z-scores.
+
+        Shapes:
+            returns: float64 [count], never negative
+        """
+        self._reserve(count)
+        at = self.half_lives_days.index(half_life_days)
+        return np.maximum(self._values[at][:count], 0)
+
+    def at(self, half_life_days: float, count: int, now_ms: int) -> Floats:
+        """Give the counts as they stand now, in votes."""
+        at = self.half_lives_days.index(half_life_days)
+        age = (self._landmark_ms[at] - now_ms) / self._half_ms[at]
+        return self.of(half_life_days, count) * float(np.exp2(age))
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held."""
+        return sum(values.nbytes for values in self._values)
+
+    def _reserve(self, count: int) -> None:
+        self._values = [room_for(values, count) for values in self._values]
+
+    def _move_landmarks(self, newest_ms: float) -> None:
+        """Keep exponents small; happens once in hundreds of half-lives."""
+        for at, half_ms in enumerate(self._half_ms):
+            if self._landmark_ms[at] == 0:
+                self._landmark_ms[at] = newest_ms
+            steps = (newest_ms - self._landmark_ms[at]) / half_ms
+            if steps > _LARGEST_EXPONENT:
+                self._values[at] *= np.exp2(-steps)
+                self._landmark_ms[at] = newest_ms
+
+
+class DailyVotes:
+    """Lets a reader have one say per product and day: the strongest thing they did counts, once.
+
+    Votes of the last `days` days with events are remembered; an older event that comes late counts in full.
+    """
+
+    def __init__(self, days: int = 2) -> None:
+        self._days = days
+        self._had: dict[int, dict[int, float]] = {}
+
+    def weigh(self, readers: Rows, rows: Rows, at_ms: Times, weights: Floats) -> Floats:
+        """Find what each event adds to what its reader already said.
+
+        Shapes:
+            readers, rows: int64 [m], below 2 ** 31
+            at_ms: int64 [m]
+            weights: float64 [m], 0 or more
+            returns: float64 [m]; 0 where the reader already had this much say about the product on that day
+        """
+        worth = np.zeros(len(rows))
+        days = at_ms // DAY_MS
+        keys = readers << 31 | rows
+        for day in np.unique(days).tolist():
+            those = np.flatnonzero((days == day) & (weights > 0))
+            found, inverse = np.unique(keys[those], return_inverse=True)
+            best = np.zeros(len(found))
+            np.maximum.at(best, inverse, weights[those])
+            last = np.zeros(len(found), np.int64)
+            last[inverse] = those
+            worth[last] = self._remember(day, found.tolist(), best)
+        return worth
+
+    def forget(self, reader: int, rows: list[int]) -> None:
+        """Drop what is remembered of a reader about some rows."""
+        for had in self._had.values():
+            for row in rows:
+                had.pop(reader << 31 | row, None)
+
+    def _remember(self, day: int, keys: list[int], best: Floats) -> Floats:
+        had = self._had.get(day)
+        if had is None:
+            newest = max(self._had, default=day)
+            if day <= newest - self._days:
+                return best
+            had = self._had[day] = {}
+            for old in [other for other in self._had if other <= max(newest, day) - self._days]:
+                del self._had[old]
+        before = np.array([had.get(key, 0.0) for key in keys])
+        had.update(zip(keys, np.maximum(before, best).tolist(), strict=True))
+        more: Floats = np.maximum(best - before, 0)
+        return more
+
+
+def zscores(values: npt.NDArray[np.floating], among: Mask) -> Scores:
+    """Scale values to mean 0 and spread 1 among the offered rows, so that parts of a score can be added.
+
+    Shapes:
+        values: float [n]
+        among: bool [n]
+        returns: float32 [n]; zeros when all values are equal
+    """
+    chosen = values[among]
+    spread = float(chosen.std()) if len(chosen) else 0.0
+    if spread <= 0:
+        return np.zeros(len(values), np.float32)
+    scaled: Scores = ((values - chosen.mean()) / spread).astype(np.float32)
+    return scaled
