@@ -283,6 +283,8 @@ class ChangeLog(Protocol):
 
 
 class EngineStore(Protocol):
+    """The engines of an app: few, small, read when one is opened."""
+
     async def get(self, app_id: str, engine_id: str) -> Engine | None: ...
 
     async def put(self, engine: Engine) -> None: ...
@@ -291,6 +293,8 @@ class EngineStore(Protocol):
 
 
 class LimitStore(Protocol):
+    """Token buckets shared by all doors."""
+
     async def take(
         self, app_id: str, key_id: str, bucket: str, *, rate: float, burst: int, want: int, now_ms: int
     ) -> Lease:
