@@ -15,12 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cluster import ids
+from cluster.artifacts.segments import position
 from cluster.artifacts.tables import INTERACTIONS, RECORDS
 from cluster.store.ports import Change, Noun
 
 GROUP = "group:"
 UNKNOWN_RATING = 3.0
 SHORTEST_S = 0.001
+_GROUP_ROWS = 10_000
 _BROKEN = (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError, pa.ArrowException)
 
 
@@ -105,43 +107,75 @@ def _put_rows(noun: Noun, change: Change) -> list[tuple[Any, ...]]:
 
 
 def _interactions(noun: Noun, changes: Sequence[Change]) -> tuple[Any, set[str]]:
-    rows: list[tuple[Any, ...]] = []
+    tables = [INTERACTIONS.empty_table()]
     erased: set[str] = set()
+    group = _Group()
     for change in changes:
         parsed = orjson.loads(change.payload)
         if change.op == "put":
-            rows += [_interaction_row(item, change.offset) for item in parsed]
-        else:
-            gone = set(parsed)
-            rows = [row for row in rows if row[0] not in gone]
-            erased |= gone
-    return _interaction_table(rows), erased
+            group.add(parsed, change.offset)
+            if len(group.types) >= _GROUP_ROWS:
+                tables.append(group.table())
+                group = _Group()
+            continue
+        tables.append(group.table())
+        group = _Group()
+        gone = pa.array(parsed, pa.string())
+        tables = [table.filter(pc.invert(pc.is_in(table["reader"], value_set=gone))) for table in tables]
+        erased.update(parsed)
+    return pa.concat_tables([*tables, group.table()]), erased
 
 
-def _interaction_row(item: dict[str, Any], offset: str) -> tuple[Any, ...]:
-    """Say what happened in the words of `RecentEvent`: groups among the products, one value a type."""
+class _Group:
+    """Columns of some interactions, in the words of `RecentEvent`: groups among the products, one value a type."""
+
+    def __init__(self) -> None:
+        self.readers: list[str] = []
+        self.types: list[str] = []
+        self.sent: list[str] = []
+        self.logged_ms: list[int] = []
+        self.products: list[list[str]] = []
+        self.values: list[float] = []
+        self.offsets: list[str] = []
+        self.jsons: list[bytes] = []
+
+    def add(self, items: list[dict[str, Any]], offset: str) -> None:
+        """Add the interactions of one change."""
+        self.readers += [_reader(item) for item in items]
+        self.types += [item["type"] for item in items]
+        self.sent += [item["timestamp"] for item in items]
+        self.products += [_products(item) for item in items]
+        self.values += [_value(item) for item in items]
+        self.jsons += [orjson.dumps(item) for item in items]
+        self.logged_ms += [position(offset)[0]] * len(items)
+        self.offsets += [offset] * len(items)
+
+    def table(self) -> Any:
+        """Build it. A visitor's clock may run ahead, but nothing happened after it was logged."""
+        sent_ms = pa.array(self.sent, pa.string()).cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
+        at_ms = pc.min_element_wise(sent_ms, pa.array(self.logged_ms, pa.int64()))
+        columns = (self.readers, self.types, at_ms, self.products, self.values, self.offsets, self.jsons)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, INTERACTIONS, strict=True)]
+        return pa.table(arrays, schema=INTERACTIONS)
+
+
+def _reader(item: dict[str, Any]) -> str:
     user_id = item.get("user_id")
-    reader = ids.user_reader(user_id) if user_id else ids.anonymous_reader(item["anonymous_id"])
-    kind = item["type"]
-    products = item.get("product_ids") or []
+    return ids.user_reader(user_id) if user_id else ids.anonymous_reader(item["anonymous_id"])
+
+
+def _products(item: dict[str, Any]) -> list[str]:
+    products: list[str] = item.get("product_ids") or []
     groups = item.get("product_group_ids")
-    if groups:
-        products = [*products, *(GROUP + group for group in groups)]
-    if kind == "rate":
-        value = item.get("rating", UNKNOWN_RATING)
-    else:
-        duration_s = item.get("duration")
-        value = 0.0 if duration_s is None else max(duration_s, SHORTEST_S)
-    return (reader, kind, item["timestamp"], products, value, offset, orjson.dumps(item))
+    return [*products, *(GROUP + group for group in groups)] if groups else products
 
 
-def _interaction_table(rows: Sequence[tuple[Any, ...]]) -> Any:
-    """Build the columns; a visitor's clock may run ahead, but nothing happened after it was logged."""
-    table = _table(INTERACTIONS.set(2, pa.field("at_ms", pa.string())), rows)
-    sent_ms = table["at_ms"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
-    logged_ms = pc.list_element(pc.split_pattern(table["offset"], "-", max_splits=1), 0).cast(pa.int64())
-    at_ms = pc.min_element_wise(sent_ms, logged_ms) if table.num_rows else sent_ms
-    return table.set_column(2, INTERACTIONS.field("at_ms"), at_ms)
+def _value(item: dict[str, Any]) -> float:
+    if item["type"] == "rate":
+        rating: float = item.get("rating", UNKNOWN_RATING)
+        return rating
+    duration_s = item.get("duration")
+    return 0.0 if duration_s is None else max(duration_s, SHORTEST_S)
 
 
 def _table(schema: Any, rows: Any) -> Any:
