@@ -12,7 +12,7 @@ from jobs.playground.shop import SITE as SHOP_SITE
 from jobs.playground.shop import variant_ids
 from jobs.playground.sources import Article, Line, Story, articles, lines
 
-HOT = 10
+HOT = 8
 "So many lines of the shop are talked about in the last few days."
 
 Weights: TypeAlias = tuple[float, ...]
@@ -32,7 +32,7 @@ class Thing:
     rating: float
     url: str
     fame: float
-    "How much everybody looks at it, 0.2 to 3."
+    "How much everybody looks at it, 1 being usual."
     article: bool = False
 
 
@@ -71,7 +71,7 @@ def tastes_of(story: Story, user_id: str, place: Town) -> Tastes:
     wanted = frozenset(story.tags)
     shop = _pulls(place.shop, story.likes, wanted, Dice("taste", user_id, "shop"))
     news = _pulls(place.news, story.news, wanted, Dice("taste", user_id, "news"))
-    talk = [4 if thing.id in place.hot else 1 for thing in place.shop]
+    talk = [3 if thing.id in place.hot else 1 for thing in place.shop]
     return Tastes(shop, tuple(pull * louder for pull, louder in zip(shop, talk, strict=True)), news)
 
 
@@ -92,9 +92,9 @@ def _under(thing: Thing, path: tuple[str, ...]) -> bool:
     return any(own[: len(path)] == path for own in thing.paths)
 
 
-def _fame(thing_id: str) -> float:
+def _fame(thing_id: str, most: float) -> float:
     share = Dice("fame", thing_id).share()
-    return round(0.2 + 2.8 * share * share * share, 3)
+    return round(0.5 + (most - 0.5) * share * share, 3)
 
 
 def _thing_of_line(line: Line) -> Thing:
@@ -107,7 +107,7 @@ def _thing_of_line(line: Line) -> Thing:
         prices=line.variants.prices if line.variants else (line.price,),
         rating=line.rating,
         url=f"{SHOP_SITE}/{line.type}/{line.id}",
-        fame=_fame(line.id),
+        fame=_fame(line.id, 2.5),
     )
 
 
@@ -121,6 +121,6 @@ def _thing_of_article(article: Article) -> Thing:
         prices=(0.0,),
         rating=4.0,
         url=f"{NEWS_SITE}/{article.section[0].lower()}/{article.id}",
-        fame=_fame(article.id),
+        fame=_fame(article.id, 1.5),
         article=True,
     )

@@ -72,7 +72,7 @@ def _with_the_newspaper(diary: Diary, reader: Reader, place: Town, weights: Weig
         if dice.chance(0.3):
             diary.browse(("News", *wanted.paths[0][:1]))
     seen: set[str] = set()
-    for _ in range(dice.whole(1, 4)):
+    for _ in range(dice.whole(1, 3)):
         if wanted.id not in seen:
             seen.add(wanted.id)
             _read(diary, wanted, dice)
