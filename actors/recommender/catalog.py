@@ -46,7 +46,7 @@ class Catalog:
         self._members: dict[int, list[int]] = {}
         self._type_codes: dict[str, int] = {}
         self._attributes: OrderedDict[str, Groups[str]] = OrderedDict()
-        self._json_bytes = 0
+        self._sizes = np.zeros(0, np.int32)
         self._most_unknown = most_unknown
         self.products = 0
         "How many products are there, those out of stock included."
@@ -63,7 +63,7 @@ class Catalog:
     @property
     def nbytes(self) -> int:
         """Memory held, estimated: columns as they report, records by what was uploaded."""
-        return self.columns.nbytes + self._json_bytes + len(self) * _ROW_BYTES
+        return self.columns.nbytes + int(self._sizes.sum()) + len(self) * _ROW_BYTES
 
     # --- rows and ids ---------------------------------------------------------------------------------------
 
@@ -105,7 +105,7 @@ class Catalog:
         self.products += not self._present[row]
         self._present[row] = True
         packed = orjson.dumps(product)
-        self._json_bytes += len(packed)
+        self._sizes[row] = len(packed)
         self.columns.replace(row, packed)
         self._offered[row] = product.get("availability") != _OUT_OF_STOCK
         self._join(row, product.get("product_group_id") or product_id)
@@ -124,6 +124,7 @@ class Catalog:
         if row >= 0 and self._present[row]:
             self.products -= 1
             self._present[row] = self._offered[row] = False
+            self._sizes[row] = 0
             self._leave(row)
             self.columns.remove(row)
             self.categories.remove(row)
@@ -211,6 +212,7 @@ class Catalog:
         self._groups = room_for(self._groups, row + 1, -1)
         self._types = room_for(self._types, row + 1, -1)
         self._parents = room_for(self._parents, row + 1, -1)
+        self._sizes = room_for(self._sizes, row + 1)
         return row
 
 

@@ -167,7 +167,7 @@ class Follower:
                 self._meter.count("kiosk_follow_misses_total")
                 noted_s = float("-inf")
                 await asyncio.sleep(_RETRY_S)
-            except Exception:
+            except Exception:  # noqa: BLE001
                 # whatever is wrong with one change or one reload, the recommender must go on
                 self._log.exception("follow_failed")
                 self._meter.count("kiosk_follow_failures_total")
@@ -195,20 +195,17 @@ class Follower:
 
     async def _apply(self, recommender: Recommender, changes: Sequence[Change]) -> None:
         for change in changes:
-            steps = recommender.steps(change)
-            while not await self._think(recommender, partial(_advance, steps)):
+            steps, done = recommender.steps(change), False
+            while not done:
+                done = await self._think(recommender, partial(self._advance, steps))
                 await asyncio.sleep(0)
             lag_ms = self._clock.now_ms() - written_ms(change.offset)
             self._meter.time("kiosk_follow_lag_ms", lag_ms, noun=change.noun)
 
+    def _advance(self, steps: Iterator[None]) -> bool:
+        """Take steps for a moment; say whether that was all."""
+        until_s = self._clock.monotonic_s() + _STEP_S
+        return all(self._clock.monotonic_s() < until_s for _ in steps)
+
     def _offsets(self, recommender: Recommender) -> dict[Noun, str]:
         return {noun: recommender.overlay.offsets.get(noun, "0") for noun in NOUNS}
-
-
-def _advance(steps: Iterator[None]) -> bool:
-    """Take steps for a moment; say whether that was all."""
-    until_s = time.perf_counter() + _STEP_S
-    for _ in steps:
-        if time.perf_counter() >= until_s:
-            return False
-    return True

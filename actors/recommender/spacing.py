@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from actors.recommender.messages import Spacing
@@ -37,7 +38,8 @@ def spaced(
     """Let the best fitting row come next: the first that keeps its distance, else simply the first.
 
     `pinned` maps places to rows that stay there; the first `front` other rows stay before the rest. Only the first
-    `wanted` places are worked on.
+    `wanted` places are worked on. A frequent value is brought forward where the rest of the list would otherwise
+    end in a heap of it.
 
     Cost:
         a look at 200 rows per place at most
@@ -45,16 +47,54 @@ def spaced(
     rules = [rule for rule in spacing if rule.minimum_distance > 0 and not rule.always_together]
     fixed = set(pinned.values())
     waiting = [row for row in rows if row not in fixed]
+    supply = _Supply(rules, waiting, values_of)
     placed: list[int] = []
     while waiting and rules and len(placed) < wanted:
         if len(placed) in pinned:
             placed.append(pinned[len(placed)])
             continue
         end = min(_LOOK_AHEAD, front if front > 0 else len(waiting))
-        at = _fitting(waiting[:end], placed, rules, values_of, pinned)
-        placed.append(waiting.pop(at))
+        urgent = supply.urgent() if front <= 0 else frozenset()
+        at = _fitting(waiting[:end], placed, rules, values_of, pinned, urgent)
+        placed.append(supply.taken(waiting.pop(at)))
         front -= 1
     return _filled(placed, waiting, pinned)
+
+
+class _Supply:
+    """How many rows still carry each value: when one must be placed now, or it will not keep its distance."""
+
+    def __init__(self, rules: Sequence[Spacing], rows: Sequence[int], values_of: ValuesOf) -> None:
+        self._values_of = values_of
+        self._rows = len(rows)
+        self._counts = {
+            rule: Counter(value for row in rows for value in values_of(row, rule.field))
+            for rule in rules
+            if len(rows) <= _LOOK_AHEAD
+        }
+        # nothing is urgent where it can't be done anyway
+        possible = all(need <= self._rows for need in self._needs().values())
+        self._counts = self._counts if possible else {}
+
+    def taken(self, row: int) -> int:
+        """Note that a row was placed."""
+        self._rows -= 1
+        for rule, counts in self._counts.items():
+            counts.subtract(self._values_of(row, rule.field))
+        return row
+
+    def urgent(self) -> frozenset[tuple[str, str]]:
+        """Name the values (field, value) that need every place that is left."""
+        return frozenset(key for key, need in self._needs().items() if need >= self._rows)
+
+    def _needs(self) -> dict[tuple[str, str], int]:
+        """Count the places each value needs when its rows keep their distance."""
+        return {
+            (rule.field, value): (count - 1) * (rule.minimum_distance + 1) + 1
+            for rule, counts in self._counts.items()
+            for value, count in counts.items()
+            if count > 1
+        }
 
 
 def _fitting(
@@ -63,13 +103,20 @@ def _fitting(
     rules: Sequence[Spacing],
     values_of: ValuesOf,
     pinned: Mapping[int, int],
+    urgent: frozenset[tuple[str, str]],
 ) -> int:
-    """Find the first row whose values are not taken nearby; 0 when all are."""
+    """Find the first row whose values are not taken nearby, an urgent one if there is; 0 when all are."""
     taken = [(rule.field, _nearby(rule, placed, values_of, pinned)) for rule in rules]
-    for at, row in enumerate(waiting):
-        if not any(values & values_of(row, field) for field, values in taken):
-            return at
-    return 0
+    fitting = (
+        at
+        for at, row in enumerate(waiting)
+        if not any(values & values_of(row, field) for field, values in taken)
+    )
+    if not urgent:
+        return next(fitting, 0)
+    fits = list(fitting)
+    pressing = (at for at in fits if any(value in values_of(waiting[at], field) for field, value in urgent))
+    return next(pressing, fits[0] if fits else 0)
 
 
 def _nearby(

@@ -13,8 +13,8 @@
     otto   cooks: the same basket, and the carving knife before it
     nora   is new and did nothing
 
-Everybody but nora looked at the watering can yesterday, so it leads the trend. `teapot` was the best seller of the
-whole year, long ago, and is out of stock.
+Everybody but nora put the watering can into the cart yesterday, so it leads the trend. `teapot` was the best seller of
+the whole year, long ago, and is out of stock.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _did(reader: str, kind: str, product_ids: str, ago_ms: int, **more: Any) -> 
     return {"type": kind, **who, "product_ids": product_ids.split(), "timestamp": timestamp, **more}
 
 
-_VIEW, _BUY = "product_detail_page_view", "checkout"
+_VIEW, _CART, _BUY = "product_detail_page_view", "add_to_cart", "checkout"
 
 INTERACTIONS: list[dict[str, Any]] = [
     *[_did(f"old-{n}", _BUY, "teapot", 300 * DAY_MS - n * HOUR_MS) for n in range(20)],
@@ -95,10 +95,10 @@ INTERACTIONS: list[dict[str, Any]] = [
     _did("gina", _BUY, "tulip-bulbs", 2 * DAY_MS - 3 * MINUTE_MS),
     _did("pia", _VIEW, "tulip-bulbs", 30 * HOUR_MS),
     _did("pia", _VIEW, "crocus-bulbs", 30 * HOUR_MS - 1 * MINUTE_MS),
-    _did("otto", _VIEW, "watering-can", 26 * HOUR_MS),
-    _did("carl", _VIEW, "watering-can", 25 * HOUR_MS),
-    _did("gina", _VIEW, "watering-can", 24 * HOUR_MS),
-    _did("pia", _VIEW, "watering-can", 23 * HOUR_MS),
+    _did("otto", _CART, "watering-can", 26 * HOUR_MS),
+    _did("carl", _CART, "watering-can", 25 * HOUR_MS),
+    _did("gina", _CART, "watering-can", 24 * HOUR_MS),
+    _did("pia", _CART, "watering-can", 23 * HOUR_MS),
 ]
 READERS = ("gina", "pia", "carl", "otto", "nora")
 
