@@ -85,6 +85,7 @@ class Settler:
         self._resting: dict[str, float] = {}
         self._entry_bytes = float(1 << 20)
         "Mean size of the entries read lately; carefully large at first."
+        self._one_at_a_time = asyncio.Lock()
         self._log = structlog.get_logger()
 
     async def round(self, app_ids: Iterable[str], *, at_once: bool = False) -> int:
@@ -95,6 +96,10 @@ class Settler:
         Errors:
             Unavailable: the store is away
         """
+        async with self._one_at_a_time:
+            return await self._round(app_ids, at_once)
+
+    async def _round(self, app_ids: Iterable[str], at_once: bool) -> int:
         rows = 0
         for app_id in app_ids:
             if self._resting.get(app_id, 0.0) > self._clock.monotonic_s():

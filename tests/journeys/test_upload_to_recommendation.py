@@ -1,0 +1,283 @@
+"""A record from its upload to being recommended, through the door, the intake and the recommender, without Ray;
+then everything of ours is thrown away and rebuilt from shelf and log."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import orjson
+import pytest
+
+from actors.intake.loop import IntakeLoop, IntakeRules
+from actors.intake.settle import SettleRules
+from actors.language.embed import HashingEmbedder
+from actors.recommender.client import LocalRecommenderClient
+from actors.recommender.host import RecommenderHost
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.shelf import Shelf
+from cluster.clock import SystemClock, iso_ms
+from cluster.meter import SilentMeter
+from cluster.records.access import App, AppSettings
+from cluster.records.issue import issue_key
+from cluster.secrecy import Vault
+from cluster.store.connect import open_stores
+from cluster.store.memory import memory_stores
+from cluster.store.ports import Stores
+from deployments.api.door import Door
+from deployments.api.endpoints import Means, endpoints
+from deployments.edge.admission import Gate
+from deployments.edge.keyring import Keyring
+from deployments.edge.limits import Limits as Purses
+from deployments.edge.tally import Tally
+from deployments.edge.trace import AccessLog
+from tests.fakes.asgi import call
+from tests.fakes.door import PLENTY
+
+pytestmark = pytest.mark.redis
+APP = "shop"
+CLOCK = SystemClock()
+
+
+@pytest.fixture(params=["memory", "redis"])
+async def stores(request: pytest.FixtureRequest) -> AsyncIterator[Stores]:
+    if request.param == "memory":
+        yield memory_stores()
+        return
+    server = request.getfixturevalue("redis_server")
+    assert server.say("FLUSHALL") == b"+OK\r\n"
+    async with open_stores(server.url, hot_s=5.0, slow_s=10.0) as found:
+        yield found
+
+
+@dataclass
+class House:
+    """A door, an intake and a recommender over the same stores and shelf."""
+
+    door: Door
+    key: str
+    intake: IntakeLoop
+    segments: SegmentShelf
+    stores: Stores
+
+    async def ask(self, method: str, path: str, body: Any = None, status: int = 200) -> Any:
+        answer = await call(self.door, method, path, headers={"x-api-key": self.key}, json=body)
+        assert answer.status == status, answer.body
+        return answer.json()
+
+    async def ended(self, noun: str, task_id: str) -> dict[str, Any]:
+        for _ in range(500):
+            found: dict[str, Any] = (await self.ask("GET", f"/v1/{noun}s/_status/{task_id}"))["data"]
+            if found["status"] in ("finished", "failed"):
+                return found
+            await asyncio.sleep(0.01)
+        raise AssertionError("the task did not end")
+
+    async def recommended(self, kind: str, **body: Any) -> list[str]:
+        found = await self.ask("POST", f"/v1/recommendation/{kind}", {"dithering": 1, **body})
+        return [product["product_id"] for product in found["data"]["products"]]
+
+
+@asynccontextmanager
+async def open_house(stores: Stores, shelf: Path) -> AsyncIterator[House]:
+    """Open everything; the app and its key are made when they are not there."""
+    vault = Vault(bytes(range(32)))
+    app = App(app_id=APP, environment="development", settings=AppSettings(limits=PLENTY), created_at=0)
+    issued = issue_key(vault, app, "secret", now_ms=CLOCK.now_ms())
+    await stores.access.put_app(app)
+    await stores.access.put_key(issued.record)
+    keyring = Keyring(stores.access, vault)
+    await keyring.refresh()
+    meter, segments = SilentMeter(), SegmentShelf(Shelf.open(shelf))
+    host = RecommenderHost(stores, segments, CLOCK, meter)
+    await host.start()
+    door = Door(
+        endpoints(Means(stores, LocalRecommenderClient(host), CLOCK)),
+        Gate(keyring, Purses(stores.limits, CLOCK), meter, most_bytes=32 << 20),
+        replays=stores.idempotency,
+        clock=CLOCK,
+        tally=Tally(),
+        access_log=AccessLog(0.0, Random(1)),
+    )
+    rules = IntakeRules(block_ms=50, lease_ms=1_000, apps_every_s=0.05, settle=SettleRules(every_s=3600))
+    intake = IntakeLoop(
+        stores, segments, HashingEmbedder(), CLOCK, meter, owner=issued.record.key_id, rules=rules
+    )
+    working = asyncio.create_task(intake.run())
+    try:
+        yield House(door, issued.text, intake, segments, stores)
+    finally:
+        intake.stop()
+        await working
+        await host.close()
+
+
+def catalog() -> list[dict[str, Any]]:
+    kinds = {"bulb": "spring flower bulb for the garden", "kettle": "steel kettle for tea in the kitchen"}
+    return [
+        {
+            "product_id": f"{kind}-{n}",
+            "title": f"{kind.title()} number {n}",
+            "description": about,
+            "type": kind,
+            "categories": [["Home", kind.title()]],
+        }
+        for kind, about in kinds.items()
+        for n in range(12)
+    ]
+
+
+async def content_hash(house: House) -> str:
+    """Name everything a restarting host would hold: shelf first, then the log behind it."""
+    state = house.segments.load(APP)
+    products = {
+        orjson.loads(one.json)["product_id"]: (one.json, _bytes(one.vector)) for one in state.products
+    }
+    events = state.interactions.select(["reader", "type", "product_ids", "at_ms", "value"]).to_pylist()
+    after: dict[Any, str] = {noun: state.offsets.get(noun, "0") for noun in ("product", "interaction")}
+    for change in await house.stores.changes.read(APP, after, count=10_000, block_ms=0):
+        items = orjson.loads(change.payload)
+        if change.noun == "product" and change.op == "put":
+            width = len(change.vectors) // len(items)
+            for at, item in enumerate(items):
+                vector = change.vectors[at * width : (at + 1) * width]
+                products[item["product_id"]] = (orjson.dumps(item), vector)
+        elif change.noun == "product":
+            for product_id in items:
+                products.pop(product_id)
+        else:
+            events += [_event(item) for item in items]
+    held = [sorted(products.items()), sorted(map(repr, events))]
+    return hashlib.sha256(repr(held).encode()).hexdigest()
+
+
+def _bytes(vector: Any) -> bytes:
+    return b"" if vector is None else bytes(vector.tobytes())
+
+
+def _event(item: dict[str, Any]) -> dict[str, Any]:
+    from cluster.records.times import moment_ms
+
+    at_ms = moment_ms(item["timestamp"])
+    return {
+        "reader": "u:" + item["user_id"],
+        "type": item["type"],
+        "product_ids": item["product_ids"],
+        "at_ms": at_ms,
+        "value": 0.0,
+    }
+
+
+def clicks(reader: str, *product_ids: str) -> dict[str, Any]:
+    at = iso_ms(CLOCK.now_ms())
+    return {
+        "data": [
+            {"type": "add_to_cart", "user_id": reader, "product_ids": [product_id], "timestamp": at}
+            for product_id in product_ids
+        ]
+    }
+
+
+async def test_a_record_from_upload_to_recommendation_and_through_a_restart(
+    stores: Stores, tmp_path: Path
+) -> None:
+    async with open_house(stores, tmp_path) as house:
+        sent = catalog()
+        uploaded = await house.ask("POST", "/v1/products", {"data": sent})
+        task = await house.ended("product", uploaded["data"]["task_id"])
+        assert (task["status"], task["succeeded"], task["failed"]) == ("finished", len(sent), 0)
+        assert await house.ask("GET", "/v1/products/bulb-3") == sent[3]
+
+        await house.ask("POST", "/v1/interactions", clicks("ann", "bulb-1", "bulb-2"))
+        liked = await _changes_to(house, lambda ids: len(ids) > 3 and all("bulb" in one for one in ids[:4]))
+        assert not {"bulb-1", "bulb-2"} & set(liked), "seen products are left out"
+
+        for reader in ("bob", "cy", "dee"):
+            await house.ask("POST", "/v1/interactions", clicks(reader, "kettle-7"))
+        assert (await _trending(house, "kettle-7"))[0] == "kettle-7"
+
+        gone = await house.ask("DELETE", "/v1/products/kettle-7")
+        assert (await house.ended("product", gone["data"]["task_id"]))["status"] == "finished"
+        await house.ask("GET", "/v1/products/kettle-7", status=404)
+        for _ in range(200):
+            if "kettle-7" not in await house.recommended("user_to_trending", rows=30):
+                break
+            await asyncio.sleep(0.01)
+
+        unsettled = await content_hash(house)
+        assert await house.intake.settle_round(at_once=True) > 0
+        await house.ask("POST", "/v1/interactions", clicks("eve", "bulb-9"))
+        half = await content_hash(house)
+        assert half != unsettled
+        products = await house.recommended("user_to_products", user_id="ann", rows=30)
+
+    async with open_house(stores, tmp_path) as again:
+        assert (await stores.changes.settled(APP)).keys() >= {"product", "interaction"}
+        assert await content_hash(again) == half, "what a restart finds is not what was there"
+        assert set(await again.recommended("user_to_products", user_id="ann", rows=30)) == set(products)
+        assert "kettle-7" not in await again.recommended("user_to_trending", rows=30)
+        await again.intake.settle_round(at_once=True)
+        assert await content_hash(again) == half
+        changed = await again.ask("POST", "/v1/products", {"data": [{**sent[5], "title": "Renamed"}]})
+        await again.ended("product", changed["data"]["task_id"])
+        assert (await again.ask("GET", f"/v1/products/{sent[5]['product_id']}"))["title"] == "Renamed"
+
+
+async def _changes_to(house: House, so: Any) -> list[str]:
+    """Ask until the answer is as wanted; it must be within a second."""
+    started_s = CLOCK.monotonic_s()
+    found: list[str] = []
+    while CLOCK.monotonic_s() - started_s < 1.0:
+        found = await house.recommended("user_to_products", user_id="ann", rows=8)
+        if so(found):
+            return found
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"the click changed nothing within a second: {found}")
+
+
+async def _trending(house: House, wanted: str) -> list[str]:
+    for _ in range(100):
+        found = await house.recommended("user_to_trending", rows=5)
+        if found and found[0] == wanted:
+            break
+        await asyncio.sleep(0.01)
+    return found
+
+
+async def test_a_poisonous_upload_changes_nothing_and_stalls_nobody(stores: Stores, tmp_path: Path) -> None:
+    async with open_house(stores, tmp_path) as house:
+        bad = {"data": [{"product_id": "fine"}, {"product_id": "bad", "price": "cheap"}]}
+        refused = await house.ask("POST", "/v1/products", bad, status=422)
+        assert refused["data"][0].startswith("data.1.price")
+        uploaded = await house.ask(
+            "POST", "/v1/products", {"data": [{"product_id": "good", "title": "\x00"}]}
+        )
+        assert (await house.ended("product", uploaded["data"]["task_id"]))["succeeded"] == 1
+        await house.ask("GET", "/v1/products/fine", status=404)
+
+
+async def test_an_erased_reader_is_forgotten_by_every_part(stores: Stores, tmp_path: Path) -> None:
+    async with open_house(stores, tmp_path) as house:
+        uploaded = await house.ask("POST", "/v1/products", {"data": catalog()})
+        await house.ended("product", uploaded["data"]["task_id"])
+        users = await house.ask("POST", "/v1/users", {"data": [{"user_id": "ann", "name": "Ann Onymous"}]})
+        await house.ended("user", users["data"]["task_id"])
+        await house.ask("POST", "/v1/interactions", clicks("ann", "bulb-1"))
+        await house.ask("POST", "/v1/interactions", clicks("bob", "bulb-1"))
+        await house.intake.settle_round(at_once=True)
+
+        await house.ask("DELETE", "/v1/interactions", {"user_ids": ["ann"]})
+        deleted = await house.ask("DELETE", "/v1/users/ann")
+        await house.ended("user", deleted["data"]["task_id"])
+        await house.intake.settle_round()
+
+        assert house.segments.load(APP).interactions["reader"].to_pylist() == ["u:bob"]
+        assert house.segments.records(APP, "user") == []
+        assert await stores.interactions.recent(APP, ["u:ann"]) == []
+        assert "bulb-1" in await house.recommended("user_to_products", user_id="ann", rows=30)
