@@ -9,18 +9,18 @@ from functools import partial
 from random import SystemRandom
 from typing import Any
 
-from actors.recommender.host import RecommenderHost
 from ray import serve
 from ray.exceptions import RayError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RayServeException
 
 from actors.recommender.client import LocalRecommenderClient, RemoteRecommenderClient
+from actors.recommender.host import RecommenderHost
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
 from cluster.clock import SystemClock
 from cluster.meter import Meter, SilentMeter
 from cluster.runtime.disk import DiskGuard
-from cluster.secrecy import Vault, parse_master_key, read_master_key
+from cluster.runtime.vault import vault_of
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from deployments.api.door import Door
@@ -58,7 +58,7 @@ class Gateway:
         self.loop = asyncio.get_running_loop()
         self._meter = meter
         self._stores = await open_stores(url.get_secret_value(), meter=meter, clock=clock)
-        self._keyring = Keyring(self._stores.access, Vault(_master_key(settings)))
+        self._keyring = Keyring(self._stores.access, vault_of(settings))
         self._limits = Limits(self._stores.limits, clock)
         self._keyring.on_change(self._limits.forget)
         self._tally = Tally()
@@ -111,12 +111,6 @@ class Gateway:
         while True:
             await asyncio.sleep(TELL_EVERY_S)
             self._tally.tell(self._meter)
-
-
-def _master_key(settings: Settings) -> bytes:
-    if settings.master_key is not None:
-        return parse_master_key(settings.master_key.get_secret_value())
-    return read_master_key(settings.data_dir / "master.key")
 
 
 async def _reach(app_id: str, engine_id: str) -> RemoteRecommenderClient:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any
 
 from fastapi import FastAPI
@@ -21,6 +22,7 @@ from deployments.api.openapi import TITLE, describe
 from deployments.edge.cors import ORIGIN
 
 Closing = Callable[[], Awaitable[None]]
+Document = Callable[[], dict[str, Any]]
 
 
 def ordinary_way(door: Door, *, version: str, close: Closing | None = None) -> FastAPI:
@@ -41,8 +43,13 @@ def ordinary_way(door: Door, *, version: str, close: Closing | None = None) -> F
         lifespan=lifespan,
         redirect_slashes=False,
     )
-    document = describe(door.endpoints, version)
-    app.openapi = lambda: document  # type: ignore[method-assign]
+
+    @cache
+    def document() -> dict[str, Any]:
+        # Asked for by few and rarely, so it is not built while a replica starts.
+        return describe(door.endpoints, version)
+
+    app.openapi = document  # type: ignore[method-assign]
     seen: set[str] = set()
     for endpoint in sorted(door.endpoints, key=lambda endpoint: "{" in endpoint.path):
         if endpoint.path not in seen:
@@ -50,7 +57,7 @@ def ordinary_way(door: Door, *, version: str, close: Closing | None = None) -> F
             # No methods: the door knows them, and answers the wrong ones in our own shape.
             app.router.routes.append(Route(endpoint.path.replace("}", ":path}"), endpoint=_AsEndpoint(door)))
     app.router.routes.append(Route("/openapi.json", endpoint=_json_page(document), methods=["GET"]))
-    app.router.routes.append(Route("/docs", endpoint=_html_page(page(document)), methods=["GET"]))
+    app.router.routes.append(Route("/docs", endpoint=_html_page(document), methods=["GET"]))
     app.router.default = door
     return app
 
@@ -65,19 +72,15 @@ class _AsEndpoint:
         await self._door(scope, receive, send)
 
 
-def _json_page(document: dict[str, Any]) -> Callable[[Request], Awaitable[Response]]:
-    answer = JSONResponse(document, headers={ORIGIN[0].decode(): ORIGIN[1].decode()})
-
+def _json_page(document: Document) -> Callable[[Request], Awaitable[Response]]:
     async def show(_: Request) -> Response:
-        return answer
+        return JSONResponse(document(), headers={ORIGIN[0].decode(): ORIGIN[1].decode()})
 
     return show
 
 
-def _html_page(html: bytes) -> Callable[[Request], Awaitable[Response]]:
-    answer = Response(html, media_type="text/html")
-
+def _html_page(document: Document) -> Callable[[Request], Awaitable[Response]]:
     async def show(_: Request) -> Response:
-        return answer
+        return Response(page(document()), media_type="text/html")
 
     return show

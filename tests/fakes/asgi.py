@@ -45,7 +45,7 @@ async def call(
     `chunks` sends the body in pieces without a length; `hang_up` ends it with a disconnect.
     """
     path, _, query = target.partition("?")
-    sent: dict[str, str | bytes] = dict(headers or {})
+    sent = {name.lower(): value for name, value in (headers or {}).items()}
     if json is not None:
         body = jsonlib.dumps(json).encode()
     if chunks is None:
@@ -62,7 +62,7 @@ async def call(
         "raw_path": path.encode("latin-1"),
         "root_path": "",
         "query_string": query.encode(),
-        "headers": [(name.lower().encode(), _bytes(value)) for name, value in sent.items()],
+        "headers": [(name.encode(), _bytes(value)) for name, value in sent.items()],
         "client": client,
         "server": ("127.0.0.1", 80),
     }
