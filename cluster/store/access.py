@@ -13,6 +13,7 @@ from cluster.store.quarantine import Quarantine
 from cluster.store.script import Script
 from cluster.store.seal import salt_of, seal, unseal
 from cluster.store.server import Server
+from cluster.store.wire import name_of
 
 _PUT = Script.load("put_access")
 _DROP = Script.load("drop_access")
@@ -57,7 +58,7 @@ class RedisAccess:
         """Read a hash of records; what is broken is set aside and missing."""
         found: dict[str, _Record] = {}
         for name, sealed in zip(flat[::2], flat[1::2], strict=True):
-            field = name.decode("utf-8", "replace")
+            field = name_of(name)
             body = unseal(sealed, salt_of(hash_key, field))
             try:
                 if body is not None:

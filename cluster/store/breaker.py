@@ -1,6 +1,6 @@
 """A circuit breaker: while the store is away, everybody hears so at once and nobody queues up.
 
-    closed --3 timeouts without a reply between them, or nobody listening--> open
+    closed --3 commands without a reply in time and none in between, or nobody listening--> open
     open   --a reply that proves a working server--> closed
 
 While it is open somebody (see `server`) knocks every half second; everybody else is refused on the spot.
@@ -51,10 +51,10 @@ class Breaker:
             self._meter.gauge("kiosk_store_away", 0)
             _log.info("store_returned", away_ms=away_ms)
 
-    def timed_out(self) -> None:
-        """One or more commands passed their deadline."""
-        self._timeouts += 1
-        self._meter.count("kiosk_store_timeouts")
+    def timed_out(self, commands: int) -> None:
+        """So many commands passed their deadline."""
+        self._timeouts += commands
+        self._meter.count("kiosk_store_timeouts", commands)
         if self._timeouts >= TIMEOUTS_TO_OPEN:
             self._open("the store does not answer")
 

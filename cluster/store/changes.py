@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import cast
 
@@ -13,6 +14,7 @@ from cluster.store.quarantine import Quarantine
 from cluster.store.script import Script
 from cluster.store.seal import salt_of, unseal
 from cluster.store.server import Server
+from cluster.store.wire import text_of
 
 LIVE_MS = 10 * 60 * 1000
 "A follower that noted its offsets within this time holds the log back."
@@ -20,6 +22,7 @@ FORGOTTEN_MS = 24 * 3600 * 1000
 
 _SETTLE = Script.load("settle")
 _LAST = Script.load("last_offset")
+_OFFSET = re.compile(rb"\d+(-\d+)?")
 _NOUNS = ("user", "product", "interaction")
 
 
@@ -45,9 +48,9 @@ class RedisChanges:
             answer = await self._server.ask_slow("XREAD", "COUNT", count, *streams)
         changes: list[Change] = []
         for name, entries in answer or ():
-            noun = noun_of[name.decode()]
+            noun = noun_of[text_of(name)]
             for offset, flat in entries:
-                changes.append(await self._open(app_id, noun, offset.decode(), flat))
+                changes.append(await self._open(app_id, noun, text_of(offset), flat))
         return changes
 
     async def last(self, app_id: str, noun: Noun) -> str:
@@ -55,7 +58,7 @@ class RedisChanges:
 
     async def first(self, app_id: str, noun: Noun) -> str:
         offset: bytes | None = await self._server.ask_slow("HGET", keys.trimmed(app_id), noun)
-        return "0" if offset is None else offset.decode()
+        return text_of(offset) if offset is not None and _OFFSET.fullmatch(offset) else "0"
 
     async def note_follower(self, app_id: str, name: str, offsets: Mapping[Noun, str], now_ms: int) -> None:
         await self._server.ask_slow(
@@ -64,8 +67,12 @@ class RedisChanges:
 
     async def settled(self, app_id: str) -> dict[Noun, str]:
         flat = await self._server.ask_slow("HGETALL", keys.settled(app_id))
-        named = {name.decode(): offset.decode() for name, offset in zip(flat[::2], flat[1::2], strict=True)}
-        return {cast(Noun, noun): named[noun] for noun in _NOUNS if noun in named}
+        named = dict(zip(flat[::2], flat[1::2], strict=True))
+        return {
+            cast(Noun, noun): text_of(named[noun.encode()])
+            for noun in _NOUNS
+            if _OFFSET.fullmatch(named.get(noun.encode(), b""))
+        }
 
     async def settle(self, app_id: str, noun: Noun, offset: str, now_ms: int) -> int:
         names = [keys.change(app_id, noun), keys.settled(app_id), keys.trimmed(app_id), keys.follower(app_id)]
@@ -80,5 +87,5 @@ class RedisChanges:
         if payload is None or vectors is None or op not in (b"put", b"remove", b"erase"):
             await self._quarantine.change(app_id, noun, offset, fields.get(b"payload", b""))
             return Change(noun, offset, "put", b"[]")
-        embedder = fields.get(b"embedder", b"").decode("utf-8", "replace")
-        return Change(noun, offset, cast(Op, op.decode()), payload, vectors, embedder)
+        embedder = text_of(fields.get(b"embedder", b""))
+        return Change(noun, offset, cast(Op, text_of(op)), payload, vectors, embedder)

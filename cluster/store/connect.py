@@ -24,6 +24,7 @@ from cluster.store.quarantine import Quarantine
 from cluster.store.records import RedisRecords
 from cluster.store.server import HOT_S, SLOW_S, Server
 from cluster.store.tasks import RedisTasks
+from cluster.store.wire import text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +48,13 @@ class OpenStores(Stores):
 
     async def info(self, section: str = "default") -> dict[str, str]:
         """Read what the server says of itself (`INFO`), as name -> text."""
-        text = (await self.server.ask_slow("INFO", section)).decode("utf-8", "replace")
+        text = text_of(await self.server.ask_slow("INFO", section))
         lines = (line.partition(":") for line in text.splitlines() if line and not line.startswith("#"))
         return {name: value for name, _, value in lines}
 
     async def configuration(self, pattern: str) -> dict[str, str]:
         """Read settings of the server (`CONFIG GET`), as name -> text."""
-        flat = [
-            item.decode("utf-8", "replace") for item in await self.server.ask_slow("CONFIG", "GET", pattern)
-        ]
+        flat = [text_of(item) for item in await self.server.ask_slow("CONFIG", "GET", pattern)]
         return dict(zip(flat[::2], flat[1::2], strict=True))
 
     def __await__(self) -> Generator[Any, None, OpenStores]:

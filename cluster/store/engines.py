@@ -9,6 +9,7 @@ from cluster.store import keys
 from cluster.store.quarantine import Quarantine
 from cluster.store.seal import salt_of, seal, unseal
 from cluster.store.server import Server
+from cluster.store.wire import name_of
 
 
 class RedisEngines:
@@ -30,7 +31,7 @@ class RedisEngines:
     async def all(self, app_id: str) -> list[Engine]:
         flat = await self._server.ask_slow("HGETALL", keys.engine(app_id))
         named = sorted(zip(flat[::2], flat[1::2], strict=True))
-        engines = [await self._open(app_id, name.decode(), sealed) for name, sealed in named]
+        engines = [await self._open(app_id, name_of(name), sealed) for name, sealed in named]
         return [engine for engine in engines if engine is not None]
 
     async def _open(self, app_id: str, engine_id: str, sealed: bytes) -> Engine | None:

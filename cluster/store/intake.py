@@ -29,7 +29,7 @@ from cluster.store.script import Script
 from cluster.store.seal import salt_of, seal, unseal
 from cluster.store.server import Server
 from cluster.store.tasks import LIFE_S
-from cluster.store.wire import Argument
+from cluster.store.wire import Argument, name_of, text_of
 
 GROUP = "intake"
 IDLE_MS = 10_000
@@ -85,7 +85,7 @@ class RedisIntake:
         verdict, *facts = await self._server.run(_ACCEPT, names, args)
         if verdict == b"full":
             raise Unavailable("too many uploads are waiting", retry_after_s=5)
-        clashes = {name.decode(): kind.decode() for name, kind in zip(facts[::2], facts[1::2], strict=True)}
+        clashes = {text_of(name): text_of(kind) for name, kind in zip(facts[::2], facts[1::2], strict=True)}
         return Accepted(task_id, clashes)
 
     async def claim(self, consumer: str, app_ids: Sequence[str], *, count: int, block_ms: int) -> list[Batch]:
@@ -192,7 +192,7 @@ class RedisIntake:
         batches: list[Batch] = []
         for name, entries in answer or ():
             for entry_id, fields in entries:
-                batches += await self._open(app_of[name.decode()], entry_id, fields, 1)
+                batches += await self._open(app_of[text_of(name)], entry_id, fields, 1)
         return batches
 
     async def _open(
@@ -208,7 +208,7 @@ class RedisIntake:
         payload = unseal(sealed, salt_of(task_id))
         batch = Batch(
             app_id=app_id,
-            entry_id=entry_id.decode(),
+            entry_id=text_of(entry_id),
             noun=cast(Noun, noun),
             op=cast(Op, op),
             task_id=task_id,
@@ -222,7 +222,7 @@ class RedisIntake:
 
 
 def _text(fields: dict[bytes, bytes], name: bytes) -> str:
-    return fields.get(name, b"").decode("utf-8", "replace")
+    return name_of(fields.get(name, b""))
 
 
 def _default_engine(app_id: str, now_ms: int) -> bytes:

@@ -14,7 +14,7 @@ from cluster.store.recents import AppendPlan, Recent, merge_recent
 from cluster.store.script import Script
 from cluster.store.seal import salt_of, seal
 from cluster.store.server import Server
-from cluster.store.wire import Argument
+from cluster.store.wire import Argument, name_of
 
 TRIES = 64
 """How often a step is planned again because links changed between reading and writing. Of those who meet at one
@@ -40,7 +40,7 @@ class RedisInteractions:
             if verdict == 1:
                 return str(facts[0], "ascii")
             for visitor, user in zip(facts[::2], facts[1::2], strict=True):
-                believed[visitor.decode()] = user.decode()
+                believed[name_of(visitor)] = name_of(user)
         raise Unavailable("links between visitors and users change too fast", retry_after_s=1)
 
     async def recent(self, app_id: str, reader_ids: Sequence[str], limit: int = 200) -> list[bytes]:
@@ -65,13 +65,18 @@ class RedisInteractions:
             args: list[Argument] = []
             readers: list[str] = []
             for user_id, members in zip(users, visitors, strict=True):
-                linked = sorted(member.decode() for member in members)
+                linked = sorted(name_of(member) for member in members)
                 own = [user_reader(user_id), *(anonymous_reader(visitor) for visitor in linked)]
                 lists = [keys.recent(app_id, reader_id) for reader_id in own]
                 names += (lists[0], keys.linked(app_id, user_id), *lists[1:])
                 args += (len(linked), *linked)
                 readers += own
-            payload = seal(orjson.dumps(list(dict.fromkeys(readers))), _SALT)
+            payload = seal(orjson.dumps([_readable(reader) for reader in dict.fromkeys(readers)]), _SALT)
             if await self._server.run(_ERASE, names, [payload, *args]):
                 return
         raise Unavailable("links between visitors and users change too fast", retry_after_s=1)
+
+
+def _readable(reader_id: str) -> str:
+    """Write a reader id so that JSON takes it, whatever damage stands in it."""
+    return reader_id.encode("utf-8", "replace").decode()

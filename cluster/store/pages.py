@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from cluster.store import keys
 from cluster.store.script import Script
 from cluster.store.server import Server
+from cluster.store.wire import text_of
 
 IDLE_MS = 30 * 60 * 1000
 MOST = 10_000
@@ -23,7 +24,7 @@ class RedisPages:
 
     async def shown(self, app_id: str, reader_id: str, pagination_id: str) -> list[str]:
         members = await self._server.ask("LRANGE", keys.page(app_id, reader_id, pagination_id), 0, -1)
-        return [member.decode() for member in members]
+        return [text_of(member) for member in members]
 
     async def show(self, app_id: str, reader_id: str, pagination_id: str, product_ids: Sequence[str]) -> None:
         name = keys.page(app_id, reader_id, pagination_id)

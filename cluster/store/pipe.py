@@ -80,7 +80,7 @@ class Pipe:
 
     def _expire_early(self, future: asyncio.Future[Any]) -> None:
         if fail(future, Unavailable("the store did not answer in time", retry_after_s=1)):
-            self._breaker.timed_out()
+            self._breaker.timed_out(1)
 
     async def _dial(self) -> None:
         error: HouseError | None = None

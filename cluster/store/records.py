@@ -11,6 +11,7 @@ from cluster.store.ports import Noun
 from cluster.store.quarantine import Quarantine
 from cluster.store.seal import salt_of, unseal
 from cluster.store.server import Server
+from cluster.store.wire import text_of
 
 MOST_AT_ONCE = 500
 "Records read with one command."
@@ -56,17 +57,17 @@ class RedisRecords:
     async def ids(self, app_id: str, noun: Noun, product_type: str | None = None) -> list[str]:
         if product_type is None:
             members = await self._server.ask_slow("ZRANGE", keys.record_ids(app_id, noun), 0, -1)
-            return [member.decode() for member in members]
+            return [text_of(member) for member in members]
         prefix = type_prefix(product_type)
         # No UTF-8 text holds the byte FF, so it bounds everything that begins with the prefix.
         members = await self._server.ask_slow(
             "ZRANGEBYLEX", keys.product_type_ids(app_id), b"[" + prefix, b"(" + prefix + b"\xff"
         )
-        return [member[len(prefix) :].decode() for member in members]
+        return [text_of(member[len(prefix) :]) for member in members]
 
     async def seen(self, app_id: str, noun: Noun) -> bool:
         return await self._server.ask("GET", keys.noun_seen(app_id, noun)) is not None
 
     async def attribute_types(self, app_id: str, noun: Noun) -> dict[str, str]:
         flat = await self._server.ask_slow("HGETALL", keys.attribute_types(app_id, noun))
-        return {name.decode(): kind.decode() for name, kind in zip(flat[::2], flat[1::2], strict=True)}
+        return {text_of(name): text_of(kind) for name, kind in zip(flat[::2], flat[1::2], strict=True)}

@@ -32,4 +32,7 @@ def unseal(sealed: bytes, salt: bytes = b"") -> bytes | None:
 def salt_of(key: str, field: str = "") -> bytes:
     """Write a key (and the field of a hash) as a salt."""
     name = f"{key}\0{field}" if field else key
-    return name.encode("utf-8", "surrogatepass")
+    try:
+        return name.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return name.encode("utf-8", "surrogatepass")

@@ -5,18 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
+import structlog
 
 from cluster.records.task import Task
 from cluster.store import keys
 from cluster.store.ports import Noun
 from cluster.store.script import Script
 from cluster.store.server import Server
+from cluster.store.wire import name_of, text_of
 
 LIFE_S = 24 * 3600
 "How long a task can be asked for after its status last changed."
 LOST = "the batch was lost before it was applied; upload it again"
 CHECKED_AT_ONCE = 10
 "Tasks one watchdog step looks at: the script reads each one's batch if it is still there."
+
+_log = structlog.get_logger()
 
 _END_LOST = Script.load("end_lost")
 
@@ -29,14 +33,18 @@ class RedisTasks:
 
     async def get(self, app_id: str, noun: Noun, task_id: str) -> Task | None:
         flat = await self._server.ask("HGETALL", keys.task(app_id, task_id))
-        fields = {name.decode(): value.decode() for name, value in zip(flat[::2], flat[1::2], strict=True)}
-        return task_of(task_id, fields) if fields.get("noun") == noun else None
+        fields = {text_of(name): text_of(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
+        try:
+            return task_of(task_id, fields) if fields.get("noun") == noun else None
+        except (KeyError, ValueError):
+            _log.error("task_unreadable", app=app_id, noun=noun)
+            return None
 
     async def end_lost(self, app_id: str, *, before_ms: int, now_ms: int) -> int:
         members = await self._server.ask_slow(
             "ZRANGEBYSCORE", keys.task_open(app_id), "-inf", f"({before_ms}", "LIMIT", 0, CHECKED_AT_ONCE
         )
-        task_ids = [member.decode() for member in members]
+        task_ids = [name_of(member) for member in members]
         if not task_ids:
             return 0
         names = [keys.task(app_id, task_id) for task_id in task_ids]

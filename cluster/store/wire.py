@@ -41,7 +41,8 @@ class Watch:
 
     answered: Callable[[], None]
     "A reply came that proves a working server."
-    timed_out: Callable[[], None]
+    timed_out: Callable[[int], None]
+    "So many commands passed their deadline."
     lost: Callable[[Wire], None]
 
 
@@ -155,7 +156,7 @@ class Wire(asyncio.Protocol):
                 overdue += 1
         self._arm(max(following, now + 0.005))
         if overdue:
-            self._watch.timed_out()
+            self._watch.timed_out(overdue)
 
     def _fail(self, error: HouseError) -> None:
         slots, self._slots = self._slots, deque()
@@ -173,12 +174,25 @@ def fail(future: asyncio.Future[Any], error: HouseError) -> bool:
 
 
 def pack(command: tuple[Argument, ...]) -> bytes:
-    """Write a command as Redis reads it. Any text is accepted, lone surrogates too."""
+    """Write a command as Redis reads it. Any text is accepted, also what `name_of` made of damaged bytes."""
     try:
         return _pack(command)
     except UnicodeEncodeError:
-        return _pack(
-            tuple(
-                item.encode("utf-8", "surrogatepass") if isinstance(item, str) else item for item in command
-            )
-        )
+        return _pack(tuple(_encode(item) if isinstance(item, str) else item for item in command))
+
+
+def text_of(raw: bytes) -> str:
+    """Read stored text for people and replies; damaged bytes are replaced, never an error."""
+    return raw.decode("utf-8", "replace")
+
+
+def name_of(raw: bytes) -> str:
+    """Read a stored name that goes back into a command: `pack` writes the same bytes again."""
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def _encode(text: str) -> bytes:
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")

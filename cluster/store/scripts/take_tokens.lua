@@ -4,7 +4,7 @@
 -- Gives {granted, retry after ms}.
 local rate, burst, want, now = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local held = redis.call('HMGET', KEYS[1], 'tokens', 'at')
-local tokens, at = tonumber(held[1] or burst), tonumber(held[2] or now)
+local tokens, at = tonumber(held[1]) or burst, tonumber(held[2]) or now
 if now > at then
   tokens = tokens + (now - at) * rate / 1000
   at = now

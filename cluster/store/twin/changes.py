@@ -34,7 +34,10 @@ class MemoryChanges:
         return self._state.apps[app_id].trimmed.get(noun, "0")
 
     async def note_follower(self, app_id: str, name: str, offsets: Mapping[Noun, str], now_ms: int) -> None:
-        self._state.apps[app_id].followers[name] = ({str(noun): offset for noun, offset in offsets.items()}, now_ms)
+        self._state.apps[app_id].followers[name] = (
+            {str(noun): offset for noun, offset in offsets.items()},
+            now_ms,
+        )
 
     async def settled(self, app_id: str) -> dict[Noun, str]:
         return {cast(Noun, noun): offset for noun, offset in self._state.apps[app_id].settled.items()}

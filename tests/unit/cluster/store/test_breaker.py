@@ -23,20 +23,26 @@ def test_a_fresh_breaker_lets_everybody_through() -> None:
 def test_timeouts_in_a_row_open_it_once() -> None:
     breaker, opened = a_breaker()
     for _ in range(TIMEOUTS_TO_OPEN - 1):
-        breaker.timed_out()
+        breaker.timed_out(1)
     breaker.check()
     for _ in range(5):
-        breaker.timed_out()
+        breaker.timed_out(1)
     assert opened == ["opened"]
     with pytest.raises(Unavailable) as refused:
         breaker.check()
     assert refused.value.facts["retry_after_s"] == 1
 
 
+def test_many_timeouts_at_once_open_it() -> None:
+    breaker, opened = a_breaker()
+    breaker.timed_out(TIMEOUTS_TO_OPEN)
+    assert opened == ["opened"]
+
+
 def test_a_reply_between_timeouts_keeps_it_closed() -> None:
     breaker, opened = a_breaker()
     for _ in range(10):
-        breaker.timed_out()
+        breaker.timed_out(1)
         breaker.answered()
     breaker.check()
     assert opened == []

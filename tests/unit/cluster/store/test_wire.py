@@ -43,7 +43,7 @@ class Line:
         self.heard: list[str] = []
         watch = Watch(
             answered=lambda: self.heard.append("answered"),
-            timed_out=lambda: self.heard.append("timed out"),
+            timed_out=lambda n: self.heard.append(f"{n} timed out"),
             lost=lambda _: self.heard.append("lost"),
         )
         self.loop = asyncio.get_running_loop()
@@ -100,7 +100,7 @@ async def test_a_late_reply_goes_to_nobody(line: Line) -> None:
     with pytest.raises(Unavailable) as refused:
         await slow
     assert refused.value.facts["retry_after_s"] == 1
-    assert line.heard == ["timed out"]
+    assert line.heard == ["1 timed out"]
     line.wire.data_received(b"+for-a\r\n+for-b\r\n")
     assert await patient == b"for-b"
 
@@ -144,7 +144,7 @@ async def test_silence_long_after_a_deadline_gives_the_connection_up(line: Line)
     line.wire._sweep_at = line.loop.time()
     line.wire._expire()
     await line.wire.closed
-    assert line.heard == ["timed out", "lost"]
+    assert line.heard == ["1 timed out", "lost"]
 
 
 @pytest.mark.parametrize("junk", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"+an unasked reply\r\n"])
