@@ -24,8 +24,9 @@ import hiredis
 from cluster.errors import HouseError, Unavailable
 from cluster.store.replies import is_life, to_error
 
-STALL_S = 0.02
-"A sweep later than this means our own loop stood still, which is not the store's fault."
+GRACE_S = 0.005
+"""Between the timer and the sweep. After a stall of our own loop timers may run before sockets are read (uvloop
+does so); a reply that waits in a socket must be read first, our stall is not the store's fault."""
 SILENCE_S = 4.0
 "How long after its deadline an unanswered command keeps its connection open."
 
@@ -58,6 +59,7 @@ class Wire(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self._sweep_at = 0.0
+        self._grace = False
         self._why = "the connection to the store was lost"
         self.closed: asyncio.Future[None] = loop.create_future()
 
@@ -139,10 +141,10 @@ class Wire(asyncio.Protocol):
         """Fail what is over its deadline and arm for the next one."""
         now = self._loop.time()
         self._sweep = None
-        if not self._slots:
-            return
-        if now - self._sweep_at > STALL_S:
-            self._arm(now + STALL_S / 2)
+        self._grace = bool(self._slots) and not self._grace
+        if self._grace:
+            self._arm(now + GRACE_S)
+        if self._grace or not self._slots:
             return
         if now > self._slots[0][1] + SILENCE_S:
             self.drop("the store fell silent")

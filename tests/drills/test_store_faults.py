@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.suites.damage import flip_anywhere, flip_record_bits, tear_the_tail
-from tests.suites.faults import kill_and_restart, pause_under_load
+from tests.suites.faults import kill_and_restart, kill_workers, pause_under_load
 
 pytestmark = [pytest.mark.redis, pytest.mark.drill, pytest.mark.timeout(900)]
 
@@ -23,6 +23,12 @@ async def test_redis_gone_for_five_seconds_is_back_within_five() -> None:
     assert (figures.lost, figures.twice) == (0, 0)
     assert figures.slowest_return_s < 5
     assert figures.slowest_refusal_s < 1
+
+
+async def test_workers_killed_thousands_of_times() -> None:
+    figures = await kill_workers(3000)
+    print(f"\nR6: {figures}")
+    assert (figures.missing, figures.twice, figures.half) == (0, 0, 0)
 
 
 async def test_redis_stopped_for_a_minute() -> None:

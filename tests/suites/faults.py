@@ -229,6 +229,74 @@ async def pause_under_load(stop_s: float, *, readers: int = 32) -> PauseFigures:
         server.stop()
 
 
+@dataclass(frozen=True)
+class WorkerFigures:
+    batches: int
+    killed: int
+    missing: int
+    twice: int
+    half: int
+
+
+async def kill_workers(batches: int, *, seed: int = 1) -> WorkerFigures:
+    """R6: cancel intake workers at random moments of claiming and applying, several at a time, with their
+    connections cut now and then; count batches that are missing, applied twice, or half there."""
+    chance = random.Random(seed)
+    server = RedisProcess().start()
+    killed = 0
+    try:
+        async with open_stores(server.url, idle_ms=5, hot_s=5.0, slow_s=10.0) as stores:
+            for n in range(batches):
+                names = orjson.dumps([f"{n}-{m}" for m in range(5)])
+                await stores.intake.accept(APP, "product", "put", names, task_id=f"t{n}", total=5, now_ms=NOW)
+
+            async def work(name: str) -> None:
+                while True:
+                    for batch in await stores.intake.claim(name, [APP], count=2, block_ms=5):
+                        await put_once(stores, batch)
+
+            workers: list[asyncio.Task[None]] = []
+            while await _depth(stores):
+                for worker in [worker for worker in workers if worker.done()]:
+                    workers.remove(worker)
+                    unexpected = None if worker.cancelled() else worker.exception()
+                    assert unexpected is None or isinstance(unexpected, Unavailable)
+                while len(workers) < 4:
+                    workers.append(asyncio.create_task(work(f"worker-{chance.randrange(6)}")))
+                await asyncio.sleep(chance.uniform(0, 0.002))
+                chance.choice(workers).cancel()
+                killed += 1
+                if killed % 25 == 0:
+                    server.say("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+            names = await logged(stores, "product")
+            stored = await stores.records.ids(APP, "product")
+            of_batch = [sum(name.startswith(f"{n}-") for name in stored) for n in range(batches)]
+            tasks = [await stores.tasks.get(APP, "product", f"t{n}") for n in range(batches)]
+            finished = [
+                task is not None and task.status == "finished" and task.succeeded == 5 for task in tasks
+            ]
+            return WorkerFigures(
+                batches=batches,
+                killed=killed,
+                missing=of_batch.count(0) + finished.count(False),
+                twice=len(names) - len(set(names)),
+                half=sum(count not in (0, 5) for count in of_batch),
+            )
+    finally:
+        server.stop()
+
+
+async def _depth(stores: OpenStores) -> int:
+    while True:
+        try:
+            return await stores.intake.depth(APP)
+        except Unavailable:
+            await asyncio.sleep(0.01)
+
+
 def _percentile(values: list[float], percent: float) -> float:
     return sorted(values)[min(len(values) - 1, int(len(values) * percent / 100))]
 

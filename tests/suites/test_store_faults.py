@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.suites.damage import flip_anywhere, flip_record_bits, tear_the_tail
-from tests.suites.faults import kill_and_restart, pause_under_load
+from tests.suites.faults import kill_and_restart, kill_workers, pause_under_load
 
 pytestmark = pytest.mark.redis
 
@@ -16,6 +16,13 @@ async def test_killing_redis_loses_nothing_acknowledged_and_applies_nothing_twic
     assert figures.acknowledged > 100
     assert (figures.lost, figures.twice) == (0, 0)
     assert figures.slowest_return_s < 5
+
+
+async def test_killed_workers_leave_every_batch_applied_exactly_once() -> None:
+    figures = await kill_workers(400)
+    print(f"\nR6: {figures}")
+    assert figures.killed > 20
+    assert (figures.missing, figures.twice, figures.half) == (0, 0, 0)
 
 
 async def test_a_stopped_redis_costs_little_and_comes_back() -> None:
