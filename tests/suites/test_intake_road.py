@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -296,6 +297,48 @@ async def test_an_absent_store_is_never_held_against_a_batch(stores: Stores, clo
         assert await status(stores, "user", task) == ("finished", 1, 0)
 
 
+async def test_a_store_that_refuses_writes_for_long_costs_no_batch(
+    stores: Stores, clock: ManualClock
+) -> None:
+    tasks = [await accept(stores, "user", [user(f"a{n}")]) for n in range(3)]
+    refusals = [4 * DELIVERIES]
+
+    def trouble(method: str) -> None:
+        if method == "apply_put" and refusals[0]:
+            refusals[0] -= 1
+            raise Unavailable("out of memory", retry_after_s=5)
+
+    loop = loop_over(mortal(stores, Life(), trouble), clock)
+    for _ in range(60):
+        with contextlib.suppress(Unavailable):
+            await loop.apply_round()
+    assert refusals == [0]
+    for task in tasks:
+        assert await status(stores, "user", task) == ("finished", 1, 0)
+
+
+async def test_the_failures_of_one_batch_are_not_counted_against_the_next(
+    stores: Stores, clock: ManualClock
+) -> None:
+    tasks = [await accept(stores, "user", [user(f"a{n}")]) for n in range(4)]
+    left = dict.fromkeys(tasks, DELIVERIES - 1)
+    apply_put = stores.intake.apply_put
+
+    async def fails_at_first(batch: Any, *args: Any, **kwargs: Any) -> bool:
+        if left[batch.task_id]:
+            left[batch.task_id] -= 1
+            raise Fault("not yet")
+        return await apply_put(batch, *args, **kwargs)
+
+    stores.intake.apply_put = fails_at_first  # type: ignore[method-assign]
+    loop = loop_over(stores, clock)
+    for _ in range(60):
+        await loop.apply_round()
+        clock.ahead_s += 3.0
+    for task in tasks:
+        assert await status(stores, "user", task) == ("finished", 1, 0)
+
+
 async def test_one_apps_trouble_does_not_hold_up_another(stores: Stores, clock: ManualClock) -> None:
     await stores.access.put_app(App(app_id="calm", environment="production", created_at=1))
     poison = new_task_id()
@@ -430,6 +473,23 @@ async def test_settled_changes_are_on_the_shelf_and_off_the_log(
         assert await changes(stores, noun) == []
     assert await stores.changes.settled(APP) == state.offsets
     assert await loop.settle_round() == 0
+
+
+async def test_a_log_settled_but_not_trimmed_before_a_crash_is_trimmed_after_it(
+    stores: Stores, clock: ManualClock, shelf: Shelf
+) -> None:
+    await append(stores, click("ann", "p1"))
+
+    def dies(method: str) -> None:
+        if method == "settle":
+            raise Killed
+
+    with pytest.raises(Killed):
+        await loop_over(mortal(stores, Life(), dies), clock, shelf, settle=EAGER).settle_round()
+    assert len(await changes(stores, "interaction")) == 1
+    assert await loop_over(stores, clock, shelf, settle=EAGER).settle_round() == 0
+    assert await changes(stores, "interaction") == []
+    assert SegmentShelf(shelf).load(APP).interactions.num_rows == 1
 
 
 async def test_changes_wait_until_they_are_old_or_many(

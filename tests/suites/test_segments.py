@@ -199,6 +199,18 @@ def test_compaction_keeps_the_newest_and_drops_the_removed(segments: SegmentShel
     assert segments.offsets("shop") == {"product": "6-0"}
 
 
+def test_a_removal_outlives_a_merge_that_leaves_older_segments_alone(segments: SegmentShelf) -> None:
+    many = [(f"p{n}", 1) for n in range(20)]
+    segments.append("shop", "product", products("1-0", *many), first="1-0", last="1-0")
+    for step, row in enumerate((("p0", None), ("p1", 2), ("p2", None)), start=2):
+        segments.append("shop", "product", products(f"{step}-0", row), first=f"{step}-0", last=f"{step}-0")
+    before = jsons(segments)
+    assert len(before) == 18
+    assert segments.compact("shop", "product")
+    assert len(segments._manifest("shop").files) < 4, "nothing was merged"
+    assert jsons(segments) == before
+
+
 def test_many_small_segments_become_few_without_being_asked_twice(
     segments: SegmentShelf, shelf: Shelf
 ) -> None:
