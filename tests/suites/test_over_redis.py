@@ -39,12 +39,12 @@ class TestRecords(_Redis, RecordStoreSuite): ...
 class TestIntake(_Redis, IntakeSuite):
     @pytest.fixture
     async def hasty(self, redis_url: str, redis_stores: OpenStores) -> AsyncIterator[Stores]:
-        async with open_stores(redis_url, idle_ms=20) as stores:
+        async with open_stores(redis_url, idle_ms=20, hot_s=5.0, slow_s=10.0) as stores:
             yield stores
 
     @pytest.fixture
     async def narrow(self, redis_url: str, redis_stores: OpenStores) -> AsyncIterator[Stores]:
-        async with open_stores(redis_url, most_waiting=3) as stores:
+        async with open_stores(redis_url, most_waiting=3, hot_s=5.0, slow_s=10.0) as stores:
             yield stores
 
 
