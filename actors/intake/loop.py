@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from actors.intake.applier import Applier
+from actors.intake.rebuild import Rebuilder
 from actors.intake.settle import Settler, SettleRules
 from actors.intake.tenure import Tenure
 from actors.intake.watch import Watch
@@ -89,10 +90,11 @@ class IntakeLoop:
         self._rules = IntakeRules() if rules is None else rules
         self._tenure = Tenure(stores.leases, LEASE, owner, clock, ttl_ms=self._rules.lease_ms)
         self._applier = Applier(stores.intake, embedder, clock, meter)
-        self._watch = Watch(stores, clock)
-        self._settler = (
-            None if segments is None else Settler(stores.changes, segments, clock, meter, self._rules.settle)
-        )
+        self._watch = Watch(stores, clock, meter)
+        self._settler: Settler | None = None
+        if segments is not None:
+            rebuilder = Rebuilder(stores, segments, embedder, clock)
+            self._settler = Settler(stores.changes, segments, rebuilder, clock, meter, self._rules.settle)
         self._apps: dict[str, bool] = {}
         "App -> is it treated carefully?"
         self._rests: dict[str, tuple[float, float]] = {}

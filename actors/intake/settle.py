@@ -13,13 +13,17 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from actors.intake.rebuild import Rebuilder
 from actors.intake.rows import Settling, settling
 from cluster.artifacts.segments import SegmentShelf, position
 from cluster.artifacts.tables import NOUNS
 from cluster.clock import Clock
-from cluster.errors import Conflict, HouseError, Unavailable
+from cluster.errors import Conflict, Fault, HouseError, Unavailable
 from cluster.meter import Meter
 from cluster.store.ports import Change, ChangeLog, Noun
+
+_MENDABLE: tuple[Noun, ...] = ("user", "product")
+"What can be written anew from the store of records."
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +76,14 @@ class Settler:
         self,
         changes: ChangeLog,
         segments: SegmentShelf,
+        rebuilder: Rebuilder,
         clock: Clock,
         meter: Meter,
         rules: SettleRules | None = None,
     ) -> None:
         self._changes = changes
         self._segments = segments
+        self._rebuilder = rebuilder
         self._clock = clock
         self._meter = meter
         self._rules = SettleRules() if rules is None else rules
@@ -133,29 +139,38 @@ class Settler:
         rows = 0
         while True:
             got = await self._read_on(app_id, waiting)
+            wrote = False
             for noun, part in waiting.items():
                 if part.changes and (self._due(part) or (at_once and not got)):
                     rows += await self._write(app_id, noun, part)
-            if not got:
+                    wrote = True
+            if not got and not wrote:
                 return rows
 
     async def _resume(self, app_id: str) -> dict[Noun, _Waiting]:
-        """Go on after what stands on the shelf, and tell the store about it in case a crash kept it from knowing."""
+        """Go on after what stands on the shelf, mend what does not, and tell the store how far it is.
+
+        A crash may have kept the store from knowing; and the shelf may have been lost or damaged behind us.
+        """
         await asyncio.to_thread(self._segments.tidy, app_id)
         offsets = await asyncio.to_thread(self._segments.offsets, app_id)
+        damaged = await asyncio.to_thread(self._segments.verify, app_id, _MENDABLE)
         known = await self._changes.settled(app_id)
         for noun in NOUNS:
-            covered = offsets.get(noun, "0")
-            if position(covered) > position(known.get(noun, "0")):
-                await self._changes.settle(app_id, noun, covered, self._clock.now_ms())
-            if position(known.get(noun, "0")) > position(covered):
-                # The store trimmed behind an offset the shelf does not have: the shelf was restored or lost.
-                self._log.error("settled_gap", app=app_id, noun=noun, shelf=covered, store=known.get(noun))
+            covered, told = offsets.get(noun, "0"), known.get(noun, "0")
+            gap = position(told) > position(covered)
+            if gap:
+                self._log.error("settled_gap", app=app_id, noun=noun, shelf=covered, store=told)
                 self._meter.count("kiosk_settle_gaps", app=app_id, noun=noun)
+            if noun in _MENDABLE and (gap or any(damage.noun == noun for damage in damaged)):
+                offsets[noun] = await self._rebuilder.rebuild(app_id, noun)
+            elif position(covered) > position(told):
+                await self._changes.settle(app_id, noun, covered, self._clock.now_ms())
         return {noun: _Waiting(cursor=offsets.get(noun, "0")) for noun in NOUNS}
 
     async def _read_on(self, app_id: str, waiting: dict[Noun, _Waiting]) -> int:
-        after: dict[Noun, str] = {noun: part.cursor for noun, part in waiting.items()}
+        full = self._rules.full_bytes  # what can't be written now must not pile up in memory
+        after: dict[Noun, str] = {noun: part.cursor for noun, part in waiting.items() if part.size < full}
         count = max(1, min(self._rules.page, int(self._rules.page_bytes / self._entry_bytes)))
         try:
             found = await self._changes.read(app_id, after, count=count, block_ms=0)
@@ -190,8 +205,16 @@ class Settler:
             self._meter.count("kiosk_settle_refused_rows", len(settled.refused), noun=noun)
             count = len(settled.refused)
             self._log.error("changes_refused", app=app_id, noun=noun, count=count, first=settled.refused[0])
-        await asyncio.to_thread(self._segments.compact, app_id, noun)
+        await self._compact(app_id, noun)
         return rows
+
+    async def _compact(self, app_id: str, noun: Noun) -> None:
+        """Merge if that is worth it; a damaged segment is no reason to stop settling."""
+        try:
+            await asyncio.to_thread(self._segments.compact, app_id, noun)
+        except Fault as error:
+            self._meter.count("kiosk_merge_refusals", app=app_id, noun=noun)
+            self._log.error("merging_refused", app=app_id, noun=noun, reason=error.message)
 
     def _write_segments(self, app_id: str, noun: Noun, changes: list[Change]) -> Settling:
         settled = settling(noun, changes)

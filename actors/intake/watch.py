@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import structlog
 
 from cluster.clock import Clock
+from cluster.meter import Meter
 from cluster.store.ports import Stores
 
 GRACE_MS = 15_000
@@ -16,13 +17,15 @@ GRACE_MS = 15_000
 class Watch:
     """Ends lost tasks. Batches that are merely slow or held by a dead consumer come again by themselves."""
 
-    def __init__(self, stores: Stores, clock: Clock) -> None:
+    def __init__(self, stores: Stores, clock: Clock, meter: Meter) -> None:
         self._tasks = stores.tasks
+        self._intake = stores.intake
         self._clock = clock
+        self._meter = meter
         self._log = structlog.get_logger()
 
     async def round(self, app_ids: Iterable[str]) -> int:
-        """Look at the oldest open tasks of every app; return how many were ended.
+        """Look at the oldest open tasks of every app, and measure what waits; return how many were ended.
 
         Errors:
             Unavailable: the store is away
@@ -33,5 +36,7 @@ class Watch:
             lost = await self._tasks.end_lost(app_id, before_ms=now_ms - GRACE_MS, now_ms=now_ms)
             if lost:
                 self._log.error("tasks_lost", app=app_id, tasks=lost)
+                self._meter.count("kiosk_lost_tasks", lost, app=app_id)
             ended += lost
+            self._meter.gauge("kiosk_intake_depth", await self._intake.depth(app_id), app=app_id)
         return ended

@@ -1,6 +1,10 @@
 """What stands on the shelf and in which form.
 
-shelf      open, write-then-rename, list, retire; a local directory or an object store (pyarrow.fs)
-segments   settled records and interactions as Parquet, with the change-log offset they cover
-manifest   what a trained snapshot says of itself
+shelf           files, written whole or not at all; a local directory or an object store (pyarrow.fs)
+manifest        what a set of files says of itself, with checksums
+segments        settled records and interactions as Parquet, with the change-log offsets they cover
+segment_files   how segments are read, written and committed
+tables          their columns
+compaction      which to merge, and what is left of them
+settled         what a recommender starts from
 """

@@ -645,6 +645,56 @@ async def test_damaged_segments_stop_settling_of_that_app_only_and_lose_nothing(
     assert SegmentShelf(shelf).load(APP).interactions.num_rows == 2
 
 
+@pytest.mark.parametrize("loss", ["damaged", "gone"])
+async def test_lost_product_segments_are_written_anew_from_the_records(
+    stores: Stores, clock: ManualClock, shelf: Shelf, tmp_path: Path, loss: str
+) -> None:
+    loop = loop_over(stores, clock, shelf, settle=EAGER)
+    await accept(stores, "product", [{"product_id": f"p{n}", "title": f"Title {n}"} for n in range(5)])
+    await drain(loop)
+    await append(stores, click("ann", "p1"))
+    await loop.settle_round()
+    await remove(stores, "product", ["p4"])
+    await drain(loop)
+    before = {
+        product.json: (b"" if product.vector is None else product.vector.tobytes())
+        for product in SegmentShelf(shelf).load(APP).products
+    }
+    folder = tmp_path / "shelf" / APP / "segments"
+    for path in folder.iterdir() if loss == "gone" else folder.glob("product-*.parquet"):
+        path.unlink() if loss == "gone" else path.write_bytes(b"PAR1")
+
+    again = loop_over(stores, clock, shelf, settle=EAGER)
+    await again.settle_round()
+
+    state = SegmentShelf(shelf).load(APP)
+    found = {
+        product.json: (b"" if product.vector is None else product.vector.tobytes())
+        for product in state.products
+    }
+    assert found == {json: vector for json, vector in before.items() if b"p4" not in json}
+    assert state.embedder == HashingEmbedder.version
+    assert await changes(stores, "product") == []
+    assert state.interactions.num_rows == (1 if loss == "damaged" else 0)
+
+
+async def test_a_shelf_that_stays_full_does_not_fill_memory_instead(
+    stores: Stores, clock: ManualClock, tmp_path: Path
+) -> None:
+    full = Shelf.open(tmp_path / "shelf", reserve_bytes=1 << 60)
+    rules = SettleRules(every_s=0.0, page=1, full_bytes=300)
+    loop = loop_over(stores, clock, full, settle=rules)
+    for n in range(20):
+        await append(stores, click("ann", f"p{n}"))
+    for _ in range(30):
+        with pytest.raises(Unavailable):
+            await loop.settle_round()
+    assert loop._settler is not None
+    assert loop._settler._waiting[APP]["interaction"].size < 600
+    full._reserve_bytes = 0
+    assert await loop.settle_round() == 20
+
+
 async def test_a_full_disk_only_delays_settling(stores: Stores, clock: ManualClock, tmp_path: Path) -> None:
     full = Shelf.open(tmp_path / "shelf", reserve_bytes=1 << 60)
     loop = loop_over(stores, clock, full, settle=EAGER)

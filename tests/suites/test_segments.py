@@ -207,7 +207,7 @@ def test_a_removal_outlives_a_merge_that_leaves_older_segments_alone(segments: S
     before = jsons(segments)
     assert len(before) == 18
     assert segments.compact("shop", "product")
-    assert len(segments._manifest("shop").files) < 4, "nothing was merged"
+    assert len(segments._files.manifest("shop").files) < 4, "nothing was merged"
     assert jsons(segments) == before
 
 
@@ -230,9 +230,9 @@ def test_a_second_writer_of_the_same_sequence_gets_a_conflict(
     segments: SegmentShelf, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late = SegmentShelf(shelf, FixedClock(), SMALL)
-    seen = late._manifest("shop")
+    seen = late._files.manifest("shop")
     segments.append("shop", "interaction", clicks("1-0", "u:a"), first="1-0", last="1-0")
-    monkeypatch.setattr(late, "_manifest", lambda app_id: seen)
+    monkeypatch.setattr(late._files, "manifest", lambda app_id: seen)
     with pytest.raises(Conflict):
         late.append("shop", "interaction", clicks("1-0", "u:a"), first="1-0", last="1-0")
     assert readers(segments) == ["u:a"]
@@ -370,6 +370,31 @@ def test_swapped_segments_and_a_missing_one_are_refused(tmp_path: Path) -> None:
     (tmp_path / two).unlink()
     with pytest.raises(Fault, match="missing"):
         segments.load("shop")
+
+
+def test_a_noun_can_be_written_anew_and_a_damaged_segment_given_up(tmp_path: Path) -> None:
+    shelf = Shelf.open(tmp_path)
+    segments = SegmentShelf(shelf, FixedClock(), SMALL)
+    _grow(segments)
+    segments.rebuild(
+        "shop", "product", [products("9-0", ("new", 9)), products("9-0", ("other", 9))], last="9-0"
+    )
+    assert jsons(segments) == {b'{"product_id":"new","v":9}', b'{"product_id":"other","v":9}'}
+    assert segments.offsets("shop") == {"product": "9-0", "interaction": "3-0"}
+    assert segments.append("shop", "product", products("10-0", ("new", None)), first="10-0", last="10-0")
+    assert jsons(segments) == {b'{"product_id":"other","v":9}'}
+
+    path = next(entry.path for entry in shelf.entries("shop") if "/interaction-" in entry.path)
+    (tmp_path / path).write_bytes(b"")
+    (damage,) = segments.verify("shop")
+    assert (damage.path, damage.noun) == (path, "interaction")
+    assert segments.verify("shop", ["product"]) == []
+    with pytest.raises(Fault):
+        segments.erase("shop", "interaction", ["u:a"])
+    assert segments.discard("shop", damage)
+    assert not segments.discard("shop", damage)
+    assert segments.erase("shop", "interaction", ["u:a"]) == 2
+    assert segments.verify("shop") == []
 
 
 def test_a_segment_with_other_columns_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,182 @@
+"""Segment files and the manifest that names them: how they are read, written and committed.
+
+    <app>/segments/manifest-<sequence>.json                      the newest one counts; written last, never changed
+    <app>/segments/<noun>-<first>-to-<last>-<sequence>-<token>.parquet
+
+Writing goes: segment files, then a new manifest under the next sequence, then removing what was replaced. A
+crash at any point leaves the newest whole manifest and everything it names. Two writers can't both commit the
+same sequence; the later one gets `Conflict` and starts again from what it finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import structlog
+
+from cluster import ids
+from cluster.artifacts.manifest import FileEntry, Manifest
+from cluster.artifacts.shelf import Shelf, checksum
+from cluster.artifacts.tables import NOUNS, Noun, from_parquet, to_parquet
+from cluster.clock import Clock
+from cluster.errors import Fault, NotFound
+
+KIND = "segments"
+_READ_TRIES = 5
+_ORPHAN_AGE_MS = 3_600_000
+
+
+def position(offset: str) -> tuple[int, int]:
+    """Turn an offset (`<ms>-<n>`, or `"0"`) into something that compares in log order."""
+    ms, _, n = offset.partition("-")
+    return int(ms), int(n or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A file that was refused, and why."""
+
+    path: str
+    reason: str
+    noun: Noun
+
+
+class SegmentFiles:
+    """One shelf's segments, file by file."""
+
+    def __init__(self, shelf: Shelf, clock: Clock) -> None:
+        self._shelf = shelf
+        self._clock = clock
+        self._log = structlog.get_logger()
+
+    def manifest(self, app_id: str) -> Manifest:
+        """Read the newest manifest; an app without one has an empty one of sequence 0.
+
+        Errors:
+            Fault: it is damaged; fact `path`
+        """
+        for _ in range(_READ_TRIES):
+            entries = self._shelf.entries(_folder(app_id))
+            paths = [entry.path for entry in entries if _is_manifest(entry.path)]
+            if not paths:
+                return Manifest(kind=KIND, sequence=0)
+            try:
+                return Manifest.parse(self._shelf.read(paths[-1]), kind=KIND)
+            except NotFound:  # newer ones took its place since the listing
+                continue
+            except Fault as error:
+                self._log.error("manifest_refused", app=app_id, manifest=paths[-1], reason=error.message)
+                raise Fault(f"{error.message}: {paths[-1]}", path=paths[-1]) from error
+        raise Fault("the newest manifest of the segments keeps changing")
+
+    def table(
+        self,
+        app_id: str,
+        entry: FileEntry,
+        columns: Sequence[str] | None = None,
+        damaged: list[Damage] | None = None,
+    ) -> Any:
+        """Read one segment. A damaged one is noted in `damaged` and comes as None, or fails without such a list.
+
+        Errors:
+            Fault: damaged; fact `path`
+        """
+        path = f"{_folder(app_id)}/{entry.name}"
+        noun: Noun = entry.facts["noun"]
+        try:
+            return from_parquet(
+                self._shelf.read_checked(path, size=entry.size, sha256=entry.sha256), noun, columns
+            )
+        except Fault as error:
+            self._log.error("segment_refused", app=app_id, segment=entry.name, reason=error.message)
+            if damaged is None:
+                raise Fault(f"segment is damaged and was refused: {error.message}", path=path) from error
+            damaged.append(Damage(path, error.message, noun))
+            return None
+
+    def write(
+        self,
+        app_id: str,
+        manifest: Manifest,
+        noun: Noun,
+        tables: Iterable[Any],
+        first: str,
+        last: str,
+        run: int | None = None,
+    ) -> list[FileEntry]:
+        """Write tables as segments that follow a manifest; they count once the next manifest names them."""
+        sequence = manifest.sequence + 1
+        facts = {"noun": noun, "first": first, "last": last, "run": sequence if run is None else run}
+        written: list[FileEntry] = []
+        for table in tables:
+            if not table.num_rows:
+                continue
+            data = to_parquet(table)
+            name = f"{noun}-{first}-to-{last}-{sequence:012d}-{ids.new_request_id()}.parquet"
+            self._shelf.write(f"{_folder(app_id)}/{name}", data)
+            written.append(FileEntry(name, len(data), checksum(data), table.num_rows, facts))
+        return written
+
+    def commit(
+        self,
+        app_id: str,
+        manifest: Manifest,
+        files: Sequence[FileEntry],
+        *,
+        offsets: dict[str, str] | None = None,
+    ) -> None:
+        """Make these files what counts, and remove those the manifest before named and this one does not.
+
+        Errors:
+            Conflict: another writer committed since that manifest was read
+        """
+        order = {noun: at for at, noun in enumerate(NOUNS)}
+        kept = {entry.name for entry in files}
+        replaced = tuple(entry.name for entry in manifest.files if entry.name not in kept)
+        following = replace(
+            manifest,
+            sequence=manifest.sequence + 1,
+            written_at_ms=self._clock.now_ms(),
+            facts={"app_id": app_id, "offsets": {**manifest.facts.get("offsets", {}), **(offsets or {})}},
+            files=tuple(sorted(files, key=lambda e: (order[e.facts["noun"]], position(e.facts["first"])))),
+            retired=replaced,
+        )
+        self._shelf.write(_manifest_path(app_id, following.sequence), following.dump(), new=True)
+        for name in replaced:
+            self._shelf.remove(f"{_folder(app_id)}/{name}")
+        self._shelf.remove(_manifest_path(app_id, manifest.sequence - 1))
+
+    def tidy(self, app_id: str) -> int:
+        """Remove what interrupted writers left behind; return how many files went."""
+        manifest = self.manifest(app_id)
+        named = {entry.name for entry in manifest.files}
+        before_ms = self._clock.now_ms() - _ORPHAN_AGE_MS
+        gone = self._shelf.sweep_parts(_folder(app_id), before_ms)
+        for entry in self._shelf.entries(_folder(app_id)):
+            name = entry.path.rsplit("/", 1)[-1]
+            orphan = name.endswith(".parquet") and name not in named
+            left_over = orphan and (name in manifest.retired or entry.modified_ms < before_ms)
+            outdated = _is_manifest(name) and entry.path < _manifest_path(app_id, manifest.sequence - 1)
+            if left_over or outdated:
+                gone += self._shelf.remove(entry.path)
+        return gone
+
+    def drop(self, app_id: str) -> None:
+        """Remove everything of an app."""
+        for entry in reversed(self._shelf.entries(_folder(app_id))):
+            self._shelf.remove(entry.path)
+
+
+def _folder(app_id: str) -> str:
+    return f"{app_id}/segments"
+
+
+def _manifest_path(app_id: str, sequence: int) -> str:
+    return f"{_folder(app_id)}/manifest-{sequence:012d}.json"
+
+
+def _is_manifest(path: str) -> bool:
+    name = path.rsplit("/", 1)[-1]
+    return name.startswith("manifest-") and name.endswith(".json")
