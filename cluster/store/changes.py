@@ -20,6 +20,10 @@ LIVE_MS = 10 * 60 * 1000
 "A follower that noted its offsets within this time holds the log back."
 FORGOTTEN_MS = 24 * 3600 * 1000
 
+MOST_BYTES = 16 * 1024 * 1024
+"What one reading brings of one log, about; a single change always comes."
+
+_READ = Script.load("read_changes")
 _SETTLE = Script.load("settle")
 _LAST = Script.load("last_offset")
 _OFFSET = re.compile(rb"\d+(-\d+)?")
@@ -36,21 +40,18 @@ class RedisChanges:
     async def read(
         self, app_id: str, after: Mapping[Noun, str], *, count: int, block_ms: int
     ) -> list[Change]:
-        if not after:
-            return []
-        noun_of = {keys.change(app_id, noun): noun for noun in after}
-        streams = ("STREAMS", *noun_of, *after.values())
-        if block_ms > 0:
-            answer = await self._server.wait(
-                "XREAD", "COUNT", count, "BLOCK", block_ms, *streams, block_ms=block_ms
-            )
-        else:
-            answer = await self._server.ask_slow("XREAD", "COUNT", count, *streams)
+        nouns = list(after)
         changes: list[Change] = []
-        for name, entries in answer or ():
-            noun = noun_of[text_of(name)]
-            for offset, flat in entries:
-                changes.append(await self._open(app_id, noun, text_of(offset), flat))
+        if nouns:
+            names = [keys.change(app_id, noun) for noun in nouns]
+            logs = await self._server.run(_READ, names, [count, MOST_BYTES, *after.values()])
+            changes = [
+                await self._open(app_id, noun, *entry)
+                for noun, log in zip(nouns, logs, strict=True)
+                for entry in log
+            ]
+            if not changes and block_ms > 0:
+                changes = await self._wait(app_id, after, block_ms)
         return changes
 
     async def last(self, app_id: str, noun: Noun) -> str:
@@ -78,8 +79,20 @@ class RedisChanges:
         names = [keys.change(app_id, noun), keys.settled(app_id), keys.trimmed(app_id), keys.follower(app_id)]
         return int(await self._server.run(_SETTLE, names, [noun, offset, now_ms, LIVE_MS, FORGOTTEN_MS]))
 
-    async def _open(self, app_id: str, noun: Noun, offset: str, flat: list[bytes]) -> Change:
+    async def _wait(self, app_id: str, after: Mapping[Noun, str], block_ms: int) -> list[Change]:
+        """Wait for the first change of each log; what stands behind it comes with the next reading."""
+        noun_of = {keys.change(app_id, noun): noun for noun in after}
+        streams = ("STREAMS", *noun_of, *after.values())
+        answer = await self._server.wait("XREAD", "COUNT", 1, "BLOCK", block_ms, *streams, block_ms=block_ms)
+        return [
+            await self._open(app_id, noun_of[text_of(name)], *entry)
+            for name, log in answer or ()
+            for entry in log
+        ]
+
+    async def _open(self, app_id: str, noun: Noun, at: bytes, flat: list[bytes]) -> Change:
         """Read an entry; a broken one becomes an empty change, so that followers get past it."""
+        offset = text_of(at)
         fields = dict(zip(flat[::2], flat[1::2], strict=True))
         op, salt = fields.get(b"op", b""), salt_of(noun)
         payload = unseal(fields.get(b"payload", b""), salt)

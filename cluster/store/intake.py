@@ -34,6 +34,8 @@ from cluster.store.wire import Argument, name_of, text_of
 GROUP = "intake"
 IDLE_MS = 10_000
 "A consumer that did not touch a batch for this long counts as dead."
+MOST_BYTES = 48 * 1024 * 1024
+"Payload one claim brings, about: what is read in time and fits into memory; a single batch always comes."
 MOST_WAITING = 10_000
 "Batches an app may have waiting before the door is told to come back later."
 
@@ -91,7 +93,7 @@ class RedisIntake:
     async def claim(self, consumer: str, app_ids: Sequence[str], *, count: int, block_ms: int) -> list[Batch]:
         batches = await self._claim_present(consumer, app_ids, count)
         if not batches and block_ms > 0 and app_ids:
-            batches = await self._claim_coming(consumer, app_ids, count, block_ms)
+            batches = await self._claim_coming(consumer, app_ids, block_ms)
         if batches:
             await self._server.run(_START, [keys.task(batch.app_id, batch.task_id) for batch in batches], [])
         return batches
@@ -169,25 +171,24 @@ class RedisIntake:
 
     async def _claim_present(self, consumer: str, app_ids: Sequence[str], count: int) -> list[Batch]:
         names = [keys.intake(app_id) for app_id in app_ids]
-        answer = await self._server.run(_CLAIM, names, [GROUP, consumer, count, self._idle_ms])
+        answer = await self._server.run(_CLAIM, names, [GROUP, consumer, count, self._idle_ms, MOST_BYTES])
         batches: list[Batch] = []
         for app_id, entries in zip(app_ids, answer, strict=True):
             for entry_id, fields, deliveries in entries:
                 batches += await self._open(app_id, entry_id, fields, deliveries)
         return batches
 
-    async def _claim_coming(
-        self, consumer: str, app_ids: Sequence[str], count: int, block_ms: int
-    ) -> list[Batch]:
+    async def _claim_coming(self, consumer: str, app_ids: Sequence[str], block_ms: int) -> list[Batch]:
+        """Wait for the first new batch of any app."""
         names = [keys.intake(app_id) for app_id in app_ids]
         try:
             answer = await self._server.wait(
-                "XREADGROUP", "GROUP", GROUP, consumer, "COUNT", count, "BLOCK", block_ms,
+                "XREADGROUP", "GROUP", GROUP, consumer, "COUNT", 1, "BLOCK", block_ms,
                 "STREAMS", *names, *([">"] * len(names)), block_ms=block_ms,
             )  # fmt: skip
         except NoGroup:
             # The stores were emptied since `_claim_present` made the groups; it makes them again.
-            return await self._claim_present(consumer, app_ids, count)
+            return await self._claim_present(consumer, app_ids, 1)
         app_of = dict(zip(names, app_ids, strict=True))
         batches: list[Batch] = []
         for name, entries in answer or ():
