@@ -86,6 +86,7 @@ class Applier:
                 embedder=prepared.embedder,
                 failed=prepared.failed,
                 now_ms=self._clock.now_ms(),
+                set_aside=prepared.set_aside,
             )
             count = len(prepared.records)
             if prepared.failed:

@@ -36,6 +36,8 @@ class Prepared:
     embedder: str
     failed: tuple[str, ...]
     "One message per record set aside, in the upload grammar."
+    set_aside: tuple[bytes, ...] = ()
+    "Those records, in the same order."
 
 
 def prepare(noun: Noun, payload: bytes, embedder: Embedder, *, read: TextOf | None = None) -> Prepared:
@@ -65,6 +67,7 @@ def prepare(noun: Noun, payload: bytes, embedder: Embedder, *, read: TextOf | No
         vectors=vectors,
         embedder=embedder.version if noun == "product" else "",
         failed=tuple(_message(at, reason) for at, reason in sorted(failed.items())),
+        set_aside=tuple(orjson.dumps(parsed[at]) for at in sorted(failed)),
     )
 
 

@@ -16,9 +16,10 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 import orjson
+import structlog
 
 from cluster.clock import Clock
-from cluster.errors import Unavailable
+from cluster.errors import HouseError, Unavailable
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.engine import Engine
 from cluster.store import keys, quarantine
@@ -39,6 +40,7 @@ MOST_BYTES = 48 * 1024 * 1024
 MOST_WAITING = 10_000
 "Batches an app may have waiting before the door is told to come back later."
 
+_log = structlog.get_logger()
 _ACCEPT = Script.load("accept")
 _CLAIM = Script.load("claim")
 _START = Script.load("start")
@@ -108,6 +110,7 @@ class RedisIntake:
         embedder: str,
         failed: Sequence[str],
         now_ms: int,
+        set_aside: Sequence[bytes] = (),
     ) -> bool:
         app_id, noun = batch.app_id, batch.noun
         names = self._keys_of(batch)
@@ -129,7 +132,10 @@ class RedisIntake:
                 seal(record.json, salt_of(key)),
                 b"" if record.product_type is None else type_prefix(record.product_type),
             )
-        return await self._server.run(_APPLY_PUT, names, args) is not None
+        applied = await self._server.run(_APPLY_PUT, names, args) is not None
+        if applied and set_aside:
+            await self._set_aside(batch, failed, set_aside, now_ms)
+        return applied
 
     async def apply_remove(self, batch: Batch, record_ids: Sequence[str], *, now_ms: int) -> bool:
         names = self._keys_of(batch)
@@ -151,6 +157,21 @@ class RedisIntake:
 
     async def depth(self, app_id: str) -> int:
         return int(await self._server.ask_slow("XLEN", keys.intake(app_id)))
+
+    async def _set_aside(
+        self, batch: Batch, reasons: Sequence[str], records: Sequence[bytes], now_ms: int
+    ) -> None:
+        """Keep refused records for people to look at. The batch is applied already, so this may not fail."""
+        stream = keys.quarantine(batch.app_id)
+        try:
+            for reason, record in zip(reasons, records[: quarantine.MOST_A_BATCH], strict=False):
+                await self._server.ask_slow(
+                    "XADD", stream, "MAXLEN", "~", quarantine.CAP, "*",
+                    "kind", "record", "noun", batch.noun, "id", batch.task_id, "reason", reason,
+                    "at", now_ms, "payload", record[: quarantine.MOST_BYTES],
+                )  # fmt: skip
+        except HouseError as error:
+            _log.warning("quarantine_failed", app=batch.app_id, reason=error.message)
 
     def _keys_of(self, batch: Batch) -> list[str]:
         """The keys that every applying script begins with."""

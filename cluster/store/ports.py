@@ -187,11 +187,14 @@ class Intake(Protocol):
         embedder: str,
         failed: Sequence[str],
         now_ms: int,
+        set_aside: Sequence[bytes] = (),
     ) -> bool:
         """Write records, change-log entry and task progress, and acknowledge, in one atomic step.
 
         Returns False and writes nothing when the batch was already applied. Creates the `default` engine
         with the first product.
+
+        `set_aside` are the records `failed` speaks of, in its order; they go to quarantine with their reason.
         """
         ...
 

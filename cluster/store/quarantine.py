@@ -16,6 +16,8 @@ CAP = 10_000
 "Entries a quarantine keeps, about."
 MOST_BYTES = 256 * 1024
 "Bytes of a payload that are kept."
+MOST_A_BATCH = 100
+"Refused records of one batch that are kept."
 
 _BROKEN = "checksum does not match"
 _RECORD = Script.load("set_aside_record")

@@ -207,6 +207,17 @@ async def test_a_poison_record_is_set_aside_and_its_batch_finishes(
     found = await stores.tasks.get(APP, "product", task)
     assert found is not None
     assert found.errors[-1].startswith("data.1 is invalid.")
+    assert await _quarantined(stores) == [records[1]]
+
+
+async def _quarantined(stores: Stores) -> list[Any]:
+    if hasattr(stores, "server"):
+        entries = await stores.server.ask_slow("XRANGE", "{shop}:quarantine", "-", "+")
+        return [
+            orjson.loads(dict(zip(flat[::2], flat[1::2], strict=True))[b"payload"]) for _, flat in entries
+        ]
+    intake: Any = stores.intake
+    return [orjson.loads(entry["payload"]) for entry in intake._state.apps[APP].quarantine]
 
 
 async def test_a_batch_that_fails_every_time_is_given_up_and_the_rest_goes_on(

@@ -88,6 +88,7 @@ class MemoryIntake:
         embedder: str,
         failed: Sequence[str],
         now_ms: int,
+        set_aside: Sequence[bytes] = (),
     ) -> bool:
         app = self._state.apps[batch.app_id]
         if not self._take_out(batch):
@@ -110,6 +111,10 @@ class MemoryIntake:
             )
             self._state.log(batch.app_id, batch.noun, entry)
         self._finish(batch, len(records), failed, now_ms)
+        app.quarantine += [
+            {"kind": "record", "noun": batch.noun, "id": batch.task_id, "reason": reason, "payload": record}
+            for reason, record in zip(failed, set_aside, strict=False)
+        ]
         return True
 
     async def apply_remove(self, batch: Batch, record_ids: Sequence[str], *, now_ms: int) -> bool:
