@@ -1,15 +1,31 @@
 """Settings: read once from the environment by a composition root, then handed down in small parts.
 
 Only files that start a process (app.py, gateway.py, driver.py, commands/, runtime/) read this module.
+
+What `kiosk up` decides for itself (where its own Redis listens, with which password) it leaves in files below
+the data directory, readable by their owner only: an environment variable can be read by every process we
+start, and a command line by everybody on the machine.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+REDIS_URL_FILE = "redis.url"
+"Name of the file in the data directory that tells the processes of an installation where its Redis is."
+
+
+def _url_left_by_start(given: dict[str, Any]) -> SecretStr | None:
+    try:
+        text = (Path(given["data_dir"]) / REDIS_URL_FILE).read_text("utf-8").strip()
+    except (OSError, KeyError):
+        return None
+    return SecretStr(text) if text else None
 
 
 class Settings(BaseSettings):
@@ -19,8 +35,9 @@ class Settings(BaseSettings):
 
     data_dir: Path = Field(default_factory=lambda: Path.home() / ".kiosk")
     "Where this installation keeps everything. Not secret."
-    redis_url: SecretStr | None = None
-    "An external Redis; without it one is found or brought along. Secret: may hold a password."
+    redis_url: SecretStr | None = Field(default_factory=_url_left_by_start)
+    """An external Redis; without it one is found or brought along, and `<data_dir>/redis.url` says where.
+    Secret: may hold a password."""
     master_key: SecretStr | None = None
     "32 bytes in URL-safe base64 that encrypt API keys at rest; else `<data_dir>/master.key`. Secret."
     host: str = "127.0.0.1"
@@ -33,8 +50,21 @@ class Settings(BaseSettings):
     "API replicas at rest. Not secret."
     replicas_max: int = 2
     "API replicas under load. Not secret."
+    disk_limit: float = Field(default=0.94, gt=0, le=1)
+    "Share of the data directory's disk that may be used before writes are refused. Not secret."
+    dashboard: bool = True
+    "Run Ray's dashboard, on loopback and behind a token. Not secret."
+    object_store_mb: int = Field(default=128, ge=80)
+    "Shared memory Ray may use for objects between processes. Not secret."
+    redis_memory_mb: int = Field(default=0, ge=0)
+    "Memory our own Redis may use before it refuses writes; 0: no bound. Not secret."
 
     @cached_property
     def shelf_dir(self) -> Path:
         """Where artefacts stand on one machine."""
         return self.data_dir / "shelf"
+
+    @property
+    def redis_is_external(self) -> bool:
+        """Was a Redis given from outside, so that none is started here?"""
+        return "redis_url" in self.model_fields_set

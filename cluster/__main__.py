@@ -1,0 +1,50 @@
+"""`kiosk`, also as `python -m cluster`: the command line."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from cluster.commands import apps, doctor, down, elsewhere, keys, screen, status, up
+from cluster.errors import HouseError
+from cluster.log import set_up_logging
+
+
+def command_line() -> typer.Typer:
+    """Put the commands together."""
+    line = typer.Typer(
+        name="kiosk",
+        help="Personalization, search and question answering on your own machines.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    line.command("up", epilog=up.EPILOG)(up.up)
+    line.command("down")(down.down)
+    line.command("status", epilog=status.EPILOG)(status.status)
+    line.command("doctor", epilog=doctor.EPILOG)(doctor.doctor)
+    line.add_typer(apps.app, name="apps")
+    line.add_typer(keys.app, name="keys")
+    line.command("ingest", context_settings=elsewhere.PASS_ON)(elsewhere.ingest)
+    line.command("bench", context_settings=elsewhere.PASS_ON)(elsewhere.bench)
+    return line
+
+
+def main() -> None:
+    """Run one command; errors become a sentence and exit code 1."""
+    set_up_logging(level=30, people=True)
+    try:
+        command_line()()
+    except HouseError as error:
+        screen.tell_error(error, as_json="--json" in sys.argv)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        screen.err().print("interrupted")
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

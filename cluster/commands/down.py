@@ -1,0 +1,70 @@
+"""`kiosk down`: end everything and leave nothing but the data."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from typing import Annotated
+
+import typer
+
+from cluster.commands import screen
+from cluster.commands.installation import Installation
+from cluster.errors import Fault
+from cluster.runtime.processes import belonging_to, end
+from cluster.runtime.state import lock_holder
+
+PATIENCE_S = 45.0
+
+
+def down(as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False) -> None:
+    """Stop the installation: running requests end, Redis saves, no process, socket or temporary file stays.
+
+    Also clears up after an installation that was killed. Data is kept; `kiosk up` goes on where it stopped.
+    """
+    installation = Installation()
+    was_running = installation.is_running
+    with screen.err().status("stopping"):
+        if was_running:
+            _ask_to_stop(installation)
+        left = _clear_up(installation)
+    if left:
+        raise Fault(f"these processes can't be ended: {left}; end them by hand")
+    if as_json:
+        screen.tell_json(
+            {"stopped": True, "was_running": was_running, "data_dir": str(installation.places.data_dir)}
+        )
+    elif was_running:
+        screen.out().print(f"Kiosk is stopped. Data stays in {installation.places.data_dir}.")
+    else:
+        screen.out().print("Kiosk was not running.")
+
+
+def _ask_to_stop(installation: Installation) -> None:
+    """Ask the supervisor; one that does not end in time is killed with everything it keeps."""
+    until = time.monotonic() + PATIENCE_S
+    asked = 0
+    while (holder := lock_holder(installation.places)) and time.monotonic() < until:
+        if holder > 0 and holder != asked:
+            asked = holder
+            try:
+                os.kill(holder, signal.SIGTERM)
+            except ProcessLookupError:
+                continue
+            except PermissionError as error:
+                raise Fault(f"process {holder} belongs to another user; stop it as that user") from error
+        time.sleep(0.05)
+
+
+def _clear_up(installation: Installation) -> list[int]:
+    """End what is still there and remove what goes away with the processes."""
+    places = installation.places
+    left = end(belonging_to(places), 3.0)
+    if left:
+        return [process.pid for process in left]
+    shutil.rmtree(places.run_dir, ignore_errors=True)
+    for path in (places.state, places.redis_url, places.front_wrapper, places.front_wishes):
+        path.unlink(missing_ok=True)
+    return []

@@ -1,0 +1,39 @@
+"""Commands whose work lies in another package: they are run as programs of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import typer
+
+from cluster.commands.installation import Installation
+from cluster.errors import Invalid, Unavailable
+from cluster.runtime.about import package_root
+from cluster.runtime.ray_environment import python_path
+
+PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+"Options, `--help` among them, belong to the program."
+
+
+def ingest(context: typer.Context) -> None:
+    """Bring files of records into an app of the running installation (see `kiosk ingest --help`)."""
+    asks_for_help = any(word in ("--help", "-h") for word in context.args)
+    installation = Installation()
+    if not asks_for_help and not installation.is_running and not installation.settings.redis_is_external:
+        raise Unavailable("Kiosk does not run; start it with `kiosk up`")
+    _run("jobs.ingest", context.args)
+
+
+def bench(context: typer.Context) -> None:
+    """Measure this build beside its limits on this machine (see `kiosk bench --help`)."""
+    if not (package_root() / "tests" / "benchmarks" / "__main__.py").exists():
+        raise Invalid("benchmarks come with the source; run `kiosk bench` in a checkout")
+    _run("tests.benchmarks", context.args)
+
+
+def _run(module: str, arguments: list[str]) -> None:
+    environment = {**os.environ, **python_path(os.environ, package_root())}
+    code = subprocess.run([sys.executable, "-m", module, *arguments], env=environment, check=False).returncode
+    raise typer.Exit(code)

@@ -1,0 +1,38 @@
+"""All checks of `kiosk doctor`, in the order they are shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cluster.clock import SystemClock
+from cluster.commands import machine_checks, running_checks
+from cluster.commands.finding import Finding
+from cluster.commands.installation import Installation
+from cluster.errors import HouseError
+
+
+def examine(installation: Installation) -> list[Finding]:
+    """Run all checks that make sense now."""
+    state = installation.state
+    findings = [
+        machine_checks.versions(),
+        machine_checks.data_directory(installation.places.data_dir),
+        machine_checks.master_key(installation),
+        machine_checks.private_file(
+            "ray token", installation.places.ray_token, "delete it and start again: `kiosk up` makes one"
+        ),
+        machine_checks.disk(installation),
+        machine_checks.shared_memory(Path("/dev/shm")),
+        machine_checks.open_files(),
+        machine_checks.haproxy(state),
+    ]
+    if state is None:
+        return [*findings, machine_checks.redis_to_start(), *machine_checks.leftovers(installation)]
+    findings.append(running_checks.public_address(state))
+    findings += [*running_checks.ports(installation, state), *running_checks.ray_asks_for_token(state)]
+    try:
+        findings += running_checks.redis_settings(installation)
+        findings += running_checks.clock(installation.information("server"), SystemClock().now_ms())
+    except HouseError as error:
+        findings.append(Finding("redis", "bad", error.message, f"see {state.logs_dir}/redis.log"))
+    return findings

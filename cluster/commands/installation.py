@@ -1,0 +1,122 @@
+"""The installation a command is about: its settings, whether it runs, and its stores either way."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from cluster.clock import SystemClock
+from cluster.errors import Conflict, Unavailable
+from cluster.runtime.connecting import ADMIN_S, connect
+from cluster.runtime.keeping import Keeping
+from cluster.runtime.places import Places
+from cluster.runtime.redis_server import RedisServer
+from cluster.runtime.state import Lock, State, load_state, lock_holder
+from cluster.runtime.vault import ensure_master_key, vault_of
+from cluster.settings import Settings
+from cluster.store.connect import OpenStores
+
+T = TypeVar("T")
+REDIS_S = 120.0
+
+
+class Installation:
+    """One installation as commands see it."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = Settings() if settings is None else settings
+        self.places = Places.of(self.settings.data_dir)
+
+    @property
+    def is_running(self) -> bool:
+        """Does somebody keep it alive?"""
+        return lock_holder(self.places) != 0
+
+    @property
+    def state(self) -> State | None:
+        """What its supervisor said last; None while it does not run."""
+        return load_state(self.places) if self.is_running else None
+
+    def wait_for(self, within_s: float, on_change: Callable[[State], None]) -> State:
+        """Wait until it is ready or has failed.
+
+        Errors:
+            Unavailable: neither happened in time, or the supervisor ended
+        """
+        until = time.monotonic() + within_s
+        message = ""
+        while time.monotonic() < until:
+            state = load_state(self.places)
+            if state is not None:
+                if state.message != message:
+                    message = state.message
+                    on_change(state)
+                if state.phase in ("ready", "failed"):
+                    return state
+                if not self.is_running:
+                    raise Unavailable(f"the start ended early; see {self.places.supervisor_log}")
+            time.sleep(0.05)
+        raise Unavailable(f"not ready after {within_s:.0f} s; see {self.places.supervisor_log}")
+
+    def administer(self, work: Callable[[Keeping, OpenStores], Awaitable[T]]) -> T:
+        """Do something to apps and keys, whether the installation runs or not."""
+
+        async def run() -> T:
+            async with self.stores() as stores:
+                return await work(Keeping(stores.access, vault_of(self.settings)), stores)
+
+        return asyncio.run(run())
+
+    def information(self, section: str) -> dict[str, str]:
+        """Read what Redis says of itself."""
+
+        async def read(keeping: Keeping, stores: OpenStores) -> dict[str, str]:
+            return await stores.info(section)
+
+        return self.administer(read)
+
+    def waiting_batches(self) -> int:
+        """Count accepted uploads that were not applied yet, over all apps."""
+
+        async def read(keeping: Keeping, stores: OpenStores) -> int:
+            depths = [await stores.intake.depth(app.app_id) for app in await keeping.apps()]
+            return sum(depths)
+
+        return self.administer(read)
+
+    @asynccontextmanager
+    async def stores(self) -> AsyncIterator[OpenStores]:
+        """Open the stores; while the installation is stopped its Redis is started for as long as it takes.
+
+        Errors:
+            Conflict: another command is working on the stopped installation
+        """
+        if self.is_running or self.settings.redis_is_external:
+            ensure_master_key(self.settings)
+            async with connect(self.settings, slow_s=ADMIN_S) as stores:
+                yield stores
+            return
+        self.places.make()
+        lock = Lock(self.places.lock)
+        if not lock.take():
+            raise Conflict("the installation is being started or worked on; try again in a moment")
+        redis = RedisServer(self.places, memory_mb=self.settings.redis_memory_mb)
+        try:
+            ensure_master_key(self.settings)
+            redis.start_mending(REDIS_S)
+            async with connect(Settings(), slow_s=ADMIN_S) as stores:
+                yield stores
+        finally:
+            redis.stop()
+            self.places.redis_url.unlink(missing_ok=True)
+            shutil.rmtree(self.places.run_dir, ignore_errors=True)
+            lock.drop()
+
+
+def now_ms() -> int:
+    """Read the clock."""
+    return SystemClock().now_ms()

@@ -1,0 +1,165 @@
+"""Checks of this machine and of the files of an installation; they need nothing to run."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import resource
+import shutil
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from cluster.commands.finding import Finding
+from cluster.commands.installation import Installation
+from cluster.errors import HouseError
+from cluster.runtime.disk import used_share
+from cluster.runtime.fronting import find_haproxy
+from cluster.runtime.processes import belonging_to
+from cluster.runtime.redis_server import find_redis
+from cluster.runtime.state import State
+from cluster.runtime.vault import vault_of
+
+RAY = "2.60."
+
+
+def versions() -> Finding:
+    """Python and Ray are the ones this build knows."""
+    python = ".".join(map(str, sys.version_info[:3]))
+    try:
+        ray = importlib.metadata.version("ray")
+    except importlib.metadata.PackageNotFoundError:
+        return Finding("versions", "bad", "Ray is not installed", "pip install -e .")
+    words = f"Python {python}, Ray {ray}"
+    if not ray.startswith(RAY):
+        return Finding("versions", "bad", words, f"this build knows Ray {RAY}x; pip install -e .")
+    return Finding("versions", "ok", words)
+
+
+def data_directory(path: Path) -> Finding:
+    """The data directory is ours and closed to others."""
+    if not path.exists():
+        return Finding("data", "ok", f"{path} does not exist yet; `kiosk up` makes it")
+    found = path.stat()
+    if found.st_uid != os.getuid():
+        advice = "run kiosk as its owner, or set KIOSK_DATA_DIR"
+        return Finding("data", "bad", f"{path} belongs to another user", advice)
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        return Finding("data", "bad", f"{path} is open to other users", f"chmod 700 {path}")
+    return Finding("data", "ok", f"{path}, closed to other users")
+
+
+def private_file(check: str, path: Path, advice: str) -> Finding:
+    """A file with a secret is readable by its owner only."""
+    if not path.exists():
+        return Finding(check, "ok", "made on the first start")
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        return Finding(check, "bad", f"{path} has mode {mode:o}", f"chmod 600 {path}, then {advice}")
+    return Finding(check, "ok", f"{path}, mode {mode:o}")
+
+
+def master_key(installation: Installation) -> Finding:
+    """The master key is there, readable and private."""
+    path = installation.places.master_key
+    if installation.settings.master_key is None:
+        found = private_file(
+            "master key", path, "rotate all keys if others could read it: `kiosk keys rotate`"
+        )
+        if found.level == "bad" or not path.exists():
+            return found
+    try:
+        vault_of(installation.settings)
+    except HouseError as error:
+        return Finding(
+            "master key",
+            "bad",
+            error.message,
+            "put back the key from your backup; keys can't be read without it",
+        )
+    where = "KIOSK_MASTER_KEY" if installation.settings.master_key is not None else str(path)
+    return Finding("master key", "ok", f"{where}; keep a copy elsewhere, keys can't be read without it")
+
+
+def disk(installation: Installation) -> Finding:
+    """There is room below the data directory."""
+    path = installation.places.data_dir
+    while not path.exists():
+        path = path.parent
+    share, limit = used_share(path), installation.settings.disk_limit
+    free = shutil.disk_usage(path).free / 2**30
+    words = f"{share:.0%} used, {free:.1f} GiB free"
+    if share >= limit:
+        return Finding(
+            "disk", "bad", f"{words}: writes are refused", "free some space; writing goes on by itself"
+        )
+    if share >= limit - 0.1 or free < 2:
+        return Finding("disk", "warning", words, f"writes are refused from {limit:.0%} on")
+    return Finding("disk", "ok", words)
+
+
+def shared_memory(path: Path) -> Finding:
+    """Ray has shared memory to put objects into."""
+    try:
+        free = shutil.disk_usage(path).free >> 20
+    except OSError:
+        return Finding(
+            "shared memory", "warning", f"there is no {path}", "Ray will use the disk instead, slowly"
+        )
+    if free < 256:
+        advice = "give the container more, e.g. `docker run --shm-size=1g`"
+        return Finding("shared memory", "warning", f"{free} MiB free in {path}", advice)
+    return Finding("shared memory", "ok", f"{free:,} MiB free in {path}")
+
+
+def open_files() -> Finding:
+    """Enough files may be open for the connections."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 10_000:
+        return Finding(
+            "open files", "warning", f"limit {hard:,}", "raise it: `ulimit -Hn 65536` before `kiosk up`"
+        )
+    return Finding("open files", "ok", "no limit" if hard == resource.RLIM_INFINITY else f"limit {hard:,}")
+
+
+def haproxy(state: State | None) -> Finding:
+    """Requests go through HAProxy."""
+    if state is not None and state.proxy != "haproxy":
+        return Finding(
+            "haproxy",
+            "bad",
+            f"requests go through the {state.proxy}",
+            "pip install 'ray[serve]' on Linux brings HAProxy; then `kiosk down` and `kiosk up`",
+        )
+    try:
+        return Finding("haproxy", "ok", find_haproxy())
+    except HouseError as error:
+        return Finding(
+            "haproxy",
+            "bad",
+            error.message,
+            "install HAProxy 2.8 or newer; without it requests are up to ten times slower",
+        )
+
+
+def redis_to_start() -> Finding:
+    """There is a Redis server to start."""
+    try:
+        return Finding("redis", "ok", f"{find_redis().label} will be used")
+    except HouseError as error:
+        return Finding("redis", "bad", error.message)
+
+
+def leftovers(installation: Installation) -> Iterator[Finding]:
+    """Nothing of a killed installation is still there."""
+    left = belonging_to(installation.places)
+    if left:
+        yield Finding(
+            "processes",
+            "warning",
+            f"{len(left)} of a killed installation still run",
+            "`kiosk down` ends them",
+        )
+    else:
+        yield Finding("processes", "ok", "none; the installation is stopped")

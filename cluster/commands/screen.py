@@ -1,0 +1,48 @@
+"""What commands print: results on standard output, progress and errors on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from cluster.errors import HouseError
+from cluster.log import strike_out
+
+
+def out() -> Console:
+    """Where results go."""
+    return Console(highlight=False, soft_wrap=True)
+
+
+def err() -> Console:
+    """Where progress and errors go."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def tell_json(value: Any) -> None:
+    """Print one JSON object, and nothing else, on standard output."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def tell_lines(*lines: str) -> None:
+    """Print lines exactly as they are, so that they can be copied."""
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def tell_error(error: HouseError, *, as_json: bool) -> None:
+    """Print an error: a sentence for people, an object for programs."""
+    if as_json:
+        tell_json({"error": {"code": error.code, "message": error.message}})
+    err().print("[bold red]error:[/] ", strike_out(error.message), sep="")
+
+
+def table(*columns: str, title: str = "") -> Table:
+    """Begin a plain table."""
+    drawn = Table(title=title or None, box=None, pad_edge=False, title_justify="left", title_style="bold")
+    for column in columns:
+        drawn.add_column(column, overflow="fold")
+    return drawn

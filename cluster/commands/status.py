@@ -1,0 +1,61 @@
+"""`kiosk status`: how every part is."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cluster.commands import screen
+from cluster.commands.installation import Installation
+from cluster.commands.parts import Part, look_at_parts
+from cluster.commands.summary import summarise
+from cluster.runtime.state import load_state
+
+EPILOG = """
+[bold]Examples[/]
+
+  kiosk status
+  kiosk status --json | jq .ready
+
+Ends with 0 when everything is well, with 1 when a part is not, with 3 when the installation does not run.
+"""
+
+
+def status(as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False) -> None:
+    """Show the health of every part in a table."""
+    installation = Installation()
+    state = installation.state
+    if state is None:
+        _not_running(installation, as_json=as_json)
+        raise typer.Exit(3)
+    parts = look_at_parts(installation, state)
+    well = state.phase == "ready" and all(part.ok for part in parts)
+    if as_json:
+        told = summarise(installation, state, reveal=False).told(secrets=False) if parts[1].ok else {}
+        screen.tell_json(
+            {**told, "ready": well, "phase": state.phase, "parts": [part.told() for part in parts]}
+        )
+    else:
+        _show(parts, state.api_url)
+    if not well:
+        raise typer.Exit(1)
+
+
+def _show(parts: list[Part], url: str) -> None:
+    table = screen.table("part", "", "", title=f"Kiosk at {url}")
+    for part in parts:
+        table.add_row(part.part, "[green]ok[/]" if part.ok else "[bold red]not ok[/]", part.detail)
+    screen.out().print(table)
+    if not all(part.ok for part in parts):
+        screen.err().print("`kiosk doctor` says what can be done.")
+
+
+def _not_running(installation: Installation, *, as_json: bool) -> None:
+    last = load_state(installation.places)
+    words = (
+        f"The last start failed: {last.message}" if last and last.phase == "failed" else "Kiosk does not run."
+    )
+    if as_json:
+        screen.tell_json({"ready": False, "phase": "stopped", "data_dir": str(installation.places.data_dir)})
+    screen.err().print(f"{words} Start it with `kiosk up`.")

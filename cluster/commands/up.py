@@ -1,0 +1,162 @@
+"""`kiosk up`: start everything, or say that it runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from typing import Annotated
+
+import typer
+
+from cluster.commands import screen
+from cluster.commands.installation import Installation
+from cluster.commands.summary import Summary, summarise
+from cluster.errors import Fault, Invalid
+from cluster.log import set_up_logging
+from cluster.runtime.about import package_root, version
+from cluster.runtime.administrator import ensure_administrator
+from cluster.runtime.ray_environment import common_environment
+from cluster.runtime.sockets import is_free
+from cluster.runtime.state import State
+from cluster.runtime.supervisor import Supervisor, Wanted
+from cluster.settings import Settings
+
+PATIENCE_S = 240.0
+LOG_LIMIT = 10 << 20
+
+EPILOG = """
+[bold]Examples[/]
+
+  kiosk up                          start on http://127.0.0.1:8000
+  kiosk up --port 9000              somewhere else
+  KIOSK_DATA_DIR=~/second kiosk up --port 9001    a second installation
+  kiosk up --foreground             stay in this terminal; Ctrl-C stops everything
+  kiosk up --json                   one JSON object on standard output when ready
+"""
+
+
+def up(
+    host: Annotated[
+        str | None, typer.Option(help="Address the doors listen on; else KIOSK_HOST or 127.0.0.1.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port the doors listen on; else KIOSK_PORT or 8000.", min=1, max=65535)
+    ] = None,
+    foreground: Annotated[bool, typer.Option("--foreground", help="Stay here until Ctrl-C.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object when ready.")] = False,
+) -> None:
+    """Start Redis, Ray and the doors, load the playground, and print URLs, keys and commands to try.
+
+    Starting a running installation says so and changes nothing. Data lies in KIOSK_DATA_DIR (~/.kiosk).
+    """
+    given = {**({"host": host} if host else {}), **({"port": port} if port else {})}
+    installation = Installation(Settings(**given))  # type: ignore[arg-type]
+    if installation.is_running:
+        _already(installation, as_json=as_json)
+        return
+    settings = installation.settings
+    installation.places.make()
+    if not is_free(settings.host, settings.port):
+        raise Invalid(
+            f"port {settings.port} on {settings.host} is taken by another program; choose one with --port"
+        )
+    password = ensure_administrator(installation.places.administrator)
+    _turn_log(installation)
+    if foreground:
+        raise typer.Exit(_here(installation, password, as_json=as_json))
+    state = _in_background(installation)
+    _show(summarise(installation, state, reveal=True, password=password), as_json=as_json)
+
+
+def _already(installation: Installation, *, as_json: bool) -> None:
+    with screen.err().status("waiting for the start that is under way") as status:
+        state = installation.wait_for(PATIENCE_S, lambda state: status.update(state.message))
+    _refuse_failed(state)
+    screen.err().print(f"Kiosk is already running (process {state.pid}, data in {state.data_dir}).")
+    _show(summarise(installation, state, reveal=True), as_json=as_json)
+
+
+def _in_background(installation: Installation) -> State:
+    """Start a supervisor that outlives this command, and wait for it."""
+    settings, places = installation.settings, installation.places
+    environment = common_environment(places, os.environ, package_root())
+    environment |= {"KIOSK_HOST": settings.host, "KIOSK_PORT": str(settings.port)}
+    places.state.unlink(missing_ok=True)
+    with places.supervisor_log.open("ab") as log:
+        started = subprocess.Popen(
+            [sys.executable, "-m", "cluster.runtime.supervisor"],
+            cwd=places.data_dir,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    # Somebody must take its exit code if it ends while we wait.
+    threading.Thread(target=started.wait, daemon=True).start()
+    _await_lock(installation, started)
+    with screen.err().status("starting") as status:
+        state = installation.wait_for(PATIENCE_S, lambda state: status.update(state.message))
+    _refuse_failed(state)
+    return state
+
+
+def _await_lock(installation: Installation, started: subprocess.Popen[bytes]) -> None:
+    pause = threading.Event()
+    for _ in range(400):
+        if installation.is_running or installation.places.state.exists():
+            return
+        if started.returncode not in (None, 2):
+            break
+        pause.wait(0.05)
+    raise Fault(f"the supervisor did not start; see {installation.places.supervisor_log}")
+
+
+def _here(installation: Installation, password: str, *, as_json: bool) -> int:
+    """Be the supervisor until told to stop."""
+    shown = False
+
+    def told(state: State) -> None:
+        nonlocal shown
+        if state.phase == "ready" and not shown:
+            shown = True
+            _show(summarise(installation, state, reveal=True, password=password), as_json=as_json)
+            screen.err().print("Ctrl-C stops everything.")
+        elif not shown or state.phase != "ready":
+            screen.err().print(f"[dim]{state.message}[/]")
+
+    places = installation.places
+    os.environ.setdefault("KIOSK_DATA_DIR", str(places.data_dir))
+    with places.supervisor_log.open("a", encoding="utf-8") as log:
+        set_up_logging(stream=log)
+        code = Supervisor(Wanted(installation.settings, version(), package_root()), told).run()
+    if code == 1:
+        raise Fault(f"the start failed; see {places.supervisor_log}")
+    return code
+
+
+def _refuse_failed(state: State) -> None:
+    if state.phase == "failed":
+        raise Fault(f"{state.message}; more in {state.logs_dir}/supervisor.log, advice by `kiosk doctor`")
+
+
+def _show(summary: Summary, *, as_json: bool) -> None:
+    state = summary.state
+    if state.proxy and state.proxy != "haproxy":
+        screen.err().print(
+            f"[bold red]warning:[/] requests go through the {state.proxy}. They are up to ten times slower."
+        )
+    if as_json:
+        screen.tell_json(summary.told(secrets=True))
+        return
+    screen.out().print(f"[bold green]Kiosk is ready[/] (after {state.ready_after_s or 0:.1f} s).")
+    screen.tell_lines(*summary.lines())
+
+
+def _turn_log(installation: Installation) -> None:
+    """Begin a new log when the old one is large; one old one is kept."""
+    for log in (installation.places.supervisor_log, installation.places.logs_dir / "redis.log"):
+        if log.exists() and log.stat().st_size > LOG_LIMIT:
+            log.replace(log.with_name(log.name + ".1"))

@@ -1,0 +1,27 @@
+"""Opening the stores of this installation in whatever process asks."""
+
+from __future__ import annotations
+
+from cluster.errors import Fault
+from cluster.settings import Settings
+from cluster.store.connect import OpenStores, open_stores
+
+ADMIN_S = 10.0
+"Deadline of administrators' calls: they may meet a server that is still loading."
+
+
+def connect(settings: Settings | None = None, *, slow_s: float = 2.0) -> OpenStores:
+    """Open the stores named by the environment or by the data directory of this installation.
+
+    Errors:
+        Fault: neither names a Redis
+    """
+    settings = Settings() if settings is None else settings
+    if settings.redis_url is None:
+        raise Fault("nobody said where Redis is: neither KIOSK_REDIS_URL nor redis.url in the data directory")
+    return open_stores(settings.redis_url.get_secret_value(), slow_s=slow_s)
+
+
+def connect_actor() -> OpenStores:
+    """Open the stores in an actor's own process; handed to actors instead of an address with a password."""
+    return connect()

@@ -1,0 +1,43 @@
+"""How long the doors have been silent, found out without ever waiting for them."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from cluster.runtime import probe
+
+EVERY_S = 1.0
+
+
+class DoorWatch:
+    """Asks the doors once a second in a thread: a slow answer must not keep the supervisor from its work."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host = host
+        self._port = port
+        self._good_at = time.monotonic()
+        self._asked_at = float("-inf")
+        self._asking: threading.Thread | None = None
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since the last good answer."""
+        return time.monotonic() - self._good_at
+
+    def forgive(self) -> None:
+        """Count silence from now on."""
+        self._good_at = time.monotonic()
+
+    def look(self) -> None:
+        """Ask again if it is time; returns at once."""
+        now = time.monotonic()
+        if now - self._asked_at < EVERY_S or (self._asking is not None and self._asking.is_alive()):
+            return
+        self._asked_at = now
+        self._asking = threading.Thread(target=self._ask, daemon=True)
+        self._asking.start()
+
+    def _ask(self) -> None:
+        if probe.is_healthy(self._host, self._port).good:
+            self._good_at = time.monotonic()

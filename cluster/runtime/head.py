@@ -1,0 +1,205 @@
+"""Brings an installation up once and ends: keys, Ray, intake, doors, sample data, first good answer.
+
+A process of its own, started by the supervisor with the environment of `ray_environment`, because Ray belongs to
+the process that imports it: the supervisor must outlive Ray and stays small without it. Every step is told as a
+line of JSON on standard output. Running it again on a system that is partly up brings up what is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+import structlog
+
+from cluster.clock import SystemClock
+from cluster.errors import Fault, HouseError
+from cluster.log import set_up_logging, strike_out
+from cluster.runtime import probe
+from cluster.runtime.about import version
+from cluster.runtime.connecting import ADMIN_S, connect, connect_actor
+from cluster.runtime.keeping import Keeping
+from cluster.runtime.plan import Plan
+from cluster.runtime.vault import vault_of
+from cluster.settings import Settings
+
+PLAYGROUND = "jobs.playground"
+NAMESPACE = "kiosk"
+KEEP_ALIVE_S = 600
+"How long a replica keeps a silent connection of HAProxy; longer than HAProxy does, so it never races to reuse one."
+
+
+class Teller:
+    """Tells steps to whoever started this process."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._begin = time.monotonic()
+
+    def tell(self, step: str, message: str, **facts: Any) -> None:
+        """Write one line."""
+        after_s = round(time.monotonic() - self._begin, 2)
+        line = {"step": step, "message": strike_out(message), "after_s": after_s, **facts}
+        self._out.write(json.dumps(line) + "\n")
+        self._out.flush()
+        structlog.get_logger().info("step_reached", step=step, after_s=after_s)
+
+
+def without_client_server(parameters: Any, head: bool) -> None:
+    """Switch off the server for remote Ray clients (a `RAY_START_HOOK`); nobody here needs one more way in."""
+    parameters.ray_client_server_port = None
+
+
+def main(arguments: list[str]) -> int:
+    """Bring up what the plan says; 0 when a good answer came."""
+    plan = Plan.parse(arguments[0])
+    with _own_output() as out:
+        set_up_logging()
+        teller = Teller(out)
+        try:
+            bring_up(plan, Settings(), teller)
+        except HouseError as error:
+            teller.tell("failed", error.message)
+            return 1
+        except Exception as error:  # noqa: BLE001 - the top of a process: told, logged, and ended
+            structlog.get_logger().exception("bringing_up_failed")
+            teller.tell("failed", _last_line(error))
+            return 1
+    return 0
+
+
+def _last_line(error: Exception) -> str:
+    """Say an error in one line; Ray's errors carry a whole traceback, whose last line says what happened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = lines[-1] if lines else "no reason given"
+    return (text if len(lines) > 1 else f"{type(error).__name__}: {text}")[:400]
+
+
+def bring_up(plan: Plan, settings: Settings, teller: Teller) -> None:
+    """Do all steps."""
+    fresh = asyncio.run(_ensure_apps(settings))
+    teller.tell("apps", "apps and keys are there", first_start=fresh)
+    filling = _start_filling() if plan.playground else None
+    if plan.ray_arguments:
+        teller.tell("ray", "starting Ray")
+        _start_ray(plan.ray_arguments)
+    _connect(plan.ray_address)
+    if plan.intake:
+        teller.tell("intake", "starting the intake")
+        _ensure_intake(plan.intake, settings)
+    teller.tell("doors", "starting the doors")
+    _deploy(plan)
+    if filling is not None:
+        teller.tell("playground", "loading the playground")
+        _finish_filling(filling)
+    teller.tell("answer", "waiting for the first good answer")
+    asyncio.run(_first_answer(plan, settings))
+    teller.tell("ready", "ready")
+
+
+async def _ensure_apps(settings: Settings) -> bool:
+    async with connect(settings, slow_s=ADMIN_S) as stores:
+        return await Keeping(stores.access, vault_of(settings)).ensure_first_apps(SystemClock().now_ms())
+
+
+def _start_filling() -> subprocess.Popen[bytes]:
+    # A process of its own, so that it uses the second core while Ray starts.
+    return subprocess.Popen(
+        [sys.executable, "-m", PLAYGROUND], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+
+
+def _finish_filling(filling: subprocess.Popen[bytes], within_s: float = 120.0) -> None:
+    try:
+        code = filling.wait(within_s)
+    except subprocess.TimeoutExpired:
+        filling.kill()
+        filling.wait()
+        raise Fault("the playground was not loaded in time; see supervisor.log") from None
+    if code:
+        raise Fault("the playground could not be loaded; see supervisor.log")
+
+
+def _start_ray(arguments: list[str]) -> None:
+    from ray.scripts.scripts import start
+
+    start.main(arguments, prog_name="ray start", standalone_mode=False)
+
+
+def _connect(address: str) -> None:
+    import ray
+
+    ray.init(
+        address=address,
+        namespace=NAMESPACE,
+        log_to_driver=False,
+        configure_logging=False,
+        ignore_reinit_error=True,
+    )
+
+
+def _ensure_intake(kind: str, settings: Settings) -> None:
+    from cluster.runtime import roster
+
+    release = version()
+    roster.sweep("intake", keep=release)
+    roster.find_or_create("intake", release, kind, connect_actor, str(settings.shelf_dir))
+
+
+def _deploy(plan: Plan) -> None:
+    from ray import serve
+    from ray.serve.config import HTTPOptions
+
+    serve.start(
+        proxy_location="HeadOnly",
+        http_options=HTTPOptions(
+            host="127.0.0.1" if plan.haproxy else plan.host,
+            port=plan.port,
+            keep_alive_timeout_s=KEEP_ALIVE_S,
+        ),
+    )
+    application = _load(plan.api)(plan.api_arguments)
+    serve.run(application, name="api", route_prefix="/")
+
+
+def _load(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+async def _first_answer(plan: Plan, settings: Settings, within_s: float = 60.0) -> None:
+    """Ask for recommendations until a good answer comes.
+
+    Errors:
+        Fault: none came in time; the message says what came instead
+    """
+    async with connect(settings, slow_s=ADMIN_S) as stores:
+        entries = await Keeping(stores.access, vault_of(settings)).keys(app_id="playground", reveal=True)
+        readers = await stores.records.ids("playground", "user")
+    key = next((entry.text for entry in entries if entry.key.kind == "secret"), "")
+    if not key or not readers:
+        # Someone revoked the playground's keys, or it is not loaded: an open door is all that can be asked.
+        await probe.wait_until(lambda: probe.is_healthy(plan.host, plan.port), within_s)
+        return
+    await probe.wait_until(lambda: probe.recommends(plan.host, plan.port, key, readers[:20]), within_s)
+
+
+@contextmanager
+def _own_output() -> Iterator[TextIO]:
+    """Keep standard output for our lines; whatever Ray prints goes to the log with standard error."""
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    with os.fdopen(kept, "w", encoding="utf-8") as out:
+        yield out
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

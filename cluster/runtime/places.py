@@ -1,0 +1,162 @@
+"""Where everything of one installation lies.
+
+    <data_dir>/               mode 700
+      lock                    held by the running supervisor
+      state.json              what runs where; no secrets
+      master.key ray.token redis.url administrator.json      mode 600
+      redis/                  append-only file and configuration
+      shelf/                  artefacts
+      logs/                   supervisor.log, redis.log
+      haproxy, haproxy.json   the wrapper Ray starts instead of HAProxy
+    /tmp/kiosk-<8 hex>/       mode 700: sockets and whatever goes away with the processes
+      redis.sock  h/ (HAProxy)  r/ (Ray)
+
+Sockets have their own short place because the name of a Unix socket may not be longer than 107 bytes, and Ray
+and HAProxy hang long names behind it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from cluster.errors import Fault, Invalid
+from cluster.settings import REDIS_URL_FILE
+
+LONGEST_RUN_DIR = 30
+"Bytes: HAProxy's admin socket adds 77 (a node id of 56 characters, and a suffix while it is being bound)."
+
+
+@dataclass(frozen=True)
+class Places:
+    """Paths of one installation; making the object touches nothing."""
+
+    data_dir: Path
+    "Absolute."
+    temp_dir: Path = Path("/tmp")
+    "Short, writable."
+
+    @classmethod
+    def of(cls, data_dir: Path, temp_dir: Path | None = None) -> Places:
+        """Name the places of the installation that keeps its data there."""
+        absolute = Path(os.path.abspath(data_dir.expanduser()))
+        return cls(absolute) if temp_dir is None else cls(absolute, temp_dir)
+
+    @cached_property
+    def mark(self) -> str:
+        """A short name of this installation: tells its processes and directories from others'."""
+        owner = f"{os.getuid()}:{self.data_dir}"
+        return hashlib.sha256(owner.encode()).hexdigest()[:8]
+
+    @cached_property
+    def run_dir(self) -> Path:
+        """What goes away with the processes."""
+        return self.temp_dir / f"kiosk-{self.mark}"
+
+    @property
+    def lock(self) -> Path:
+        return self.data_dir / "lock"
+
+    @property
+    def state(self) -> Path:
+        return self.data_dir / "state.json"
+
+    @property
+    def master_key(self) -> Path:
+        return self.data_dir / "master.key"
+
+    @property
+    def ray_token(self) -> Path:
+        return self.data_dir / "ray.token"
+
+    @property
+    def redis_url(self) -> Path:
+        return self.data_dir / REDIS_URL_FILE
+
+    @property
+    def administrator(self) -> Path:
+        return self.data_dir / "administrator.json"
+
+    @property
+    def redis_dir(self) -> Path:
+        return self.data_dir / "redis"
+
+    @property
+    def logs_dir(self) -> Path:
+        return self.data_dir / "logs"
+
+    @property
+    def supervisor_log(self) -> Path:
+        return self.logs_dir / "supervisor.log"
+
+    @property
+    def front_wrapper(self) -> Path:
+        return self.data_dir / "haproxy"
+
+    @property
+    def front_wishes(self) -> Path:
+        return self.data_dir / "haproxy.json"
+
+    @property
+    def redis_socket(self) -> Path:
+        return self.run_dir / "redis.sock"
+
+    @property
+    def front_dir(self) -> Path:
+        return self.run_dir / "h"
+
+    @property
+    def ray_dir(self) -> Path:
+        return self.run_dir / "r"
+
+    def make(self) -> None:
+        """Make the directories, for their owner only.
+
+        Errors:
+            Invalid: the data directory can't be made or belongs to somebody else
+            Fault: somebody else took the name of the run directory
+        """
+        if len(os.fsencode(self.run_dir)) > LONGEST_RUN_DIR:
+            raise Fault(f"{self.run_dir} is too long for the sockets of Ray and HAProxy")
+        try:
+            self.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._claim(self.data_dir)
+            for folder in (self.redis_dir, self.logs_dir, self.data_dir / "shelf"):
+                folder.mkdir(exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise Invalid(
+                f"the data directory {self.data_dir} can't be used ({error.strerror}); set KIOSK_DATA_DIR to "
+                "a directory you own"
+            ) from error
+        try:
+            self.run_dir.mkdir(exist_ok=True, mode=0o700)
+            self._claim(self.run_dir)
+            self.front_dir.mkdir(exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise Fault(
+                f"{self.run_dir} can't be used ({error.strerror}); remove it and start again"
+            ) from error
+
+    @staticmethod
+    def _claim(folder: Path) -> None:
+        """Make sure that a directory is a real one, ours, and closed to others."""
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode):
+            raise NotADirectoryError(20, "it is not a directory")
+        if found.st_uid != os.getuid():
+            raise PermissionError(1, "it belongs to somebody else")
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            folder.chmod(0o700)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read; readers see the old text or the new one, never half."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+    scratch.replace(path)

@@ -1,0 +1,38 @@
+"""What the supervisor asks of a head: one value, handed over as JSON on its command line. No secrets."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+API = "deployments.api.app:build"
+INTAKE = "actors.intake.host:IntakeHost"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How an installation is to be brought up."""
+
+    host: str
+    port: int
+    haproxy: bool
+    ray_arguments: list[str]
+    "Empty: Ray runs already."
+    ray_address: str
+    api: str = API
+    "Import path of the application's builder."
+    api_arguments: dict[str, Any] = field(default_factory=dict)
+    intake: str = INTAKE
+    "Import path of the intake actor's class; empty: none."
+    playground: bool = True
+    "Load the sample data if it is not there."
+
+    def text(self) -> str:
+        """Write it down."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def parse(cls, text: str) -> Plan:
+        """Read it back."""
+        return cls(**json.loads(text))

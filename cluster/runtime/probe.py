@@ -1,0 +1,94 @@
+"""Asking an installation over HTTP whether it works, with the standard library only."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from cluster.errors import Fault
+
+EVERY_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a question came to."""
+
+    good: bool
+    words: str
+    "What was seen, for the person who waits."
+
+
+def ask(
+    host: str, port: int, method: str, path: str, *, key: str = "", body: object = None, within_s: float = 5.0
+) -> tuple[int, bytes]:
+    """Send one request.
+
+    Errors:
+        OSError: nobody answers, or not in HTTP
+    """
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1", "": "127.0.0.1"}.get(host, host)
+    line = http.client.HTTPConnection(reachable, port, timeout=within_s)
+    try:
+        headers = {"Connection": "close", **({"X-API-KEY": key} if key else {})}
+        data = None if body is None else json.dumps(body).encode()
+        line.request(method, path, body=data, headers=headers)
+        reply = line.getresponse()
+        return reply.status, reply.read()
+    except http.client.HTTPException as error:
+        raise OSError(f"no HTTP answer ({type(error).__name__})") from error
+    finally:
+        line.close()
+
+
+def is_healthy(host: str, port: int, within_s: float = 5.0) -> Seen:
+    """Is at least one replica taking requests?"""
+    try:
+        status, _ = ask(host, port, "GET", "/-/healthz", within_s=within_s)
+    except OSError as error:
+        return Seen(False, f"nobody answers on port {port} ({error})")
+    return Seen(status == 200, f"health check answered {status}")
+
+
+def recommends(host: str, port: int, key: str, user_ids: Sequence[str]) -> Seen:
+    """Does one of these users get recommendations?"""
+    seen = Seen(False, "nobody was asked")
+    for user_id in user_ids:
+        try:
+            status, body = ask(
+                host, port, "POST", "/v1/recommendation/user_to_products", key=key, body={"user_id": user_id}
+            )
+        except OSError as error:
+            return Seen(False, f"nobody answers on port {port} ({error})")
+        if status != 200:
+            return Seen(False, f"a recommendation answered {status}: {body[:200].decode('utf-8', 'replace')}")
+        if has_results(body):
+            return Seen(True, "recommendations come")
+        seen = Seen(False, "recommendations are empty")
+    return seen
+
+
+def has_results(body: bytes) -> bool:
+    """Does the body of a recommendation hold at least one product?"""
+    data = json.loads(body).get("data", {})
+    return isinstance(data, dict) and any(isinstance(value, list) and value for value in data.values())
+
+
+async def wait_until(look: Callable[[], Seen], within_s: float) -> None:
+    """Look again and again until it is good.
+
+    Errors:
+        Fault: it did not become good in time
+    """
+    until = time.monotonic() + within_s
+    while True:
+        seen = await asyncio.to_thread(look)
+        if seen.good:
+            return
+        if time.monotonic() > until:
+            raise Fault(f"no good answer within {within_s:.0f} s: {seen.words}")
+        await asyncio.sleep(EVERY_S)

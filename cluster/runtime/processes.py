@@ -1,0 +1,104 @@
+"""Finding and ending the processes of one installation, and no others.
+
+Every process we start carries the installation's mark in its environment, and so do the processes those
+start. A process that rewrote its environment is known by the run directory on its command line.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Iterable
+
+import psutil
+
+from cluster.runtime.places import Places
+
+MARK = "KIOSK_MARK"
+"Environment variable that holds `Places.mark`."
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def adopt_orphans() -> bool:
+    """Become the parent of descendants whose parent dies, so that none gets lost; False where impossible."""
+    try:
+        return bool(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    except (OSError, AttributeError):
+        return False
+
+
+def belonging_to(places: Places) -> list[psutil.Process]:
+    """List all processes of an installation but this one and its ancestors."""
+    me = psutil.Process()
+    spared = {me.pid, *(parent.pid for parent in me.parents())}
+    # A process that hid both its environment and its command line is still known as somebody's child.
+    mine = (
+        {}
+        if os.environ.get(MARK) != places.mark
+        else {child.pid: child for child in me.children(recursive=True)}
+    )
+    for process in psutil.process_iter():
+        try:
+            if process.pid not in spared and process.pid not in mine and _belongs(process, places):
+                mine[process.pid] = process
+        except (psutil.Error, OSError):
+            continue
+    return list(mine.values())
+
+
+def _belongs(process: psutil.Process, places: Places) -> bool:
+    if process.uids().real != os.getuid() or process.status() == psutil.STATUS_ZOMBIE:
+        return False
+    if process.environ().get(MARK) == places.mark:
+        return True
+    inside = f"{places.run_dir}/"
+    return any(inside in word for word in process.cmdline())
+
+
+def end(processes: Iterable[psutil.Process], patience_s: float) -> list[psutil.Process]:
+    """Ask processes to end, insist after `patience_s`; return those that even so remain."""
+    alive = list(processes)
+    for way, wait_s in ((signal.SIGTERM, patience_s), (signal.SIGKILL, 5.0)):
+        for process in alive:
+            try:
+                process.send_signal(way)
+                # A stopped process takes no signal but this one and SIGKILL.
+                process.send_signal(signal.SIGCONT)
+            except psutil.Error:
+                continue
+        _, alive = psutil.wait_procs(alive, timeout=wait_s)
+        if not alive:
+            break
+    return alive
+
+
+def is_alive(pid: int) -> bool:
+    """Does a process exist and run? One that ended and waits for its parent does not."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
+
+
+def pss_bytes(processes: Iterable[psutil.Process]) -> int:
+    """Add up proportional memory: shared pages count once over all processes that share them."""
+    total = 0
+    for process in processes:
+        try:
+            total += process.memory_full_info().pss
+        except psutil.Error:
+            continue
+    return total
+
+
+def reap_strangers(known: set[int]) -> None:
+    """Take the exit codes of adopted orphans that ended; those of `known` children are left to their owners."""
+    while True:
+        try:
+            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if found is None or found.si_pid in known:
+            return
+        os.waitpid(found.si_pid, 0)

@@ -1,0 +1,151 @@
+"""What the environment says before Ray starts: every process Ray starts inherits it.
+
+Ray and Serve read these when they are imported, so they must stand before the first import, not in code that
+runs after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cluster.runtime.places import Places
+from cluster.runtime.processes import MARK
+from cluster.runtime.sockets import free_ports, port_range
+
+HOT_LAYER = "deployments.api.hot:middlewares"
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "POLARS_MAX_THREADS",
+    "RAYON_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
+"Each library would take all cores in each replica; a person who set one of them keeps it."
+NEVER_INHERITED = ("RAY_ADDRESS", "RAY_JOB_ID", "RAY_AUTH_TOKEN", "RAY_REDIS_ADDRESS", "RAY_NAMESPACE")
+"Left over from another cluster these would send our processes there."
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Loopback ports of one start; chosen freely, so installations never meet."""
+
+    gcs: int
+    dashboard: int
+    agent: int
+    fallback_proxy: int
+    statistics: int
+    metrics: int
+
+    @classmethod
+    def choose(cls) -> Ports:
+        """Find free ones."""
+        return cls(*free_ports(6))
+
+
+def common_environment(places: Places, inherited: Mapping[str, str], root: Path) -> dict[str, str]:
+    """Say what all processes of an installation share, the supervisor's own included.
+
+    `root` is the directory that holds our packages; from a checkout it is no place Python looks at by itself.
+    """
+    environment = {name: value for name, value in inherited.items() if name not in NEVER_INHERITED}
+    environment.setdefault("KIOSK_DATA_DIR", str(places.data_dir))
+    environment[MARK] = places.mark
+    environment |= python_path(inherited, root)
+    for name in THREAD_VARIABLES:
+        environment.setdefault(name, "1")
+    environment.setdefault("MALLOC_ARENA_MAX", "2")
+    # Ray's processes give themselves titles; without this they overwrite their environment, and the mark, with it.
+    environment["SPT_NOENV"] = "1"
+    return environment
+
+
+def python_path(inherited: Mapping[str, str], root: Path) -> dict[str, str]:
+    """Say where our packages are, if Python would not find them by itself."""
+    if root.name in ("site-packages", "dist-packages"):
+        return {}
+    path = [part for part in inherited.get("PYTHONPATH", "").split(":") if part and part != str(root)]
+    return {"PYTHONPATH": ":".join([str(root), *path])}
+
+
+def ray_environment(
+    places: Places, ports: Ports, *, haproxy: bool, max_connections: int = 4096
+) -> dict[str, str]:
+    """Say how Ray, Serve and HAProxy are to behave."""
+    lowest, highest = port_range(places.mark)
+    front = places.front_dir
+    wanted = {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": places.ray_token,
+        # Ray on Linux replaces 127.0.0.1 by the machine's outer address, unless it believes that this
+        # platform can't have clusters.
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": 0,
+        "RAY_START_HOOK": "cluster.runtime.head.without_client_server",
+        "RAY_USAGE_STATS_ENABLED": 0,
+        "RAY_DISABLE_IMPORT_WARNING": 1,
+        "RAY_ROTATION_MAX_BYTES": 10 << 20,
+        "RAY_ROTATION_BACKUP_COUNT": 2,
+        "RAY_SERVE_LOG_ROTATION_MAX_BYTES": 10 << 20,
+        "RAY_SERVE_ENABLE_HA_PROXY": int(haproxy),
+        "RAY_SERVE_THROUGHPUT_OPTIMIZED": 1,
+        "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": HOT_LAYER,
+        "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": ports.fallback_proxy,
+        "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT": lowest,
+        "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT": highest,
+        "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": 3,
+        # A killed proxy keeper is noticed after three periods.
+        "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": 1,
+        "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": 5,
+        "RAY_SERVE_HAPROXY_BINARY_PATH": places.front_wrapper,
+        "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": front / "haproxy.cfg",
+        "RAY_SERVE_HAPROXY_SOCKET_PATH": front / "a.sock",
+        "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": front,
+        "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": front / "servers",
+        "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": front / "m.sock",
+        # Would send one datagram a request to a Python process.
+        "RAY_SERVE_HAPROXY_METRICS_ENABLED": 0,
+        "RAY_SERVE_HAPROXY_METRICS_PORT": ports.metrics,
+        "RAY_SERVE_HAPROXY_STATS_PORT": ports.statistics,
+        "RAY_SERVE_HAPROXY_NBTHREAD": 1,
+        "RAY_SERVE_HAPROXY_MAXCONN": max_connections,
+        "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": 30,
+        "RAY_SERVE_HAPROXY_TIMEOUT_CONNECT_S": 2,
+        # The first refused connection takes a dead replica out; a request that only reads is sent again to
+        # another one (which requests those are, `front` says).
+        "RAY_SERVE_HAPROXY_OBSERVE_ERROR_LIMIT": 1,
+        "RAY_SERVE_HAPROXY_RETRY_ON": "conn-failure empty-response",
+        "RAY_SERVE_HAPROXY_RETRIES": 2,
+        "RAY_SERVE_HAPROXY_HEALTH_CHECK_INTER": "1s",
+        "RAY_SERVE_HAPROXY_HEALTH_CHECK_FASTINTER": "200ms",
+        "RAY_SERVE_HAPROXY_HEALTH_CHECK_DOWNINTER": "200ms",
+        "RAY_SERVE_HAPROXY_HEALTH_CHECK_FALL": 3,
+        "RAY_SERVE_HAPROXY_HEALTH_CHECK_RISE": 1,
+    }
+    if not haproxy:
+        wanted = {name: value for name, value in wanted.items() if "HAPROXY" not in name}
+    return {name: str(value) for name, value in wanted.items()}
+
+
+def ray_start_arguments(
+    places: Places, ports: Ports, *, cpus: int, object_store_mb: int, dashboard: bool
+) -> list[str]:
+    """Say how the head node is started: on loopback, with ports of its own, without what we don't use."""
+    return [
+        "--head",
+        "--node-ip-address=127.0.0.1",
+        f"--port={ports.gcs}",
+        "--min-worker-port=0",
+        "--max-worker-port=0",
+        f"--include-dashboard={'true' if dashboard else 'false'}",
+        "--dashboard-host=127.0.0.1",
+        f"--dashboard-port={ports.dashboard}",
+        f"--dashboard-agent-listen-port={ports.agent}",
+        f"--temp-dir={places.ray_dir}",
+        f"--num-cpus={cpus}",
+        f"--object-store-memory={object_store_mb << 20}",
+        "--no-monitor",
+        "--include-log-monitor=false",
+        "--disable-usage-stats",
+    ]  # fmt: skip

@@ -1,0 +1,53 @@
+"""Finding ports that nobody uses."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+
+LOOPBACK = "127.0.0.1"
+RANGES_FROM = 20_000
+RANGE_WIDTH = 100
+RANGES = 90
+"Ports 20,000 to 29,000: below the ports an operating system hands out by itself."
+
+
+def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
+    """Find ports that are free now, all different."""
+    with ExitStack() as held:
+        found = []
+        for _ in range(count):
+            probe = held.enter_context(socket.socket())
+            probe.bind((host, 0))
+            found.append(int(probe.getsockname()[1]))
+        return found
+
+
+def is_free(host: str, port: int) -> bool:
+    """Could a server listen there?"""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+        return True
+
+
+def answers(host: str, port: int, within_s: float = 0.5) -> bool:
+    """Does somebody accept connections there?"""
+    try:
+        with socket.create_connection((host, port), timeout=within_s):
+            return True
+    except OSError:
+        return False
+
+
+def port_range(mark: str) -> tuple[int, int]:
+    """Choose a range of ports for the replicas of an installation, the same every time it starts.
+
+    The ranges of two installations on one machine rarely meet; when they do, the replicas step aside.
+    """
+    first = RANGES_FROM + int(mark, 16) % RANGES * RANGE_WIDTH
+    return first, first + RANGE_WIDTH - 1

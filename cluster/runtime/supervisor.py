@@ -1,0 +1,359 @@
+"""The one process that keeps an installation alive: starts its parts in order, brings back what dies, ends all.
+
+    Redis          started first, ended last; started again at once when it dies
+    Ray            gcs_server and raylet are watched; when one dies, all of Ray is ended and started again
+    doors          asked over HTTP every second; silent for long while Ray lives: deployed again, then as above
+    HAProxy        a stand-in serves until Serve has started the next one
+
+Replicas, the Serve controller and named actors are Ray's business, which restarts them itself. This process
+imports no Ray and holds no state: whatever is killed, itself included, `kiosk up` brings the same system back.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+import structlog
+
+from cluster.clock import SystemClock
+from cluster.errors import Fault, HouseError
+from cluster.log import strike_out
+from cluster.runtime.door_watch import DoorWatch
+from cluster.runtime.fronting import Front
+from cluster.runtime.places import Places, write_private
+from cluster.runtime.plan import Plan
+from cluster.runtime.processes import adopt_orphans, belonging_to, end, reap_strangers
+from cluster.runtime.ray_environment import Ports, common_environment, ray_environment, ray_start_arguments
+from cluster.runtime.ray_head import RayHead
+from cluster.runtime.redis_server import RedisServer
+from cluster.runtime.state import Lock, Phase, State, save_state
+from cluster.runtime.vault import ensure_master_key
+from cluster.settings import Settings
+
+TICK_S = 0.1
+REDIS_START_S = 120.0
+DEPLOY_AGAIN_S = 20.0
+"Doors that stay silent that long are deployed again;"
+START_AGAIN_S = 60.0
+"that long, and Ray is started again."
+LONGEST_REST_S = 30.0
+
+_log = structlog.get_logger()
+Told = Callable[[State], None]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a start was asked for."""
+
+    settings: Settings
+    version: str
+    root: Path
+    "The directory that holds our packages."
+    plan: Mapping[str, object] = field(default_factory=dict)
+    "Fields of `Plan` to start with instead of the usual ones."
+    head_command: tuple[str, ...] = ()
+
+
+class Supervisor:
+    """Runs one installation until told to stop."""
+
+    def __init__(self, wanted: Wanted, told: Told = lambda state: None) -> None:
+        self._wanted = wanted
+        self._settings = wanted.settings
+        self._told = told
+        self._places = Places.of(wanted.settings.data_dir)
+        self._lock = Lock(self._places.lock)
+        self._head = RayHead(self._places, wanted.head_command)
+        self._front = Front(self._places, self._settings.host, self._settings.port)
+        self._redis: RedisServer | None = None
+        self._ports: Ports | None = None
+        self._haproxy = True
+        self._stop = threading.Event()
+        self._rest_s = 1.0
+        self._wait_until = 0.0
+        self._again: bool | None = None
+        "A head is due: True with Ray, False only the doors."
+        self._doors = DoorWatch(self._settings.host, self._settings.port)
+        self._connections = 0
+        self._redis_rest_s = 0.0
+        self._begun = time.monotonic()
+        self.state = State(
+            phase="starting",
+            message="starting",
+            pid=os.getpid(),
+            version=wanted.version,
+            host=self._settings.host,
+            port=self._settings.port,
+            data_dir=str(self._places.data_dir),
+            run_dir=str(self._places.run_dir),
+            logs_dir=str(self._places.logs_dir),
+            started_at=SystemClock().now_ms(),
+        )
+
+    def request_stop(self, number: int = 0, frame: FrameType | None = None) -> None:
+        """End soon (a signal handler)."""
+        self._stop.set()
+
+    def run(self) -> int:
+        """Start, keep, end; 0 after a wanted end, 1 when the start failed, 2 when another one is at work."""
+        self._places.make()
+        if not self._lock.take():
+            return 2
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self.request_stop)
+        adopt_orphans()
+        os.umask(0o077)
+        held = self._hold_run_dir()
+        try:
+            self._start()
+            while not self._stop.wait(TICK_S):
+                self._tick()
+                if self.state.phase == "failed":
+                    return 1
+            return 0
+        except HouseError as error:
+            self._say("failed", error.message)
+            return 1
+        finally:
+            self._end()
+            os.close(held)
+            self._lock.drop()
+
+    # --- starting -----------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        self._say("starting", "clearing up after an earlier run")
+        left = end(belonging_to(self._places), 3.0)
+        if left:
+            raise Fault(f"processes of an earlier run can't be ended: {[process.pid for process in left]}")
+        os.environ.update(common_environment(self._places, os.environ, self._wanted.root))
+        ensure_master_key(self._settings)
+        if not self._places.ray_token.exists():
+            write_private(self._places.ray_token, secrets.token_hex(32))
+        self._start_redis()
+        self._prepare_front()
+        self._again = True
+
+    def _start_redis(self) -> None:
+        if self._settings.redis_is_external:
+            assert self._settings.redis_url is not None
+            # From here on the file says it: an environment is easier to read than a file of mode 600.
+            write_private(self._places.redis_url, self._settings.redis_url.get_secret_value() + "\n")
+            os.environ.pop("KIOSK_REDIS_URL", None)
+            self._say("starting", "using the Redis of KIOSK_REDIS_URL", redis="external")
+            return
+        self._say("starting", "starting Redis")
+        self._redis = RedisServer(self._places, memory_mb=self._settings.redis_memory_mb)
+        self._redis.start_mending(REDIS_START_S)
+        self._say("starting", "Redis answers", redis=self._redis.binary.label)
+
+    def _prepare_front(self) -> None:
+        try:
+            self._connections = self._front.prepare()
+            self._say("starting", "HAProxy is ready to be used", proxy="haproxy")
+        except Fault as error:
+            self._without_haproxy(error.message)
+
+    def _without_haproxy(self, reason: str) -> None:
+        self._haproxy = False
+        _log.warning("haproxy_missing", reason=reason)
+        self._say(self.state.phase, self.state.message, proxy=f"slow Python proxy, because {reason}")
+
+    def _bring_up(self, with_ray: bool) -> None:
+        """Start a head."""
+        if with_ray or self._ports is None:
+            self._ports = Ports.choose()
+            with_ray = True
+        ports = self._ports
+        address = f"127.0.0.1:{ports.gcs}"
+        start = ray_start_arguments(
+            self._places,
+            ports,
+            cpus=max(2, os.cpu_count() or 2),
+            object_store_mb=self._settings.object_store_mb,
+            dashboard=self._settings.dashboard,
+        )
+        plan: dict[str, object] = {
+            "host": self._settings.host,
+            "port": self._settings.port,
+            "haproxy": self._haproxy,
+            "ray_arguments": start if with_ray else [],
+            "ray_address": address,
+            **self._wanted.plan,
+        }
+        more = ray_environment(self._places, ports, haproxy=self._haproxy, max_connections=self._connections)
+        self._head.bring_up(Plan(**plan), {**os.environ, **more})  # type: ignore[arg-type]
+        dashboard = f"http://127.0.0.1:{ports.dashboard}" if self._settings.dashboard else ""
+        self._say(self.state.phase, self.state.message, ray_address=address, dashboard_url=dashboard)
+
+    # --- keeping ------------------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        """Look at everything once.
+
+        Cost: about 0.1 ms when all is well.
+        """
+        self._keep_redis()
+        if self._again is not None and not self._head.is_busy and time.monotonic() >= self._wait_until:
+            with_ray, self._again = self._again, None
+            self._bring_up(with_ray)
+        self._hear()
+        if not self._head.is_busy and self._again is None:
+            self._keep_ray()
+        if self._haproxy and self._front.keep():
+            self._count("haproxy")
+        reap_strangers(self._children())
+
+    def _keep_redis(self) -> None:
+        redis = self._redis
+        if redis is None or not redis.died() or time.monotonic() < self._redis_rest_s:
+            return
+        code = redis.process.returncode if redis.process else None
+        _log.error("redis_died", code=code)
+        self._redis_rest_s = time.monotonic() + 1.0
+        try:
+            redis.start_again()
+        except HouseError as error:
+            self._say(self.state.phase, f"Redis does not start again: {error.message}")
+            return
+        self._count("redis")
+
+    def _hear(self) -> None:
+        for line in self._head.news():
+            step, message = str(line["step"]), str(line.get("message", ""))
+            if step == "ready":
+                self._reached()
+            elif step == "failed":
+                self._failed(message)
+            elif step == "apps":
+                self._say(self.state.phase, message, first_start=bool(line.get("first_start")))
+            else:
+                self._say(self.state.phase, message)
+
+    def _reached(self) -> None:
+        self._rest_s = 1.0
+        self._doors.forgive()
+        took = self.state.ready_after_s or round(time.monotonic() - self._begun, 2)
+        self._say("ready", "ready", ready_after_s=took)
+        _log.info("installation_ready", after_s=took, steps=self._head.steps)
+
+    def _failed(self, message: str) -> None:
+        """A head gave up: the first start says so and ends; later ones are tried again, ever more slowly."""
+        if self._haproxy and not self._front.has_served and {"doors", "answer"} & self._head.steps.keys():
+            self._without_haproxy("it did not start; see supervisor.log")
+        elif self.state.ready_after_s is None:
+            self._say("failed", strike_out(message))
+            return
+        _log.error("bringing_up_failed", reason=message, rest_s=self._rest_s)
+        self._say("recovering" if self.state.ready_after_s else "starting", message)
+        self._end_ray()
+        self._again = True
+        self._wait_until = time.monotonic() + self._rest_s
+        self._rest_s = min(2 * self._rest_s, LONGEST_REST_S)
+
+    def _keep_ray(self) -> None:
+        if self._head.is_dead():
+            _log.error("ray_died", vital=self._head.vital)
+            self._count("ray")
+            self._say("recovering", "Ray died and is started again")
+            self._end_ray()
+            self._again = True
+            return
+        self._doors.look()
+        silent_s = self._doors.silent_s
+        if silent_s > START_AGAIN_S:
+            _log.error("doors_silent", silent_s=round(silent_s))
+            self._count("ray")
+            self._say("recovering", "the doors stay silent, Ray is started again")
+            self._end_ray()
+            self._doors.forgive()
+            self._again = True
+        elif silent_s > DEPLOY_AGAIN_S and self.state.phase == "ready":
+            _log.error("doors_silent", silent_s=round(silent_s))
+            self._count("doors")
+            self._say("recovering", "the doors are silent and are deployed again")
+            self._again = False
+
+    # --- ending -------------------------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        """End everything and leave nothing behind but the data and, after a failure, the reason."""
+        failed = self.state.phase == "failed"
+        if not failed:
+            self._say("stopping", "stopping")
+        self._front.stop_listening()
+        self._end_ray(keep_front=False)
+        if self._redis is not None:
+            self._redis.stop()
+        self._places.redis_url.unlink(missing_ok=True)
+        left = end(belonging_to(self._places), 2.0)
+        shutil.rmtree(self._places.run_dir, ignore_errors=True)
+        self._places.front_wrapper.unlink(missing_ok=True)
+        self._places.front_wishes.unlink(missing_ok=True)
+        if not failed:
+            self._places.state.unlink(missing_ok=True)
+        reap_strangers(set())
+        _log.info("installation_ended", left=[process.pid for process in left])
+
+    def _end_ray(self, *, keep_front: bool = True) -> None:
+        """End Ray; HAProxy stays and says that the service is busy, unless all is to end."""
+        front = {pid for pid in (self._front.pid, *self._front.children) if pid} if keep_front else set()
+        self._head.end(spare=self._spared() | front)
+        if keep_front:
+            self._front.outlive_ray()
+
+    # --- small things -------------------------------------------------------------------------------------
+
+    def _spared(self) -> set[int]:
+        return {self._redis.pid} if self._redis is not None else set()
+
+    def _children(self) -> set[int]:
+        return self._spared() | self._head.children | self._front.children
+
+    def _count(self, part: str) -> None:
+        restarts = {**self.state.restarts, part: self.state.restarts.get(part, 0) + 1}
+        self._say(self.state.phase, self.state.message, restarts=restarts)
+
+    def _say(self, phase: Phase, message: str, **changes: object) -> None:
+        pids = {"supervisor": os.getpid(), **self._head.vital}
+        if self._redis is not None:
+            pids["redis"] = self._redis.pid
+        update = {"phase": phase, "message": message, "pids": pids, **changes}
+        self.state = self.state.model_copy(update=update)
+        try:
+            save_state(self._places, self.state)
+        except OSError as error:  # a full disk must not end the keeper
+            _log.error("state_not_saved", reason=error.strerror)
+        self._told(self.state)
+
+    def _hold_run_dir(self) -> int:
+        """Lock the run directory: what tidies /tmp leaves locked directories alone."""
+        handle = os.open(self._places.run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return handle
+
+
+def main() -> int:
+    """Run the supervisor of the installation named by the environment (started by `kiosk up`)."""
+    from cluster.log import set_up_logging
+    from cluster.runtime.about import package_root, version
+
+    set_up_logging()
+    settings = Settings()
+    return Supervisor(Wanted(settings, version(), package_root())).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

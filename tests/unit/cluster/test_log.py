@@ -1,0 +1,81 @@
+"""What may never stand in a log line, and that striking it out stays cheap."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import time
+
+import pytest
+import structlog
+
+from cluster.log import set_up_logging, strike_out
+from cluster.secrecy import mint_key
+
+SECRET = mint_key("secret", "development")
+TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl"
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        (f"key {SECRET} refused", SECRET[8:]),
+        (f"GET /v1/users/x?api_key={SECRET}&a=b", "a=b"),
+        ("GET /v1/users/x?note=CANARY", "CANARY"),
+        (f"Authorization: Bearer {TOKEN}", TOKEN),
+        (f"token {TOKEN}", "c2lnbmF0dXJl"),
+        ("unix://:s3cret@/tmp/redis.sock away", "s3cret"),
+        ("redis://user:s3cret@host:1/0", "s3cret"),
+        ('{"user_hash": "CANARY"}', "CANARY"),
+        ("requirepass CANARY", "CANARY"),
+    ],
+)
+def test_secrets_and_query_strings_are_struck_out(text: str, hidden: str) -> None:
+    assert hidden in text
+    assert hidden not in strike_out(text)
+
+
+@pytest.mark.parametrize("text", ["is this right? yes", "redis://host:6379/0", "task 1 of app playground"])
+def test_harmless_text_stays_as_it_is(text: str) -> None:
+    assert strike_out(text) == text
+
+
+@pytest.mark.parametrize(
+    "seed", ["/", "?", "eyJ-", "bearer ", "password ", "a://", "ksk_dev_", "user_hash\t", "eyJaaaa.", "a:/@"]
+)
+def test_hostile_text_costs_linear_time(seed: str) -> None:
+    def cost(size: int) -> float:
+        text = seed * (size // len(seed))
+        best = 1e9
+        for _ in range(3):
+            begin = time.perf_counter()
+            strike_out(text)
+            best = min(best, time.perf_counter() - begin)
+        return best
+
+    small, large = cost(20_000), cost(160_000)
+    assert large < 8 * 6 * max(small, 1e-4)
+
+
+def test_events_of_ours_and_of_libraries_are_cleaned() -> None:
+    stream = io.StringIO()
+    try:
+        set_up_logging(stream=stream)
+        structlog.get_logger("fresh").info(
+            "key_refused", key=SECRET, redis_url="unix://:p@/x", app="playground"
+        )
+        try:
+            raise ValueError(f"bad key {SECRET}")
+        except ValueError:
+            structlog.get_logger("fresh").exception("step_failed", password="hunter2", raw=b"bytes")
+        logging.getLogger("library").warning("GET %s", f"/v1/x?api_key={SECRET}")
+    finally:
+        structlog.reset_defaults()
+        logging.basicConfig(level=logging.WARNING, handlers=[], force=True)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 3
+    assert SECRET[8:] not in stream.getvalue()
+    assert "hunter2" not in stream.getvalue()
+    first = json.loads(lines[0])
+    assert (first["event"], first["redis_url"], first["app"]) == ("key_refused", "***", "playground")
