@@ -1,0 +1,98 @@
+"""A Redis that says nothing, and those who wait for it on purpose."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from cluster.errors import Unavailable
+from cluster.store.connect import OpenStores, open_stores
+from cluster.store.ports import RecordPut
+from tests.suites.doing import APP, body, put
+from tests.suites.own_redis import open_files, until_it_works
+from tests.suites.redis_process import RedisProcess
+
+pytestmark = pytest.mark.redis
+
+
+async def test_a_paused_server_costs_a_deadline_and_then_nothing(
+    own_server: RedisProcess, strict_stores: OpenStores
+) -> None:
+    await put(strict_stores, RecordPut("p1", body("p1")))
+    files = open_files()
+    own_server.pause()
+    try:
+        begin = time.monotonic()
+        with pytest.raises(Unavailable):
+            await strict_stores.records.get(APP, "product", "p1")
+        assert 0.1 < time.monotonic() - begin < 1.0
+        for _ in range(3):
+            await asyncio.gather(
+                *(strict_stores.records.get(APP, "product", "p1") for _ in range(50)), return_exceptions=True
+            )
+        assert strict_stores.server.is_away
+        begin = time.monotonic()
+        for _ in range(1000):
+            with pytest.raises(Unavailable):
+                await strict_stores.records.get(APP, "product", "p1")
+        assert time.monotonic() - begin < 0.5
+        assert open_files() <= files + 2
+    finally:
+        own_server.resume()
+    assert await until_it_works(strict_stores) < 5
+    assert await strict_stores.records.get(APP, "product", "p1") == body("p1")
+
+
+async def test_waiting_reads_neither_open_the_breaker_nor_fill_the_hot_connection(
+    easy_stores: OpenStores,
+) -> None:
+    waiting = [
+        asyncio.create_task(easy_stores.changes.read(APP, {"product": "0"}, count=1, block_ms=600))
+        for _ in range(30)
+    ]
+    begin = time.monotonic()
+    while time.monotonic() - begin < 0.4:
+        await easy_stores.access.version()
+    assert await asyncio.gather(*waiting) == [[]] * 30
+    assert not easy_stores.server.is_away
+
+
+async def test_cancelled_waits_leave_no_connection_behind(
+    own_server: RedisProcess, easy_stores: OpenStores
+) -> None:
+    await easy_stores.access.version()
+    for _ in range(5):
+        waiting = [
+            asyncio.create_task(easy_stores.changes.read(APP, {"product": "0"}, count=1, block_ms=60_000))
+            for _ in range(10)
+        ]
+        await asyncio.sleep(0.03)
+        for wait in waiting:
+            wait.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+    await asyncio.sleep(0.05)
+    assert own_server.say("CLIENT", "LIST").count(b" addr=") <= 3
+
+
+async def test_waits_share_connections_one_after_the_other(
+    own_server: RedisProcess, easy_stores: OpenStores
+) -> None:
+    for _ in range(4):
+        await easy_stores.changes.read(APP, {"product": "0"}, count=1, block_ms=1)
+    assert own_server.say("CLIENT", "LIST").count(b" addr=") <= 4
+
+
+async def test_closing_leaves_no_socket_behind(own_server: RedisProcess) -> None:
+    files = open_files()
+    for _ in range(3):
+        stores = await open_stores(own_server.url)
+        waiting = asyncio.create_task(stores.changes.read(APP, {"product": "0"}, count=1, block_ms=60_000))
+        await asyncio.sleep(0.02)
+        await stores.close()
+        with pytest.raises(Unavailable):
+            await waiting
+        with pytest.raises(Unavailable):
+            await stores.access.version()
+    assert open_files() == files
