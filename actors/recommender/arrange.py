@@ -7,7 +7,7 @@ list, not of the page.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from actors.recommender.catalog import Catalog
@@ -59,14 +59,15 @@ def arrange(
     rows: int,
     seed: int,
     before: int = 0,
+    shown: Set[int] = frozenset(),
 ) -> list[Placed]:
     """Make the page from a ranking without duplicates.
 
-    `before` counts the places of the whole list that came on earlier pages and are not in `ranked`.
+    `before` counts the places that came on earlier pages, `shown` holds their rows; `start` counts from there.
     """
-    order = ranked
-    if query.dithering > 1:
-        order = dithered(order, query.dithering, seed, before)
+    order = dithered(ranked, query.dithering, seed) if query.dithering > 1 else ranked
+    if shown:
+        order = [row for row in order if row not in shown]
     if not (query.boosts or query.boost_circles or query.spacing):
         return [Placed(row) for row in order[start : start + rows]]
     values = _Values(catalog)

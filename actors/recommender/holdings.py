@@ -27,9 +27,9 @@ class Blend:
 
     together: float = 1.0
     "Products seen together with those of the reader's history."
-    content: float = 0.5
+    content: float = 0.8
     "Likeness to the reader's vector."
-    trend: float = 0.7
+    trend: float = 0.5
     "Decayed counts of a week."
     popular: float = 0.1
     "Logarithm of the counts of a month: gives the long tail an order."

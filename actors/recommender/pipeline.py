@@ -50,15 +50,14 @@ def similar(request: Request) -> RecommendationResult:
     like = taste_for(dict.fromkeys(request.anchor_rows, 1.0), holdings.index)
     if not like.known:
         return products(request)
-    blend = (
-        replace(holdings.blend, content=holdings.blend.content / 5) if query.buy_together else holdings.blend
-    )
-    ranking = score_own(like, holdings, request.standing, blend=blend, baskets=query.buy_together)
+    baskets = query.buy_together and holdings.overlay.baskets.knows(like.rows)
+    blend = replace(holdings.blend, content=holdings.blend.content / 5) if baskets else holdings.blend
+    ranking = score_own(like, holdings, request.standing, blend=blend, baskets=baskets)
     ranking += request.standing.base * np.float32(blend.crowd_in_similar)
     anchors = request.anchor_rows
     hidden = request.catalog.with_variants(anchors) if query.dedupe else anchors
     pool, _ = best_of(request, ranking, hidden, hide_always=True)
-    return _page(request, pool, _scores_of(pool, request), "baskets" if query.buy_together else "similar")
+    return _page(request, pool, _scores_of(pool, request), "baskets" if baskets else "similar")
 
 
 def history(request: Request) -> RecommendationResult:
@@ -76,7 +75,14 @@ def _page(request: Request, pool: list[int], scores: Scores, rung: str) -> Recom
     """Arrange the pool into a page and write its records, with the reader's score of each product."""
     query, catalog = request.query, request.catalog
     page = arrange(
-        pool, query, catalog, start=request.start, rows=query.rows, seed=request.seed, before=request.before
+        pool,
+        query,
+        catalog,
+        start=request.start,
+        rows=query.rows,
+        seed=request.seed,
+        before=request.before,
+        shown=request.shown_rows,
     )
     by_row = dict(zip(pool, scores.tolist(), strict=True))
     return RecommendationResult(products=project(page, by_row, query, catalog), served_by=rung)

@@ -68,6 +68,8 @@ def best_of(
 ) -> tuple[list[int], str]:
     """Pick the best admitted rows, one per group, as many as the page and its arranging need.
 
+    What earlier pages showed is still among them: dithering needs the whole list to repeat its order.
+
     When nothing but `left_out` matches, those come after all (and the rung `seen_again` is named), unless they
     are to be hidden always or this is a later page.
 
@@ -81,9 +83,7 @@ def best_of(
     allowed = admitted(query, catalog)
     if allowed is not None:
         ranking[~allowed[: len(ranking)]] = -np.inf
-    shown = catalog.rows_of(request.shown)
-    hidden = catalog.rows_of(query.exclude) + (catalog.with_variants(shown) if query.dedupe else shown)
-    _hide(ranking, hidden)
+    _hide(ranking, catalog.rows_of(query.exclude))
     kept = ranking[_within(left_out, ranking)].copy()
     _hide(ranking, left_out)
     pool = _deep_enough(request, ranking)
@@ -95,11 +95,12 @@ def best_of(
 
 def _deep_enough(request: Request, ranking: Scores) -> list[int]:
     """Go down the ranking until enough different products came up, or it ends."""
-    depth = depth_for(request.query, request.wanted)
+    wanted = request.before + request.wanted
+    depth = depth_for(request.query, wanted)
     while True:
         rows = best_rows(ranking, depth).tolist()
         pool = one_per_group(rows, request.catalog) if request.query.dedupe else rows
-        if len(pool) >= min(request.wanted, depth) or len(rows) < depth:
+        if len(pool) >= wanted or len(rows) < depth:
             return pool
         depth *= 4
 

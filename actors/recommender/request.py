@@ -33,18 +33,24 @@ class Request:
 
     @property
     def before(self) -> int:
-        """Places of the whole list that earlier pages filled; their products are not in the ranking any more."""
+        """Places of the whole list that earlier pages filled."""
         return len(self.shown)
 
     @property
     def start(self) -> int:
-        """Rows of the ranking to skip."""
+        """Rows to skip of what is left after earlier pages."""
         return max(0, self.query.start - self.before)
 
     @property
     def wanted(self) -> int:
-        """Rows the ranking must have to fill the page."""
+        """Rows that must be left after earlier pages to fill this one."""
         return self.start + self.query.rows
+
+    @cached_property
+    def shown_rows(self) -> frozenset[int]:
+        """Rows of earlier pages; with their variants when one per product is wanted."""
+        rows = self.catalog.rows_of(self.shown)
+        return frozenset(self.catalog.with_variants(rows) if self.query.dedupe else rows)
 
     @cached_property
     def seed(self) -> int:

@@ -90,6 +90,10 @@ class Neighbours:
         totals = weights.sum(axis=1, keepdims=True)
         return found, weights / np.where(totals > 0, totals, 1)
 
+    def knows(self, rows: Rows) -> bool:
+        """Tell whether any of these rows has a neighbour."""
+        return bool(self.of(rows)[1].any())
+
     @property
     def nbytes(self) -> int:
         """Memory held."""

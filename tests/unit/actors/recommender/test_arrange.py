@@ -186,9 +186,8 @@ def test_the_noise_belongs_to_reader_and_session() -> None:
 
 
 def test_the_noise_of_a_product_stays_while_pages_are_turned() -> None:
-    whole = dithered(list(range(60)), 4, seed_of("x"))
-    rest = dithered(list(range(30, 60)), 4, seed_of("x"), before=30)
-    assert rest == [row for row in whole if row >= 30]
+    whole, deeper = dithered(list(range(30)), 4, seed_of("x")), dithered(list(range(60)), 4, seed_of("x"))
+    assert [row for row in deeper if row < 30] == whole
 
 
 def test_the_noise_is_normal() -> None:

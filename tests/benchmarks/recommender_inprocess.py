@@ -1,0 +1,203 @@
+"""What one answer costs without door, hop and store: `python -m tests.benchmarks.recommender_inprocess [sizes...]`.
+
+A generated shop (vectors in clusters, Zipf popularity), readers with 30 recent events, one core. Prints a table of
+median and 95th percentile per query, and what loading and learning cost.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import orjson
+
+from actors.language.embed import HashingEmbedder
+from actors.recommender.events import Events
+from actors.recommender.messages import Boost, ReaderQuery, Spacing
+from actors.recommender.recommender import Recommender
+from cluster.clock import iso_ms
+from cluster.query.parser import parse
+from cluster.records.recent import RecentEvent
+from cluster.store.ports import Change
+
+NOW_MS = 1_772_452_800_000
+DAY_MS = 86_400_000
+EVENTS_A_PRODUCT = 10
+READERS = 200
+REPEATS = 400
+
+
+class Shop:
+    """Generated products, events and readers."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.rng = np.random.default_rng(11)
+        self.recommender = Recommender(HashingEmbedder(), refresh_ms=200)
+        self._clusters = self.rng.integers(0, max(size // 50, 2), size)
+
+    def product(self, number: int) -> dict[str, Any]:
+        """Make one product."""
+        cluster = int(self._clusters[number])
+        return {
+            "product_id": f"p{number}",
+            "product_group_id": f"g{number // 2}" if number % 10 == 0 else f"g{number}s",
+            "title": f"Product {number} of line {cluster}",
+            "brand": f"brand-{cluster % 97}",
+            "type": "ware",
+            "categories": [[f"top-{cluster % 12}", f"middle-{cluster % 120}"]],
+            "tags": [f"tag-{number % 40}"],
+            "price": float(number % 200),
+            "rating": (number % 50) / 10,
+        }
+
+    def load(self) -> float:
+        """Put all products with made-up vectors; return the seconds it took."""
+        centres = self.rng.standard_normal((int(self._clusters.max()) + 1, 128))
+        vectors = centres[self._clusters] + 0.8 * self.rng.standard_normal((self.size, 128))
+        vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+        started = time.perf_counter()
+        for start in range(0, self.size, 100):
+            end = min(start + 100, self.size)
+            self.recommender.overlay.put_products(
+                [self.product(number) for number in range(start, end)], vectors[start:end]
+            )
+        return time.perf_counter() - started
+
+    def learn(self) -> float:
+        """Let readers do things over a month; return the seconds it took."""
+        count = self.size * EVENTS_A_PRODUCT
+        overlay = self.recommender.overlay
+        readers = np.sort(self.rng.integers(0, max(count // 20, 1), count))
+        rows = (self.size * self.rng.random(count) ** 3).astype(np.int64)
+        at_ms = NOW_MS - (30 * DAY_MS * self.rng.random(count)).astype(np.int64)
+        events = Events(
+            readers, rows, at_ms, self.rng.choice([0.3, 0.7, 1.0], count), self.rng.random(count) < 0.1
+        )
+        events = events.pick(np.argsort(at_ms, kind="stable"))
+        started = time.perf_counter()
+        for start in range(0, count, 5_000):
+            overlay.learn(events.pick(np.arange(start, min(start + 5_000, count))))
+        return time.perf_counter() - started
+
+    def recents(self) -> list[list[bytes]]:
+        """Make recent lists of 30 events."""
+        kinds = ("product_detail_page_view", "add_to_cart", "checkout", "click")
+        lists = []
+        for _ in range(READERS):
+            numbers = (self.size * self.rng.random(30) ** 2).astype(int).tolist()
+            lists.append(
+                [
+                    RecentEvent(kinds[at % 4], (f"p{number}",), NOW_MS - at * 60_000, 12.0).pack()
+                    for at, number in enumerate(numbers)
+                ]
+            )
+        return lists
+
+
+def queries(size: int) -> Iterator[tuple[str, ReaderQuery]]:
+    """Name the queries that are measured."""
+    products = ReaderQuery(kind="user_to_products", app_id="a", engine_id="default", user_id="u", rows=10)
+    trending = replace(products, kind="user_to_trending", rows=5)
+    fq = parse("brand:(brand-1 OR brand-2 OR brand-3) AND price:[10 TO 150] AND rating:[1 TO *]")
+    yield "user_to_products 10, fl []", products
+    yield "user_to_products 10, no history", replace(products, user_id="")
+    yield "user_to_products 10, fl title brand", replace(products, fields=("title", "brand"))
+    yield "user_to_products 10, fq 3 clauses", replace(products, filter=fq)
+    yield (
+        "user_to_products 10, boost + spacing",
+        replace(products, boosts=(Boost(parse("tags:tag-7")),), spacing=(Spacing("brand", 2),)),
+    )
+    yield "user_to_products 10, dithering 3", replace(products, dithering=3.0)
+    yield "user_to_trending 5", trending
+    yield "user_to_trending 5, no history", replace(trending, user_id="")
+    yield "user_to_categories 10 x 5", replace(products, kind="user_to_categories", group_rows=5)
+    yield (
+        "user_to_categories 10 x 5, fq + boost",
+        replace(
+            products, kind="user_to_categories", group_rows=5, filter=fq, boosts=(Boost(parse("tags:tag-7")),)
+        ),
+    )
+    yield (
+        "user_to_attributes 10 x 2, brand",
+        replace(products, kind="user_to_attributes", group_rows=2, field_name="brand"),
+    )
+    yield "product_to_products 10", replace(products, kind="product_to_products", anchors=(f"p{size // 3}",))
+    yield (
+        "product_to_products 10, buy_together",
+        replace(products, kind="product_to_products", anchors=("p7",), buy_together=True),
+    )
+    yield "user_to_history 10", replace(products, kind="user_to_history")
+
+
+def timed(work: Callable[[int], object], repeats: int = REPEATS) -> tuple[float, float]:
+    """Measure a call; return median and 95th percentile in milliseconds."""
+    for turn in range(5):
+        work(turn)
+    took = []
+    for turn in range(repeats):
+        started = time.perf_counter()
+        work(turn)
+        took.append((time.perf_counter() - started) * 1000)
+    return statistics.median(took), sorted(took)[int(len(took) * 0.95)]
+
+
+def measure(size: int) -> None:
+    """Print the table of one size."""
+    shop = Shop(size)
+    loaded_s, learned_s = shop.load(), shop.learn()
+    recents = shop.recents()
+    recommender = shop.recommender
+    print(f"\n{size:,} products x 128, {size * EVENTS_A_PRODUCT:,} events, recent lists of 30, one core")
+    print(
+        f"  loading {loaded_s:.1f} s, learning {learned_s:.1f} s, {recommender.overlay.nbytes / 2**20:.0f} MiB"
+    )
+    print(f"  {'':45} {'p50 ms':>8} {'p95 ms':>8}")
+    for name, query in queries(size):
+
+        def ask(turn: int, query: ReaderQuery = query) -> object:
+            recent = recents[turn % READERS] if query.user_id else []
+            return recommender.answer(query, recent, (), NOW_MS)
+
+        p50, p95 = timed(ask)
+        print(f"  {name:45} {p50:8.3f} {p95:8.3f}")
+    print(
+        f"  {'standing made anew':45} {timed(lambda turn: recommender.holdings._judged(NOW_MS), 20)[0]:8.3f}"
+    )
+    for lot in (1, 100):
+        p50, p95 = timed(lambda turn, lot=lot: recommender.apply(_clicks(shop, turn, lot)), 50)
+        print(f"  {f'change of {lot} interactions applied':45} {p50:8.3f} {p95:8.3f}")
+    p50, p95 = timed(lambda turn: recommender.apply(_upload(shop, turn)), 20)
+    print(f"  {'change of 100 products applied':45} {p50:8.3f} {p95:8.3f}")
+
+
+def _clicks(shop: Shop, turn: int, count: int) -> Change:
+    base = NOW_MS + shop.recommender.overlay.events + turn
+    items = [
+        {
+            "type": "click",
+            "user_id": f"live-{(turn * count + at) % 500}",
+            "product_ids": [f"p{(turn * 37 + at * 11) % shop.size}"],
+            "timestamp": iso_ms(base),
+        }
+        for at in range(count)
+    ]
+    return Change("interaction", f"{base * 10}-{count}", "put", orjson.dumps(items))
+
+
+def _upload(shop: Shop, turn: int) -> Change:
+    embedder = HashingEmbedder()
+    products = [shop.product((turn * 100 + at) % shop.size) for at in range(100)]
+    vectors = np.zeros((100, 128), "<f2").tobytes()
+    return Change("product", f"{NOW_MS + shop.recommender.overlay.catalog.version}-0", "put", orjson.dumps(products),
+                  vectors, embedder.version)  # fmt: skip
+
+
+if __name__ == "__main__":
+    for argument in sys.argv[1:] or ["10000", "100000"]:
+        measure(int(argument))

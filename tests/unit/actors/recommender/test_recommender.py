@@ -1,0 +1,513 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import orjson
+import pytest
+
+from actors.recommender.messages import Boost, Circle, Kind, ReaderQuery, RecommendationResult, Spacing
+from actors.recommender.recommender import Recommender
+from cluster.query.parser import parse
+from cluster.records.recent import RecentEvent
+from cluster.store.ports import Change
+from tests.fakes.corner_shop import (
+    APP,
+    MINUTE_MS,
+    NOW_MS,
+    PRODUCTS,
+    interaction_change,
+    open_shop,
+    product_change,
+    recents,
+    view,
+)
+
+LATER = f"{NOW_MS + 1}-0"
+IN_STOCK = {product["product_id"] for product in PRODUCTS} - {"teapot"}
+LISTS: tuple[Kind, ...] = ("user_to_products", "user_to_trending", "product_to_products")
+
+
+@pytest.fixture
+def shop() -> Recommender:
+    return open_shop()
+
+
+def ask(
+    shop: Recommender, kind: Kind = "user_to_products", reader: str = "", *, shown: Any = (), **query: Any
+) -> RecommendationResult:
+    if kind == "product_to_products":
+        query.setdefault("anchors", ("hand-fork",))
+    asked = ReaderQuery(kind=kind, app_id=APP, engine_id="default", user_id=reader, **query)
+    return shop.answer(asked, recents(reader), shown, NOW_MS)
+
+
+def ids(found: RecommendationResult) -> list[str]:
+    return [product["product_id"] for product in found.products]
+
+
+# --- who gets what ----------------------------------------------------------------------------------------------
+
+
+def test_a_gardener_is_shown_garden_things_and_a_cook_knives(shop: Recommender) -> None:
+    assert ids(ask(shop, reader="gina"))[0] == "crocus-bulbs"
+    assert ids(ask(shop, reader="carl"))[0] == "carving-knife"
+
+
+def test_a_new_reader_gets_what_trends(shop: Recommender) -> None:
+    found = ask(shop, reader="nora", rows=50)
+    assert ids(found)[0] == "watering-can"
+    assert found.served_by == "trending"
+    assert ask(shop, reader="gina").served_by == "personal"
+
+
+def test_before_anybody_did_anything_the_newest_products_lead() -> None:
+    empty = open_shop_without_interactions()
+    found = ask(empty, rows=2)
+    assert ids(found) == ["garden-almanac", "cutting-board"]
+    assert found.served_by == "newest"
+    assert ids(ask(empty, "user_to_trending", rows=1)) == ["garden-almanac"]
+
+
+def open_shop_without_interactions() -> Recommender:
+    from actors.language.embed import HashingEmbedder
+
+    empty = Recommender(HashingEmbedder())
+    empty.apply(product_change(PRODUCTS, "1-0"))
+    return empty
+
+
+def test_the_trend_is_what_many_do_now_not_what_sold_long_ago(shop: Recommender) -> None:
+    found = ids(ask(shop, "user_to_trending", rows=50))
+    assert found[0] == "watering-can"
+    shop.apply(product_change([{**PRODUCTS[10], "availability": "IN_STOCK"}], LATER))
+    assert ids(ask(shop, "user_to_trending", rows=50)).index("teapot") > 4
+
+
+def test_a_click_of_a_second_ago_changes_the_next_answer(shop: Recommender) -> None:
+    query = ReaderQuery(kind="user_to_products", app_id=APP, engine_id="default", anonymous_id="x", rows=3)
+    before = ids(shop.answer(query, [], (), NOW_MS))
+    click = RecentEvent("click", ("carving-knife",), NOW_MS)
+    after = ids(shop.answer(query, [click.pack()], (), NOW_MS + 1000))
+    assert before[0] == "watering-can"
+    assert after[0] == "bread-knife"
+
+
+def test_simulated_interactions_count_like_real_ones(shop: Recommender) -> None:
+    click = RecentEvent("click", ("carving-knife",), NOW_MS)
+    found = ask(shop, simulated=(click,), rows=20)
+    assert ids(found)[0] == "bread-knife"
+    assert "carving-knife" not in ids(found)
+    assert ids(ask(shop, rows=20))[0] == "watering-can"
+
+
+def test_many_readers_of_one_product_make_it_trend_at_once(shop: Recommender) -> None:
+    crowd = [view(f"reader-{n}", "draw-hoe", kind="checkout") for n in range(9)]
+    shop.apply(interaction_change(crowd, f"{NOW_MS}-5"))
+    assert ids(ask(shop, "user_to_trending"))[0] == "draw-hoe"
+
+
+def test_a_product_uploaded_a_moment_ago_is_recommended_by_its_content(shop: Recommender) -> None:
+    spade = {**PRODUCTS[2], "product_id": "hand-spade", "title": "Steel hand spade"}
+    shop.apply(product_change([spade], LATER))
+    assert "hand-spade" in ids(ask(shop, reader="gina"))
+
+
+def test_the_score_of_a_product_is_the_same_on_every_endpoint(shop: Recommender) -> None:
+    def scores(found: RecommendationResult) -> dict[str, float]:
+        records = found.products + [record for group in found.groups for record in group.products]
+        return {record["product_id"]: record["_personalization_score"] for record in records}
+
+    reference = scores(ask(shop, reader="gina", rows=50))
+    for kind, more in (
+        ("user_to_trending", {}),
+        ("product_to_products", {"anchors": ("bread-knife",)}),
+        ("user_to_categories", {"group_rows": 50}),
+        ("user_to_attributes", {"field_name": "brand", "group_rows": 50}),
+    ):
+        found = scores(ask(shop, kind, "gina", rows=50, **more))  # type: ignore[arg-type]
+        common = found.keys() & reference.keys()
+        assert len(common) > 3
+        for product_id in common:
+            assert found[product_id] == pytest.approx(reference[product_id], abs=1e-5), (kind, product_id)
+    assert all(0 <= score <= 1 for score in reference.values())
+    ranked = [reference[product_id] for product_id in ids(ask(shop, reader="gina", rows=50))]
+    assert ranked == sorted(ranked, reverse=True)
+
+
+# --- who may appear -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [*LISTS, "user_to_history"])
+@pytest.mark.parametrize("reader", ["gina", "otto", "nora"])
+def test_out_of_stock_and_removed_products_are_never_returned(
+    shop: Recommender, kind: Kind, reader: str
+) -> None:
+    shop.apply(Change("product", LATER, "remove", orjson.dumps(["crocus-bulbs", "watering-can"])))
+    found = set(ids(ask(shop, kind, reader, rows=50)))
+    assert not found & {"teapot", "crocus-bulbs", "watering-can"}
+
+
+def test_removed_products_do_not_show_while_the_standing_is_a_moment_old() -> None:
+    shop = open_shop(refresh_ms=10_000)
+    assert ids(ask(shop, reader="nora", rows=3))[0] == "watering-can"
+    shop.apply(Change("product", LATER, "remove", orjson.dumps(["watering-can"])))
+    for kind in LISTS:
+        found = ids(ask(shop, kind, "nora", rows=3))
+        assert "watering-can" not in found
+        assert len(found) == 3
+
+
+def test_products_newer_than_the_standing_break_nothing() -> None:
+    shop = open_shop(refresh_ms=10_000)
+    ask(shop, reader="gina")
+    new = [{"product_id": f"n{n}", "categories": [["New"]], "brand": "New"} for n in range(100)]
+    shop.apply(product_change(new, LATER))
+    shop.apply(interaction_change([view("gina", "n99")], f"{NOW_MS}-7"))
+    late = [RecentEvent("click", ("n99", "n5"), NOW_MS).pack()]
+    for kind in ("user_to_categories", "user_to_attributes", "user_to_history", *LISTS):
+        query = ReaderQuery(
+            kind=kind, app_id=APP, engine_id="default", user_id="gina", rows=200, group_rows=3, field_name="brand",
+            filter=parse("*:*"), anchors=("n99",), exclude=("n98",),
+        )  # fmt: skip
+        shop.answer(query, late, ("n97",), NOW_MS)
+    shown = shop.answer(replace(query, kind="user_to_products"), late, (), NOW_MS + 10_001)
+    assert "n97" in ids(shown)
+
+
+@pytest.mark.parametrize("kind", ["user_to_products", "user_to_trending"])
+def test_what_the_reader_dealt_with_lately_is_left_out(shop: Recommender, kind: Kind) -> None:
+    found = set(ids(ask(shop, kind, "gina", rows=50)))
+    assert not found & {"tulip-bulbs", "watering-can", "hand-fork", "trowel-green", "trowel-red"}
+    assert "trowel-red" in ids(ask(shop, kind, "gina", rows=50, dedupe=False))
+
+
+def test_only_the_fifty_most_recent_products_are_left_out() -> None:
+    shop = open_shop()
+    shop.apply(product_change([{"product_id": f"x{n}"} for n in range(60)], LATER))
+    did = [RecentEvent("click", (f"x{n}",), NOW_MS - n).pack() for n in range(60)]
+    query = ReaderQuery(kind="user_to_products", app_id=APP, engine_id="default", user_id="z", rows=100)
+    found = ids(shop.answer(query, did, (), NOW_MS))
+    assert {f"x{n}" for n in range(50, 60)} <= set(found)
+    assert not {f"x{n}" for n in range(50)} & set(found)
+
+
+def test_impressions_do_not_leave_a_product_out(shop: Recommender) -> None:
+    seen = [RecentEvent("impression", ("draw-hoe",), NOW_MS).pack()]
+    query = ReaderQuery(kind="user_to_products", app_id=APP, engine_id="default", user_id="z", rows=50)
+    assert "draw-hoe" in ids(shop.answer(query, seen, (), NOW_MS))
+
+
+@pytest.mark.parametrize("kind", ["user_to_products", "user_to_trending"])
+def test_who_has_seen_everything_is_shown_it_again_rather_than_nothing(shop: Recommender, kind: Kind) -> None:
+    did = [RecentEvent("click", tuple(IN_STOCK), NOW_MS).pack()]
+    query = ReaderQuery(kind=kind, app_id=APP, engine_id="default", user_id="z", rows=50)
+    found = shop.answer(query, did, (), NOW_MS)
+    assert found.served_by == "seen_again"
+    assert len(ids(found)) == 10
+    filtered = shop.answer(
+        replace(query, filter=parse("brand:Birk"), exclude=("bread-knife",)), did, (), NOW_MS
+    )
+    assert set(ids(filtered)) == {"carving-knife", "cutting-board"}
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_excluded_products_never_return(shop: Recommender, kind: Kind) -> None:
+    found = ids(ask(shop, kind, "nora", rows=50, exclude=("watering-can", "draw-hoe", "never-there")))
+    assert found
+    assert not {"watering-can", "draw-hoe"} & set(found)
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_filters_types_and_circles_hold_for_every_product(shop: Recommender, kind: Kind) -> None:
+    assert set(ids(ask(shop, kind, "nora", rows=50, filter=parse("brand:Birk AND price:[25 TO *]")))) == {
+        "bread-knife",
+        "carving-knife",
+    }
+    assert ids(ask(shop, kind, "nora", rows=50, type="book")) == ["garden-almanac"]
+    assert ids(ask(shop, kind, "nora", rows=50, type="hotel")) == []
+    paris = Circle(48.86, 2.35, 5)
+    assert set(ids(ask(shop, kind, "nora", rows=50, circles=(paris,)))) == {"bread-knife", "cutting-board"}
+    assert ids(ask(shop, kind, "nora", rows=50, circles=(paris, Circle(53.8, -1.55, 5)))) == []
+    assert ids(ask(shop, kind, "nora", rows=50, circles=(paris,), filter=parse("price:[25 TO *]"))) == [
+        "bread-knife"
+    ]
+
+
+def test_a_filter_does_not_change_the_order(shop: Recommender) -> None:
+    whole = ids(ask(shop, reader="gina", rows=50))
+    some = ids(ask(shop, reader="gina", rows=50, filter=parse("tags:steel")))
+    assert some == [product_id for product_id in whole if product_id in some]
+    assert len(some) >= 2
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_one_variant_of_a_product_unless_all_are_wanted(shop: Recommender, kind: Kind) -> None:
+    trowels = {"trowel-green", "trowel-red"}
+    assert len(trowels & set(ids(ask(shop, kind, "nora", rows=50)))) == 1
+    assert trowels <= set(ids(ask(shop, kind, "nora", rows=50, dedupe=False)))
+
+
+def test_the_variant_is_the_one_most_likely_of_interest(shop: Recommender) -> None:
+    red = [
+        {"product_id": f"red-{n}", "title": "Red grip red red", "custom_attributes": {"grip": "red"}}
+        for n in (1, 2)
+    ]
+    shop.apply(product_change(red, LATER))
+    did = [RecentEvent("add_to_cart", ("red-1", "red-2"), NOW_MS).pack()]
+    query = ReaderQuery(kind="user_to_products", app_id=APP, engine_id="default", user_id="z", rows=50)
+    found = ids(shop.answer(query, did, (), NOW_MS))
+    assert "trowel-red" in found
+    assert "trowel-green" not in found
+
+
+# --- the form of the list --------------------------------------------------------------------------------------------
+
+
+def test_rows_zero_and_rows_beyond_the_catalog(shop: Recommender) -> None:
+    assert ids(ask(shop, rows=0)) == []
+    assert set(ids(ask(shop, rows=1000, dedupe=False))) == IN_STOCK
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_start_is_a_plain_offset_without_a_session(shop: Recommender, kind: Kind) -> None:
+    whole = ids(ask(shop, kind, "nora", rows=50))
+    assert ids(ask(shop, kind, "nora", rows=3, start=2)) == whole[2:5]
+    assert ids(ask(shop, kind, "nora", rows=3, start=500)) == []
+
+
+@pytest.mark.parametrize("kind", LISTS)
+@pytest.mark.parametrize("dithering", [1.0, 4.0])
+def test_pages_of_a_session_never_repeat_and_cover_everything(
+    shop: Recommender, kind: Kind, dithering: float
+) -> None:
+    whole = ids(ask(shop, kind, "nora", rows=50, pagination_id="s", dithering=dithering))
+    shown: list[str] = []
+    for start in range(0, 50, 3):
+        page = ids(
+            ask(shop, kind, "nora", rows=3, start=start, shown=shown, pagination_id="s", dithering=dithering)
+        )
+        assert not set(page) & set(shown)
+        shown += page
+    assert shown == whole
+
+
+def test_a_session_goes_on_even_without_start(shop: Recommender) -> None:
+    first = ids(ask(shop, reader="nora", rows=3, pagination_id="s"))
+    second = ids(ask(shop, reader="nora", rows=3, pagination_id="s", shown=first))
+    assert not set(first) & set(second)
+    assert len(second) == 3
+
+
+def test_an_ended_session_stays_ended(shop: Recommender) -> None:
+    everything = ids(ask(shop, reader="gina", rows=50))
+    assert (
+        ids(ask(shop, reader="gina", rows=5, pagination_id="s", shown=everything, start=len(everything)))
+        == []
+    )
+
+
+def test_dithering_shuffles_per_moment_and_keeps_the_products(shop: Recommender) -> None:
+    query = ReaderQuery(kind="user_to_products", app_id=APP, engine_id="default", rows=50, dithering=5.0)
+    lists = [ids(shop.answer(query, [], (), NOW_MS + n)) for n in range(8)]
+    assert len({tuple(found) for found in lists}) > 4
+    assert len({frozenset(found) for found in lists}) == 1
+
+
+def test_boosts_and_their_marks(shop: Recommender) -> None:
+    found = ask(shop, reader="nora", rows=50, boosts=(Boost(parse("brand:Birk"), name="knives-week"),))
+    assert [product["_boosted"] for product in found.products] == [True] * 3 + [False] * 7
+    assert found.products[0]["_boosted_rules"] == ["knives-week"]
+    assert "_boosted_rules" not in found.products[-1]
+    assert "_boosted" not in ask(shop, reader="nora").products[0]
+    pinned = ask(shop, reader="nora", rows=50, boosts=(Boost(parse("product_id:garden-almanac"), (2,)),))
+    assert ids(pinned)[2] == "garden-almanac"
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_boosts_and_filters_work_on_every_list(shop: Recommender, kind: Kind) -> None:
+    found = ask(
+        shop, kind, "nora", rows=3, filter=parse("tags:steel"), boosts=(Boost(parse("product_id:draw-hoe")),)
+    )
+    assert ids(found)[0] == "draw-hoe"
+    assert len(ids(found)) == 3
+
+
+def test_diversification_spreads_brands(shop: Recommender) -> None:
+    found = ask(shop, reader="nora", rows=6, fields=("brand",), spacing=(Spacing("brand", 1),))
+    brands = [product["brand"] for product in found.products]
+    assert all(left != right for left, right in pairwise(brands))
+
+
+def test_fields_of_the_answer(shop: Recommender) -> None:
+    (plain,) = ask(shop, rows=1).products
+    assert set(plain) == {"product_id", "_personalization_score"}
+    query: dict[str, Any] = {"rows": 1, "filter": parse("product_id:trowel-green")}
+    (some,) = ask(shop, fields=("title", "attributes.grip", "no_such"), **query).products
+    assert some["title"] == "Steel trowel, green grip"
+    assert some["custom_attributes"] == {"grip": "green"}
+    assert "no_such" not in some
+    (everything,) = ask(shop, fields=("*",), **query).products
+    del everything["_personalization_score"]
+    assert everything == PRODUCTS[0]
+
+
+# --- groups ---------------------------------------------------------------------------------------------------------
+
+
+def _groups(found: RecommendationResult) -> dict[Any, list[str]]:
+    return {group.value: [product["product_id"] for product in group.products] for group in found.groups}
+
+
+def _totals(found: RecommendationResult) -> dict[Any, int]:
+    return {group.value: group.total for group in found.groups}
+
+
+def test_categories_of_a_level(shop: Recommender) -> None:
+    top = ask(shop, "user_to_categories", "carl", rows=9, group_rows=2)
+    assert next(iter(_groups(top))) == ("Kitchen",)
+    assert _totals(top) == {("Kitchen",): 4, ("Garden",): 7, ("Books",): 1}
+    children = ask(shop, "user_to_categories", "gina", rows=9, group_rows=1, root_category=("Garden",))
+    assert set(_groups(children)) == {("Garden", "Hand tools"), ("Garden", "Bulbs"), ("Garden", "Watering")}
+    anywhere = ask(shop, "user_to_categories", rows=20, group_rows=0, root_category=("*",))
+    assert all(len(path) == 2 for path in _groups(anywhere))
+    assert ask(shop, "user_to_categories", rows=9, root_category=("No", "Such")).groups == []
+
+
+def test_a_category_whose_products_are_all_sold_out_is_not_offered(shop: Recommender) -> None:
+    found = ask(shop, "user_to_categories", rows=9, group_rows=1, root_category=("Kitchen",))
+    assert ("Kitchen", "Tea") not in _groups(found)
+
+
+def test_categories_without_products(shop: Recommender) -> None:
+    found = ask(shop, "user_to_categories", "gina", rows=9, group_rows=0)
+    assert all(products == [] for products in _groups(found).values())
+    assert len(found.groups) == 3
+
+
+def test_with_a_filter_only_categories_with_enough_matches_come(shop: Recommender) -> None:
+    found = ask(shop, "user_to_categories", "gina", rows=9, group_rows=3, filter=parse("tags:steel"))
+    assert _totals(found) == {("Garden",): 4}
+    two = ask(shop, "user_to_categories", "gina", rows=9, group_rows=2, filter=parse("tags:steel"))
+    assert set(_groups(two)) == {("Garden",), ("Kitchen",)}
+    steel = {product["product_id"] for product in PRODUCTS if "steel" in product.get("tags", ())}
+    assert {product_id for products in _groups(two).values() for product_id in products} <= steel
+
+
+def test_products_of_a_group_are_one_per_variant_unseen_ones_first(shop: Recommender) -> None:
+    found = ask(shop, "user_to_categories", "gina", rows=1, group_rows=10)
+    products = _groups(found)["Garden",]
+    assert len(set(products) & {"trowel-green", "trowel-red"}) == 1
+    assert products[:2] == ["crocus-bulbs", "draw-hoe"]
+
+
+def test_categories_boosts_reach_into_every_list(shop: Recommender) -> None:
+    boosts = (Boost(parse("product_id:(draw-hoe OR carving-knife)")),)
+    found = ask(shop, "user_to_categories", "nora", rows=2, group_rows=2, boosts=boosts)
+    assert {products[0] for products in _groups(found).values()} == {"draw-hoe", "carving-knife"}
+
+
+def test_attributes_follow_the_reader(shop: Recommender) -> None:
+    cook = ask(shop, "user_to_attributes", "carl", rows=2, group_rows=1, field_name="brand")
+    assert next(iter(_groups(cook))) == "Birk"
+    gardener = ask(shop, "user_to_attributes", "pia", rows=1, group_rows=1, field_name="brand")
+    assert list(_groups(gardener)) == ["Fernhill"]
+    assert _totals(ask(shop, "user_to_attributes", rows=9, field_name="brand"))["Birk"] == 3
+
+
+def test_wanted_values_come_first_in_their_order_and_unwanted_never(shop: Recommender) -> None:
+    found = ask(
+        shop, "user_to_attributes", "carl", rows=9, field_name="brand",
+        boost_values=("Mori", "Nobody", "Alder"), exclude_values=("Birk",),
+    )  # fmt: skip
+    assert list(_groups(found)) == ["Mori", "Alder", "Fernhill"]
+
+
+def test_custom_attributes_and_arrays_are_fields_too(shop: Recommender) -> None:
+    grips = ask(shop, "user_to_attributes", rows=9, group_rows=1, field_name="custom_attributes.grip")
+    assert _totals(grips) == {"green": 1, "red": 1}
+    tags = ask(
+        shop, "user_to_attributes", rows=9, group_rows=1, field_name="tags", filter=parse("brand:Fernhill")
+    )
+    assert _totals(tags) == {"autumn": 2, "steel": 1}
+    assert ask(shop, "user_to_attributes", rows=9, field_name="no_such").groups == []
+
+
+# --- products to products, history ---------------------------------------------------------------------------------
+
+
+def test_what_goes_with_a_product(shop: Recommender) -> None:
+    assert ids(ask(shop, "product_to_products", anchors=("tulip-bulbs",)))[0] == "crocus-bulbs"
+    assert ids(ask(shop, "product_to_products", anchors=("carving-knife",)))[0] == "bread-knife"
+
+
+def test_what_was_bought_with_a_product(shop: Recommender) -> None:
+    found = ask(shop, "product_to_products", anchors=("bread-knife",), buy_together=True)
+    assert ids(found)[0] == "cutting-board"
+    assert found.served_by == "baskets"
+
+
+def test_a_product_nobody_bought_together_with_anything_falls_back_to_what_is_similar(
+    shop: Recommender,
+) -> None:
+    found = ask(shop, "product_to_products", anchors=("crocus-bulbs",), buy_together=True)
+    assert ids(found)[0] == "tulip-bulbs"
+    assert found.served_by == "similar"
+
+
+def test_anchors_and_their_variants_are_never_returned(shop: Recommender) -> None:
+    for anchors in (("trowel-green",), ("group:trowel",), ("trowel-green", "hand-fork")):
+        found = set(ids(ask(shop, "product_to_products", anchors=anchors, rows=50)))
+        assert not found & {"trowel-green", "trowel-red", *anchors}
+        assert len(found) >= 8
+
+
+def test_an_unknown_anchor_gets_the_readers_own_list(shop: Recommender) -> None:
+    found = ask(shop, "product_to_products", "carl", anchors=("never-there",))
+    assert ids(found) == ids(ask(shop, "user_to_products", "carl"))
+
+
+def test_history_is_newest_first_and_by_kind(shop: Recommender) -> None:
+    assert ids(ask(shop, "user_to_history", "gina", rows=50)) == [
+        "watering-can", "tulip-bulbs", "hand-fork", "trowel-green",
+    ]  # fmt: skip
+    assert ids(ask(shop, "user_to_history", "gina", history_type="last_checkout")) == ["tulip-bulbs"]
+    assert ids(ask(shop, "user_to_history", "gina", filter=parse("tags:steel"))) == [
+        "hand-fork",
+        "trowel-green",
+    ]
+    assert ids(ask(shop, "user_to_history", "nora")) == []
+
+
+# --- robustness ---------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_shop_answers_with_nothing() -> None:
+    from actors.language.embed import HashingEmbedder
+
+    empty = Recommender(HashingEmbedder())
+    for kind in ("user_to_categories", "user_to_attributes", "user_to_history", *LISTS):
+        query = ReaderQuery(
+            kind=kind, app_id=APP, engine_id="default", user_id="u", field_name="brand", anchors=("a",),
+            filter=parse("brand:x"), boosts=(Boost(parse("a:b")),), spacing=(Spacing("brand"),), dithering=3.0,
+        )  # fmt: skip
+        found = empty.answer(query, recents("gina"), ("x",), NOW_MS)
+        assert found.products == []
+        assert found.groups == []
+
+
+def test_a_catalog_of_one_product() -> None:
+    from actors.language.embed import HashingEmbedder
+
+    tiny = Recommender(HashingEmbedder())
+    tiny.apply(product_change(PRODUCTS[:1], "1-0"))
+    assert ids(ask(tiny, reader="gina")) == ["trowel-green"]
+    assert ids(ask(tiny, "product_to_products", anchors=("trowel-green",))) == []
+
+
+def test_time_passing_alone_does_not_reorder_the_trend(shop: Recommender) -> None:
+    query = ReaderQuery(kind="user_to_trending", app_id=APP, engine_id="default", rows=50)
+    now = ids(shop.answer(query, [], (), NOW_MS))
+    later = ids(shop.answer(query, [], (), NOW_MS + 3 * 24 * 60 * MINUTE_MS))
+    assert now == later
