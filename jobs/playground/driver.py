@@ -11,6 +11,7 @@ import orjson
 
 from actors.language.embed import HashingEmbedder
 from cluster.clock import SystemClock
+from cluster.log import set_up_logging
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from jobs.playground.load import Loaded, load_playground
@@ -28,6 +29,7 @@ def load(redis_url: str, app_id: str) -> Loaded:
         if secret is None:
             raise ValueError("say where Redis is: --redis-url or KIOSK_REDIS_URL")
         redis_url = secret.get_secret_value()
+    set_up_logging()
     return asyncio.run(_load(redis_url, app_id))
 
 

@@ -6,6 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
+from cluster.__main__ import command_line
 from cluster.settings import Settings
 from tests.house.tree import ROOT
 
@@ -61,6 +62,23 @@ def test_defaults_in_the_readme_are_the_defaults() -> None:
             default = Settings.model_fields[name.lower()].default
             if isinstance(default, str | int | float):
                 assert value == str(default).lower(), name
+
+
+def test_every_command_stands_in_the_readme_and_the_other_way_round() -> None:
+    line = command_line()
+    ours = {command.name for command in line.registered_commands} | {
+        group.name for group in line.registered_groups
+    }
+    table = README.split("## Commands")[1].split("\n## ")[0]
+    assert set(re.findall(r"^\| `kiosk (\w+)` ", table, re.MULTILINE)) == ours
+    assert set(re.findall(r"`?kiosk (\w+)", README.replace("Kiosk", ""))) <= ours
+
+
+def test_every_word_below_a_command_exists() -> None:
+    below = {group.name: group.typer_instance for group in command_line().registered_groups}
+    for name, words in re.findall(r"^\| `kiosk (apps|keys)` \| (.*) \|$", README, re.MULTILINE):
+        known = {command.name for command in below[name].registered_commands}
+        assert set(re.findall(r"`(\w+)`", words)) == known
 
 
 def test_every_decision_has_a_number_of_its_own_and_three_headings() -> None:
