@@ -53,7 +53,7 @@ def score_own(
     """
     blend = blend or holdings.blend
     count = len(standing)
-    scores = np.zeros(count, np.float32)
+    scores: Scores = np.zeros(count, np.float32)
     if taste.vector is not None:
         mean, spread = standing.spread(taste.vector)
         scores = holdings.index.scores(taste.vector)[:count]

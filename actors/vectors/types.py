@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +28,11 @@ Codes: TypeAlias = npt.NDArray[np.int32]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 """bool [n], True where an item may appear."""
 
+Array = TypeVar("Array", bound=npt.NDArray[Any])
+"An array of any kind that comes back as the same kind."
 
-def room_for(array: npt.NDArray[Any], wanted: int, fill: Any = 0) -> npt.NDArray[Any]:
+
+def room_for(array: Array, wanted: int, fill: Any = 0) -> Array:
     """Give an array with at least `wanted` places along its first axis, at least doubling when it must grow.
 
     Shapes:
@@ -41,4 +44,4 @@ def room_for(array: npt.NDArray[Any], wanted: int, fill: Any = 0) -> npt.NDArray
         return array
     larger = np.full((max(wanted, 2 * have, 64), *array.shape[1:]), fill, array.dtype)
     larger[:have] = array
-    return larger
+    return cast(Array, larger)
