@@ -1,0 +1,79 @@
+"""Several files at once over Ray tasks, the intake actor applying."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import orjson
+import pytest
+
+from cluster.errors import NotFound
+from cluster.records.access import App
+from cluster.store.connect import open_stores
+from jobs.ingest.pipeline import Order
+from tests.suites.redis_process import RedisProcess
+
+pytestmark = [pytest.mark.ray, pytest.mark.redis]
+
+
+@pytest.fixture(scope="module")
+def ray_here() -> Iterator[None]:
+    """A small Ray of this machine, unless the session has one already."""
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100 << 20, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def redis() -> Iterator[RedisProcess]:
+    server = RedisProcess()
+    try:
+        yield server.start()
+    finally:
+        server.stop()
+
+
+@pytest.mark.usefixtures("ray_here")
+async def test_files_are_ingested_side_by_side_and_a_refusal_comes_back_as_itself(
+    redis: RedisProcess, tmp_path: Path
+) -> None:
+    import asyncio
+
+    from jobs.ingest.driver import ingest_on_ray, total
+
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for part in range(3):
+        rows = [{"user_id": f"u{part}-{n}"} for n in range(40)]
+        (folder / f"{part}.jsonl").write_bytes(b"\n".join(orjson.dumps(row) for row in rows) + b"\n{bad\n")
+    connect = partial(open_stores, redis.url, slow_s=10.0)
+    told: list[str] = []
+    async with connect() as stores:
+        await stores.access.put_app(App(app_id="shop", environment="development", created_at=0))
+        reports = await asyncio.to_thread(
+            ingest_on_ray,
+            Order(str(folder), "user", "shop", chunk=16),
+            connect,
+            str(tmp_path / "shelf"),
+            state_dir=tmp_path / "state",
+            at_once=2,
+            told=lambda address, report: told.append(address),
+        )
+        whole = total(reports)
+        assert (whole.rows, whole.accepted, whole.refused, len(told)) == (123, 120, 3, 3)
+        assert len(await stores.records.ids("shop", "user")) == 120
+        with pytest.raises(NotFound):
+            await asyncio.to_thread(
+                ingest_on_ray,
+                Order(str(folder), "user", "nobody"),
+                connect,
+                str(tmp_path / "shelf"),
+                state_dir=tmp_path / "state",
+            )
