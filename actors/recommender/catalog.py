@@ -7,7 +7,7 @@ product that somebody clicked before it was uploaded has a row waiting for it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,7 @@ class Catalog:
         self._parents = np.zeros(0, np.int32)
         self._group_codes: dict[str, int] = {}
         self._members: dict[int, list[int]] = {}
+        self._siblings: dict[int, list[int]] = {}
         self._type_codes: dict[str, int] = {}
         self._attributes: OrderedDict[str, Groups[str]] = OrderedDict()
         self._sizes = np.zeros(0, np.int32)
@@ -74,9 +75,14 @@ class Catalog:
             row = next(iter(self.rows_of_group(name.removeprefix(GROUP))), -1)
         return row
 
-    def rows_of(self, names: Iterable[str]) -> list[int]:
+    def rows_of(self, names: Collection[str]) -> list[int]:
         """Find the rows of those that have one."""
-        return [row for name in names if (row := self.row_of(name)) >= 0]
+        rows = self._rows
+        found = [rows[name] for name in names if name in rows]
+        if len(found) < len(names):
+            # rare: an unknown product, or a group
+            return [row for name in names if (row := self.row_of(name)) >= 0]
+        return found
 
     def row_for(self, name: str) -> int:
         """Find or make a row; -1 for an unknown group and when too many rows wait for products nobody uploads."""
@@ -91,8 +97,8 @@ class Catalog:
 
     def with_variants(self, rows: Iterable[int]) -> list[int]:
         """Add the other variants of the same products."""
-        members, groups = self._members, self._groups
-        return [variant for row in rows for variant in members.get(int(groups[row]), (row,))]
+        siblings = self._siblings
+        return [variant for row in rows for variant in siblings.get(row, (row,))]
 
     # --- changes --------------------------------------------------------------------------------------------
 
@@ -192,14 +198,19 @@ class Catalog:
         if self._groups[row] != code:
             self._leave(row)
             self._groups[row] = code
-            self._members.setdefault(code, []).append(row)
+            members = self._members.setdefault(code, [])
+            members.append(row)
+            if len(members) > 1:
+                self._siblings.update(dict.fromkeys(members, members))
 
     def _leave(self, row: int) -> None:
         code = int(self._groups[row])
         if code >= 0:
             self._groups[row] = -1
-            self._members[code].remove(row)
-            if not self._members[code]:
+            self._siblings.pop(row, None)
+            members = self._members[code]
+            members.remove(row)
+            if not members:
                 del self._members[code]
 
     def _new_row(self, product_id: str) -> int:

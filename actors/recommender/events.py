@@ -45,8 +45,13 @@ EVENT_WEIGHTS: Mapping[str, float] = {
 }
 "What one event says about the reader's interest; types that are absent say nothing."
 
-_EXPOSURE = frozenset(("impression", "viewable_impression"))
+EXPOSURE = frozenset(("impression", "viewable_impression"))
+"Types that only show a product; everything else is something the reader did."
+
 _CONSUMPTION = frozenset(("read", "watch", "listen"))
+VALUED = _CONSUMPTION | {"product_detail_page_view", "rate"}
+"Types whose weight depends on their value."
+
 _SHORT_VIEW_S = 5.0
 _LONG_CONSUMPTION_S = 120.0
 _SHORTEST_S, _NO_RATING = 0.001, 3.0
@@ -95,11 +100,6 @@ class Events:
             np.concatenate((first.weights, second.weights)),
             np.concatenate((first.bought, second.bought)),
         )
-
-
-def is_exposure(event_type: str) -> bool:
-    """Tell events that only show a product from those where the reader did something."""
-    return event_type in _EXPOSURE
 
 
 def weight_of(event_type: str, value: float = 0.0) -> float:
@@ -215,7 +215,7 @@ def _table_weights(
         those = kind == code
         if name == "rate":
             weights[those] = np.interp(values[those], _RATINGS, _RATING_WEIGHTS)
-        elif name in _CONSUMPTION or name == "product_detail_page_view":
+        elif name in VALUED:
             found, inverse = np.unique(values[those], return_inverse=True)
             weights[those] = np.array([weight_of(name, value) for value in found.tolist()])[inverse]
         else:

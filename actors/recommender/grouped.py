@@ -14,7 +14,6 @@ from actors.recommender.project import project
 from actors.recommender.recall import admitted, best_rows, left_out_of
 from actors.recommender.request import Request
 from actors.recommender.score import score_all
-from actors.recommender.taste import Taste, taste_of
 from actors.vectors.types import Floats, Mask, Rows, Scores
 
 V = TypeVar("V", bound=Hashable)
@@ -49,14 +48,13 @@ def _answer(
     request: Request, groups: Groups[V], codes: list[int], first: Sequence[int]
 ) -> RecommendationResult:
     query, standing = request.query, request.standing
-    taste = taste_of(request.did, request.catalog, request.holdings.index)
-    scores = score_all(taste, request.holdings, standing)
+    scores = score_all(request.taste, request.holdings, standing)
     allowed, asked = _allowed(request)
-    ranking = np.where(allowed & standing.offered, scores, np.float32(-np.inf))
+    ranking = np.where(allowed, scores, np.float32(-np.inf))
     candidates = np.array(codes, np.int64)
     enough = max(1, query.group_rows) if asked else 1
     candidates = candidates[groups.totals(ranking > -np.inf)[candidates] >= enough]
-    merit = _merit(groups, candidates, taste, ranking, request)
+    merit = _merit(groups, candidates, ranking, request)
     order = candidates[np.argsort(-merit, kind="stable")].tolist()
     present = set(order)
     leading = [code for code in dict.fromkeys(first) if code in present]
@@ -64,12 +62,9 @@ def _answer(
     # seen products fill a group only after everything else in it
     seen = [row for row in left_out_of(request) if row < len(ranking)]
     ranking[list(set(seen))] -= _SEEN_MALUS
-    totals = groups.totals(allowed)
-    found = [
-        _group(request, groups, code, int(totals[code]), ranking, scores)
-        for code in chosen[query.start : query.start + query.rows]
-    ]
-    return RecommendationResult(groups=found, served_by="personal" if taste.known else "trending")
+    page = chosen[query.start : query.start + query.rows]
+    found = [_group(request, groups, code, allowed, ranking, scores) for code in page]
+    return RecommendationResult(groups=found, served_by="personal" if request.taste.known else "trending")
 
 
 def _allowed(request: Request) -> tuple[Mask, bool]:
@@ -83,16 +78,18 @@ def _allowed(request: Request) -> tuple[Mask, bool]:
     return allowed, mask is not None
 
 
-def _merit(groups: Groups[V], candidates: Rows, taste: Taste, ranking: Scores, request: Request) -> Floats:
+def _merit(groups: Groups[V], candidates: Rows, ranking: Scores, request: Request) -> Floats:
     """Judge groups: half by the reader's history and the crowd's, half by their products among the best.
 
     Source:
         ranking notes, section 10: recency counts with a prior, averaged with the sum of the best product scores
     """
+    taste = request.taste
     interest = np.zeros(len(groups))
     for row, weight in zip(taste.rows.tolist(), taste.weights.tolist(), strict=True):
-        interest[list(groups.codes_of(row))] += weight
-    crowd = groups.sums(np.where(ranking > -np.inf, request.standing.popular, 0))
+        for code in groups.codes_of(row):
+            interest[code] += weight
+    crowd = request.holdings.crowd(groups, request.standing)
     leading = best_rows(ranking, _LEADING_ROWS)
     worth = np.zeros(len(ranking))
     if len(leading):
@@ -102,17 +99,19 @@ def _merit(groups: Groups[V], candidates: Rows, taste: Taste, ranking: Scores, r
 
 
 def _group(
-    request: Request, groups: Groups[V], code: int, total: int, ranking: Scores, scores: Scores
+    request: Request, groups: Groups[V], code: int, allowed: Mask, ranking: Scores, scores: Scores
 ) -> Group:
     query, catalog = request.query, request.catalog
-    depth = depth_for(query, query.group_rows)
-    pool = groups.best_of(code, ranking, depth).tolist() if query.group_rows else []
+    depth = depth_for(query, query.group_rows) if query.group_rows else 0
+    pool = groups.best_of(code, ranking, depth).tolist()
     if query.dedupe:
         pool = one_per_group(pool, catalog)
     page = arrange(pool, query, catalog, start=0, rows=query.group_rows, seed=request.seed)
     by_row = {placed.row: float(scores[placed.row]) for placed in page}
     value = groups.values[code]
     shown = value if isinstance(value, tuple) else str(value)
+    rows = groups.rows_of(code)
+    total = int(np.count_nonzero(allowed[rows[rows < len(allowed)]]))
     return Group(value=shown, total=total, products=project(page, by_row, query, catalog))
 
 

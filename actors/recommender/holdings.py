@@ -7,9 +7,12 @@ but not more often than the refresh interval, so that a stream of clicks does no
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from actors.recommender.groups import Groups
 from actors.recommender.overlay import Overlay
 from actors.recommender.trending import zscores
 from actors.vectors.types import Floats, Mask, Matrix, Scores, Vector
@@ -80,6 +83,7 @@ class Holdings:
         self.index = overlay.index
         self.blend = Blend() if blend is None else blend
         self._refresh_ms = refresh_ms
+        self._crowds: WeakKeyDictionary[Groups[Any], tuple[Standing, Floats]] = WeakKeyDictionary()
         self._standing = self._judged(0)
 
     def standing(self, now_ms: int) -> Standing:
@@ -92,6 +96,18 @@ class Holdings:
         if now.versions != self._versions() and not 0 <= now_ms - now.at_ms < self._refresh_ms:
             now = self._standing = self._judged(now_ms)
         return now
+
+    def crowd(self, groups: Groups[Any], standing: Standing) -> Floats:
+        """Add up the popularity of every group's products, once per standing.
+
+        Shapes:
+            returns: float64 [groups]
+        """
+        found = self._crowds.get(groups)
+        if found is None or found[0] is not standing or len(found[1]) != len(groups):
+            found = standing, groups.sums(np.where(standing.offered, standing.popular, 0))
+            self._crowds[groups] = found
+        return found[1]
 
     def _versions(self) -> tuple[int, int, int]:
         return self.catalog.version, self.overlay.events, len(self.catalog)

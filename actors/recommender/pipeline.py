@@ -17,22 +17,20 @@ from actors.recommender.project import project
 from actors.recommender.recall import best_of, left_out_of
 from actors.recommender.request import Request
 from actors.recommender.score import score_all, score_own, score_rows
-from actors.recommender.taste import Taste, did_with, recent_rows, taste_for, taste_of
+from actors.recommender.taste import did_with, recent_rows, taste_for, traces_of
 from actors.vectors.types import Scores
 
 
 def products(request: Request) -> RecommendationResult:
     """Answer `user_to_products`."""
-    taste = taste_of(request.did, request.catalog, request.holdings.index)
-    ranking = score_all(taste, request.holdings, request.standing)
+    ranking = score_all(request.taste, request.holdings, request.standing)
     pool, again = best_of(request, ranking, left_out_of(request))
-    return _page(request, pool, ranking[pool], again or _rung(request, taste))
+    return _page(request, pool, ranking[pool], again or _rung(request))
 
 
 def trending(request: Request) -> RecommendationResult:
     """Answer `user_to_trending`: what leads now; near-equals stand in the order of the reader's taste."""
-    standing, blend = request.standing, request.holdings.blend
-    taste = taste_of(request.did, request.catalog, request.holdings.index)
+    standing, blend, taste = request.standing, request.holdings.blend, request.taste
     pool, again = best_of(request, standing.trend.copy(), left_out_of(request))
     own = score_rows(pool, taste, request.holdings, standing)
     if taste.known:
@@ -63,7 +61,7 @@ def similar(request: Request) -> RecommendationResult:
 def history(request: Request) -> RecommendationResult:
     """Answer `user_to_history`: what the reader did something with, newest first."""
     did = did_with(request.did, request.query.history_type)
-    rows = recent_rows(did, request.catalog, len(request.catalog))
+    rows = recent_rows(traces_of(did, request.catalog), len(request.catalog))
     ranking = np.full(len(request.standing), -np.inf, np.float32)
     known = [row for row in rows if row < len(ranking) and request.standing.offered[row]]
     ranking[known] = np.arange(len(known), 0, -1)
@@ -90,13 +88,13 @@ def _page(request: Request, pool: list[int], scores: Scores, rung: str) -> Recom
 
 def _scores_of(rows: list[int], request: Request) -> Scores:
     """Score some rows for the reader, as `user_to_products` would."""
-    taste = taste_of(request.did, request.catalog, request.holdings.index)
-    own: Scores = request.standing.base[rows] + score_rows(rows, taste, request.holdings, request.standing)
+    own = score_rows(rows, request.taste, request.holdings, request.standing)
+    own += request.standing.base[rows]
     return own
 
 
-def _rung(request: Request, taste: Taste) -> str:
+def _rung(request: Request) -> str:
     """Name the rung of the fallback ladder: the reader's own taste, the crowd's, or what is new."""
-    if taste.known:
+    if request.taste.known:
         return "personal"
     return "trending" if request.standing.voted else "newest"

@@ -14,6 +14,8 @@ from actors.recommender.request import Request
 from actors.recommender.taste import recent_rows
 from actors.vectors.types import Mask, Rows, Scores
 
+_MANY = 0.7
+
 
 def best_rows(scores: Scores, count: int) -> Rows:
     """Pick the best rows, best first; -inf is never picked.
@@ -24,14 +26,22 @@ def best_rows(scores: Scores, count: int) -> Rows:
     Cost:
         20 us for 10,000, 0.15 ms for 100,000
     """
-    if count <= 0:
-        return np.zeros(0, np.int64)
-    rows: Rows = np.arange(len(scores))
-    if len(scores) > count:
-        rows = np.argpartition(scores, len(scores) - count)[-count:]
-    found = scores[rows]
-    rows = rows[np.argsort(-found, kind="stable")]
-    best: Rows = rows[: np.count_nonzero(found > -np.inf)]
+    possible = scores > -np.inf
+    if np.count_nonzero(possible) < _MANY * len(scores):
+        # picking among many equal values is slow (by a factor of 20), so what is out is left out first
+        rows = np.flatnonzero(possible)
+        best: Rows = rows[_ordered(scores[rows], count)]
+        return best
+    top = _ordered(scores, count)
+    return top[: np.count_nonzero(possible[top])]
+
+
+def _ordered(scores: Scores, count: int) -> Rows:
+    if len(scores) <= count:
+        every: Rows = np.argsort(-scores, kind="stable")
+        return every
+    top = np.argpartition(scores, len(scores) - count)[len(scores) - count :]
+    best: Rows = top[np.argsort(-scores[top], kind="stable")]
     return best
 
 
@@ -59,7 +69,7 @@ def admitted(query: ReaderQuery, catalog: Catalog) -> Mask | None:
 
 def left_out_of(request: Request) -> list[int]:
     """Find what the reader dealt with lately; with the other variants when one per product is wanted."""
-    rows = recent_rows(request.did, request.catalog)
+    rows = recent_rows(request.traces)
     return request.catalog.with_variants(rows) if request.query.dedupe else rows
 
 
@@ -83,13 +93,17 @@ def best_of(
     allowed = admitted(query, catalog)
     if allowed is not None:
         ranking[~allowed[: len(ranking)]] = -np.inf
-    _hide(ranking, catalog.rows_of(query.exclude))
-    kept = ranking[_within(left_out, ranking)].copy()
-    _hide(ranking, left_out)
+    if query.exclude:
+        ranking[_within(catalog.rows_of(query.exclude), ranking)] = -np.inf
+    if not left_out:
+        return _deep_enough(request, ranking), ""
+    left_out = _within(left_out, ranking)
+    kept = ranking[left_out]
+    ranking[left_out] = -np.inf
     pool = _deep_enough(request, ranking)
-    if pool or hide_always or not left_out or request.start or request.shown:
+    if pool or hide_always or request.start or request.shown:
         return pool, ""
-    ranking[_within(left_out, ranking)] = kept
+    ranking[left_out] = kept
     return _deep_enough(request, ranking), "seen_again"
 
 
@@ -108,7 +122,3 @@ def _deep_enough(request: Request, ranking: Scores) -> list[int]:
 def _within(rows: list[int], ranking: Scores) -> list[int]:
     """Leave out rows younger than the ranking."""
     return [row for row in rows if row < len(ranking)]
-
-
-def _hide(ranking: Scores, rows: list[int]) -> None:
-    ranking[_within(rows, ranking)] = -np.inf

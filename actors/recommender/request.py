@@ -9,7 +9,7 @@ from actors.recommender.catalog import Catalog
 from actors.recommender.dither import seed_of
 from actors.recommender.holdings import Holdings, Standing
 from actors.recommender.messages import ReaderQuery
-from actors.recommender.taste import Did
+from actors.recommender.taste import Did, Taste, Trace, taste_of, traces_of
 from cluster.records.event import GROUP
 
 
@@ -51,6 +51,16 @@ class Request:
         """Rows of earlier pages; with their variants when one per product is wanted."""
         rows = self.catalog.rows_of(self.shown)
         return frozenset(self.catalog.with_variants(rows) if self.query.dedupe else rows)
+
+    @cached_property
+    def traces(self) -> list[Trace]:
+        """What the reader did, by row."""
+        return traces_of(self.did, self.catalog)
+
+    @cached_property
+    def taste(self) -> Taste:
+        """What the reader likes."""
+        return taste_of(self.traces, self.holdings.index)
 
     @cached_property
     def seed(self) -> int:

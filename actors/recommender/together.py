@@ -85,10 +85,12 @@ class Neighbours:
             returns: int64 [m, width] and float64 [m, width], which is 0 where there is no further neighbour
         """
         self._reserve(int(rows.max(initial=-1)) + 1)
-        found = np.maximum(self._rows[rows], 0).astype(np.int64)
-        weights = np.maximum(self._weights[rows], 0).astype(np.float64)
-        totals = weights.sum(axis=1, keepdims=True)
-        return found, weights / np.where(totals > 0, totals, 1)
+        found = self._rows[rows].astype(np.int64)
+        weights = self._weights[rows].astype(np.float64)
+        np.maximum(found, 0, out=found)
+        np.maximum(weights, 0, out=weights)
+        weights /= np.maximum(weights.sum(axis=1, keepdims=True), 1e-30)
+        return found, weights
 
     def knows(self, rows: Rows) -> bool:
         """Tell whether any of these rows has a neighbour."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from actors.recommender.recommender import Recommender
-from actors.recommender.taste import Did, did_with, recent_rows, taste_of, unpack
+from actors.recommender.taste import Did, Taste, did_with, recent_rows, taste_of, traces_of, unpack
 from cluster.records.recent import RecentEvent
 from tests.fakes.corner_shop import NOW_MS, open_shop
 
@@ -28,8 +28,16 @@ def _ids(shop: Recommender, rows: list[int]) -> list[str]:
     return [shop.overlay.catalog.product_ids[row] for row in rows]
 
 
+def _taste(shop: Recommender, did: list[Did]) -> Taste:
+    return taste_of(traces_of(did, shop.overlay.catalog), shop.overlay.index)
+
+
+def _recent(shop: Recommender, did: list[Did], most: int = 50) -> list[str]:
+    return _ids(shop, recent_rows(traces_of(did, shop.overlay.catalog), most))
+
+
 def _weights(shop: Recommender, did: list[Did]) -> dict[str, float]:
-    taste = taste_of(did, shop.overlay.catalog, shop.overlay.index)
+    taste = _taste(shop, did)
     return dict(zip(_ids(shop, taste.rows.tolist()), taste.weights.tolist(), strict=True))
 
 
@@ -66,7 +74,7 @@ def test_the_lines_of_one_basket_are_equally_recent(shop: Recommender) -> None:
 
 def test_dislikes_turn_the_vector_away_and_are_no_liked_rows(shop: Recommender) -> None:
     did = _did(("dislike", "bread-knife"))
-    taste = taste_of(did, shop.overlay.catalog, shop.overlay.index)
+    taste = _taste(shop, did)
     assert taste.known
     assert len(taste.rows) == 0
     assert taste.vector is not None
@@ -76,11 +84,11 @@ def test_dislikes_turn_the_vector_away_and_are_no_liked_rows(shop: Recommender) 
 
 def test_unknown_products_and_exposure_make_no_taste(shop: Recommender) -> None:
     did = _did(("click", "nobody"), ("impression", "draw-hoe"), (VIEW, "draw-hoe", 2.0))
-    assert not taste_of(did, shop.overlay.catalog, shop.overlay.index).known
+    assert not _taste(shop, did).known
 
 
 def test_the_vector_has_length_one(shop: Recommender) -> None:
-    taste = taste_of(_did((VIEW, "draw-hoe"), (VIEW, "teapot")), shop.overlay.catalog, shop.overlay.index)
+    taste = _taste(shop, _did((VIEW, "draw-hoe"), (VIEW, "teapot")))
     assert taste.vector is not None
     assert float(np.linalg.norm(taste.vector)) == pytest.approx(1, abs=1e-5)
 
@@ -89,12 +97,12 @@ def test_recent_products_are_whatever_was_dealt_with_but_not_what_was_shown(shop
     did = _did(
         ("dislike", "teapot"), ("impression", "hand-fork"), (VIEW, "draw-hoe", 1.0), ("click", "teapot")
     )
-    assert _ids(shop, recent_rows(did, shop.overlay.catalog)) == ["teapot", "draw-hoe"]
-    assert _ids(shop, recent_rows(did, shop.overlay.catalog, most=1)) == ["teapot"]
+    assert _recent(shop, did) == ["teapot", "draw-hoe"]
+    assert _recent(shop, did, 1) == ["teapot"]
 
 
 def test_a_group_in_the_history_stands_for_its_product(shop: Recommender) -> None:
-    assert _ids(shop, recent_rows(_did(("click", "group:trowel")), shop.overlay.catalog)) == ["trowel-green"]
+    assert _recent(shop, _did(("click", "group:trowel"))) == ["trowel-green"]
 
 
 def test_histories_pick_their_kind_of_event() -> None:
