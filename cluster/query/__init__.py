@@ -37,11 +37,12 @@ of the value, folded for case, and their wildcards, expressions and ranges look 
 element does. A range of numbers also holds for texts that are numbers, one of dates for texts that are dates; other
 ranges compare texts by code point.
 
-Every mistake is a `FilterSyntax` with a position and one of these kinds: empty, too_long, too_many_clauses,
-too_many_ranges, too_many_words, too_many_patterns, too_deep, character, quote, regex, range, escape, group, operator,
-field, value, number, date, pattern, unsupported. Refused as unsupported: `{!...}`, `_query_:`, `_val_:`, weights
-`^2`, fuzzy `~1`, and `<` or `>` before a value.
+Every mistake is a `FilterSyntax` with a position and one of these kinds: empty, too_long, too_many_clauses, too_deep,
+character, quote, regex, range, escape, group, operator, field, value, number, date, pattern, unsupported. Refused as
+unsupported: `{!...}`, `_query_:`, `_val_:`, weights `^2`, fuzzy `~1`, and `<` or `>` before a value.
 
-Read in this order: `tree`, `lexer`, `parser`; `values`, `scalars`, `words`; `patterns`, `automaton`; `compile` with
+A filter has at most 32 KB, 1,024 clauses (the dear ones count several times) and 64 levels; `limits` has them all.
+
+Read in this order: `tree`, `lexer`, `joining`, `parser`; `values`, `scalars`, `words`; `patterns`, `automaton`; `compile` with
 the protocol of columns, `columns` with the reference store of them; `fields` for `fl`, `facets`, `geo`.
 """

@@ -41,7 +41,6 @@ class FieldColumn:
         self._numbers = Growing(np.float64, np.nan)
         self._more_codes = Postings()
         self._more_numbers = _NumberPostings()
-        self.changes = 0
 
     @property
     def nbytes(self) -> int:
@@ -50,6 +49,11 @@ class FieldColumn:
             self._present, self._flags, self._codes, self._numbers, self._more_codes, self._texts, self._more_numbers
         )  # fmt: skip
         return sum(part.nbytes for part in parts)
+
+    @property
+    def wear(self) -> int:
+        """Count texts and slots ever given out; those out of use stay until the column is made anew."""
+        return len(self._texts) + self._more_codes.slots + self._more_numbers.wear
 
     def grow(self, size: int) -> None:
         """Make room for rows up to `size`; the new ones are empty."""
@@ -67,7 +71,6 @@ class FieldColumn:
                 flags |= _TRUE if value else _FALSE
             elif (number := number_of(value)) is not None:
                 numbers.append(number)
-        self.changes += 1
         self._size = max(self._size, row + 1)
         if carried or row < len(self._present):
             self._present.set(row, carried)
@@ -173,6 +176,10 @@ class _NumberPostings:
 
     def __len__(self) -> int:
         return len(self._postings)
+
+    @property
+    def wear(self) -> int:
+        return len(self._values) + self._postings.slots
 
     def put(self, row: int, numbers: list[float]) -> None:
         codes = []

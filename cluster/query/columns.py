@@ -73,12 +73,16 @@ class ColumnStore:
         with self._lock:
             return self._columns_size() + sum(mask.nbytes for mask in self._masks.values())
 
-    def append(self, record: Record | bytes) -> int:
-        """Add a record, as an object or as its JSON, and return its row. The store does not change the record."""
+    def append(self, record: Record | bytes | None = None) -> int:
+        """Add a record, as an object or as its JSON, or a row that waits for one; return its row."""
         with self._lock:
             row = len(self._records)
             self._records.append(None)
-            self._put(row, record)
+            self._live.extend_to(row + 1)
+            if record is None:
+                self._changed(row)
+            else:
+                self._put(row, record)
             return row
 
     def replace(self, row: int, record: Record | bytes) -> None:
@@ -179,11 +183,12 @@ class ColumnStore:
             return
         self._journal.append(row)
         if len(self._journal) > 2 * len(self._records) + _SPARE:
-            end = self._journal_end
+            start = self._journal_start + len(self._journal) // 2
+            del self._journal[: start - self._journal_start]
+            self._journal_start = start
             self._columns = OrderedDict(
-                (key, kept) for key, kept in self._columns.items() if kept.seen == end
+                (key, kept) for key, kept in self._columns.items() if kept.seen >= start
             )
-            self._journal_start, self._journal = end, []
 
     @property
     def _journal_end(self) -> int:
@@ -203,18 +208,18 @@ class ColumnStore:
                     kept.write(kept.column, row, record)
         for kind, name, kept in added:
             kept.seen = self._journal_end
-            kept.renew_at = kept.column.changes + len(self._records) + _SPARE
+            kept.renew_at = 2 * kept.column.wear + _SPARE
             self._columns[kind, name] = kept
         self._has_grown = True
 
     def _refreshed(self, kind: str, name: str) -> Anything:
-        """Bring a column up to date; one that has seen too many changes is made anew, without what they left."""
+        """Bring a column up to date; one with more left from the past than in use is made anew."""
         kept = self._columns[kind, name]
         self._columns.move_to_end((kind, name))
         for row in dict.fromkeys(self._journal[kept.seen - self._journal_start :]):
             kept.write(kept.column, row, self.record(row) or _NOTHING)
         kept.seen = self._journal_end
-        if kept.column.changes > kept.renew_at:
+        if kept.column.wear > kept.renew_at:
             kept.column = kept.make()
             self._add([(kind, name, kept)])
         kept.column.grow(len(self._records))

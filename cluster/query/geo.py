@@ -61,12 +61,18 @@ class PointColumn:
         self._vectors: NDArray[np.float64] = np.empty((64, 3))
         self._count = 0
         self._postings = Postings()
-        self.changes = 0
+        self._held: dict[int, tuple[int, ...]] = {}
+        self._free: list[int] = []
 
     @property
     def nbytes(self) -> int:
         """Tell the memory held."""
-        return self._vectors.nbytes + self._postings.nbytes
+        return self._vectors.nbytes + self._postings.nbytes + 100 * len(self._held)
+
+    @property
+    def wear(self) -> int:
+        """Count places ever given out."""
+        return self._count
 
     def grow(self, size: int) -> None:
         """Make room for rows up to `size`; the new ones are empty."""
@@ -78,15 +84,23 @@ class PointColumn:
         Units:
             latitude and longitude in degrees
         """
-        first = self._count
-        for lat, lon in points:
-            if self._count == len(self._vectors):
-                self._vectors = np.concatenate((self._vectors, np.empty_like(self._vectors)))
-            self._vectors[self._count] = _unit(lat, lon)
-            self._count += 1
-        self._postings.put(row, range(first, self._count))
-        self.changes += 1
+        self._free.extend(self._held.pop(row, ()))
+        places = tuple(self._placed(lat, lon) for lat, lon in points)
+        if places:
+            self._held[row] = places
+        self._postings.put(row, places)
         self.grow(row + 1)
+
+    def _placed(self, lat: float, lon: float) -> int:
+        if self._free:
+            place = self._free.pop()
+        else:
+            place = self._count
+            self._count += 1
+            if place == len(self._vectors):
+                self._vectors = np.concatenate((self._vectors, np.empty_like(self._vectors)))
+        self._vectors[place] = _unit(lat, lon)
+        return place
 
     def within(self, lat: float, lon: float, radius_km: float) -> Mask:
         """Mark rows with a point at most that far away.

@@ -202,6 +202,8 @@ class Lexer:
         self._at += 1
         low = self._bound(start)
         self._blank()
+        if self._at >= len(text):
+            raise mistake("range", start, "this range is never closed")
         word = text[self._at : self._at + 2]
         if word.upper() != "TO":
             raise mistake("range", self._at, "a range is written [low TO high]; TO is missing")

@@ -1,7 +1,8 @@
 """Which rows hold which code, any number of codes a row.
 
 What a row holds is written once under a fresh slot; replacing or removing a row turns its old slot to no row, so no
-list is ever searched. Slots are sorted by code now and then, and the few since the last time are looked through.
+list is ever searched. Slots are sorted by code now and then, and the few since the last time are looked through;
+sorting drops what is out of force, and its slots are used again.
 
     row ──▶ slot            the slot now in force, -1 for none
     slot ──▶ row            -1 when it is out of force
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from cluster.query.arrays import Growing
 
 _TAIL = 1_024
+_MANY = 4_096
 
 
 class Postings:
@@ -29,12 +31,19 @@ class Postings:
         self._row_of_slot = Growing(np.int32, -1)
         self._sorted_slots: NDArray[np.int32] = np.empty(0, dtype=np.int32)
         self._sorted_codes: NDArray[np.int32] = np.empty(0, dtype=np.int32)
+        self._starts: NDArray[np.intp] = np.empty(0, dtype=np.intp)
         self._tail_slots = array("i")
         self._tail_codes = array("i")
+        self._free: list[int] = []
         self._tail: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None
 
     def __len__(self) -> int:
         return len(self._sorted_slots) + len(self._tail_slots)
+
+    @property
+    def slots(self) -> int:
+        """Count slots ever given out."""
+        return len(self._row_of_slot)
 
     @property
     def nbytes(self) -> int:
@@ -49,7 +58,7 @@ class Postings:
                 self._row_of_slot.set(int(before), -1)
                 self._slot_of_row.set(row, -1)
         if codes:
-            slot = len(self._row_of_slot)
+            slot = self._free.pop() if self._free else len(self._row_of_slot)
             self._row_of_slot.set(slot, row)
             self._slot_of_row.set(row, slot)
             self._tail_slots.extend([slot] * len(codes))
@@ -63,9 +72,9 @@ class Postings:
             mask bool [rows + 1]; the last element is scratch
         """
         slots, codes = self._settle()
-        begin, stop = np.searchsorted(self._sorted_codes, np.array((code, code + 1), dtype=np.int32))
         rows = self._row_of_slot.filled
-        mask[rows[self._sorted_slots[begin:stop]]] = True
+        if code + 1 < len(self._starts):
+            mask[rows[self._sorted_slots[self._starts[code] : self._starts[code + 1]]]] = True
         if len(slots):
             mask[rows[slots[codes == code]]] = True
 
@@ -77,19 +86,29 @@ class Postings:
         """
         slots, codes = self._settle()
         rows = self._row_of_slot.filled
-        for some_slots, some_codes in ((self._sorted_slots, self._sorted_codes), (slots, codes)):
-            if len(some_slots):
-                mask[rows[some_slots[chosen[some_codes]]]] = True
+        starts = self._starts
+        known = np.flatnonzero(chosen[: max(len(starts) - 1, 0)])
+        if len(known) > _MANY:
+            mask[rows[self._sorted_slots[np.repeat(chosen[: len(starts) - 1], np.diff(starts))]]] = True
+        elif len(known):
+            pieces = [self._sorted_slots[starts[code] : starts[code + 1]] for code in known.tolist()]
+            mask[rows[np.concatenate(pieces)]] = True
+        if len(slots):
+            mask[rows[slots[chosen[codes]]]] = True
 
     def _settle(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Sort the tail in when it has grown long; return what is left of it."""
         if len(self._tail_slots) > max(_TAIL, len(self._sorted_slots) // 8):
             slots = np.concatenate((self._sorted_slots, np.frombuffer(self._tail_slots, dtype=np.int32)))
             codes = np.concatenate((self._sorted_codes, np.frombuffer(self._tail_codes, dtype=np.int32)))
-            alive = self._row_of_slot.filled[slots] >= 0
+            rows = self._row_of_slot.filled
+            alive = rows[slots] >= 0
+            self._free = np.flatnonzero(rows < 0).tolist()
             slots, codes = slots[alive], codes[alive]
             order = np.argsort(codes, kind="stable")
             self._sorted_slots, self._sorted_codes = slots[order], codes[order]
+            last = int(self._sorted_codes[-1]) if len(order) else -1
+            self._starts = np.searchsorted(self._sorted_codes, np.arange(last + 2, dtype=np.int32))
             self._tail_slots, self._tail_codes, self._tail = array("i"), array("i"), None
         if self._tail is None:
             self._tail = (

@@ -17,7 +17,7 @@ _UNSPACED = (
 )
 _WORD = re.compile(f"[{_UNSPACED}]|[^\\W_{_UNSPACED}]+")
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
-_TAG_NAME = re.compile(r"[/!?]?([A-Za-z]{1,16})|[!?/]()")
+_TAG_NAME = re.compile(r"[/!?]?([A-Za-z][A-Za-z0-9]{0,15})|[!?/]()")
 _HIDDEN = frozenset({"script", "style"})
 _INLINE = frozenset({"a", "b", "em", "font", "i", "mark", "small", "span", "strong", "sub", "sup", "u"})
 

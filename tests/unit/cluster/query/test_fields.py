@@ -1,0 +1,87 @@
+"""`fl`: chosen fields, nested objects, wildcards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cluster.query.fields import Projection
+from tests.unit.cluster.query.strategies import steps_of
+
+RECORD: dict[str, Any] = {
+    "product_id": "p-1",
+    "title": "Trowel",
+    "price": 3,
+    "sale_price": 2,
+    "size": None,
+    "custom_attributes": {"year": 1999, "color": "red", "a.b": 1, "deep": {"x": {"y": 1, "z": 2}}},
+    "children": [{"id": "1", "title": "One"}, {"id": "2"}, {"html": "x"}],
+    "i18n_de": {"title": "Kelle", "url": "u"},
+    "tags": ["a", "b"],
+}
+ID = {"product_id": "p-1"}
+
+
+@pytest.mark.parametrize(
+    ("fl", "picked"),
+    [
+        ([], {}),
+        (["*"], RECORD),
+        (["title", "*", "nowhere"], RECORD),
+        (["title", "price"], {"title": "Trowel", "price": 3}),
+        (["product_id"], {}),
+        (["nowhere", "title.x", "tags.x", "", ".", "a..b"], {}),
+        (["size"], {"size": None}),
+        (["custom_attributes.year"], {"custom_attributes": {"year": 1999}}),
+        (["attributes.year", "custom_attributes.color"], {"custom_attributes": {"year": 1999, "color": "red"}}),
+        (["attributes"], {"custom_attributes": RECORD["custom_attributes"]}),
+        (["custom_attributes.a.b"], {"custom_attributes": {"a.b": 1}}),
+        (["custom_attributes.*"], {"custom_attributes": RECORD["custom_attributes"]}),
+        (["custom_attributes.*r"], {"custom_attributes": {"year": 1999, "color": "red"}}),
+        (["custom_attributes.deep.x.y"], {"custom_attributes": {"deep": {"x": {"y": 1}}}}),
+        (
+            ["custom_attributes.*.*.z", "custom_attributes.deep.x.y"],
+            {"custom_attributes": {"deep": {"x": {"y": 1, "z": 2}}}},
+        ),
+        (["*_price", "pri*"], {"price": 3, "sale_price": 2}),
+        (["title", "custom_attributes.*"], {"title": "Trowel", "custom_attributes": RECORD["custom_attributes"]}),
+        (["i18n_*.title"], {"i18n_de": {"title": "Kelle"}}),
+        (["*.title"], {"children": [{"title": "One"}], "i18n_de": {"title": "Kelle"}}),
+        (["children.id"], {"children": [{"id": "1"}, {"id": "2"}]}),
+        (["children.nowhere"], {}),
+        (["custom_attributes", "custom_attributes.year"], {"custom_attributes": RECORD["custom_attributes"]}),
+        (["t?tle"], {}),
+        (["cust*year"], {}),
+    ],
+)  # fmt: skip
+def test_a_projection_picks(fl: list[str], picked: dict[str, Any]) -> None:
+    projection = Projection.of(fl)
+    assert projection(RECORD) == ID | picked
+    assert projection(RECORD) == ID | picked
+
+
+def test_the_id_comes_first_and_the_record_stays_as_it_is() -> None:
+    record = {"title": "Trowel", "product_id": "p-1"}
+    picked = Projection.of(["title"])(record)
+    picked["_boosted"] = True
+    assert list(picked) == ["product_id", "title", "_boosted"]
+    assert record == {"title": "Trowel", "product_id": "p-1"}
+    everything = Projection.of(["*"])(record)
+    everything["_boosted"] = True
+    assert "_boosted" not in record
+
+
+def test_a_user_has_no_product_id() -> None:
+    assert Projection.of(["name"])({"user_id": "gina-7", "name": "Gina"}) == {"name": "Gina"}
+
+
+def test_absurd_names_are_nothing() -> None:
+    absurd = ["a" * 1_000, "a." * 1_000, "*a" * 250, ".*" * 200, "*a????????????????*"]
+    assert Projection.of([*absurd, "title"])(RECORD) == ID | {"title": "Trowel"}
+
+
+def test_a_wildcard_is_decided_once_a_name() -> None:
+    projection = Projection.of(["*_price", "custom_attributes.c*"])
+    first = steps_of(lambda: projection(RECORD))
+    assert steps_of(lambda: projection(RECORD)) < first / 3
