@@ -19,6 +19,7 @@ HALF_LIVES_DAYS = (1.0, 7.0, 30.0)
 Times = npt.NDArray[np.int64]
 
 _LARGEST_EXPONENT = 500.0
+_NOISE = 1e-6
 
 
 class DecayedCounts:
@@ -28,6 +29,7 @@ class DecayedCounts:
         self.half_lives_days = half_lives_days
         self._half_ms = np.array(half_lives_days) * DAY_MS
         self._landmark_ms = np.zeros(len(half_lives_days))
+        self._newest_ms = 0.0
         self._values: list[Floats] = [np.zeros(0) for _ in half_lives_days]
 
     def add(self, rows: Rows, votes: Floats, at_ms: Times) -> None:
@@ -50,11 +52,14 @@ class DecayedCounts:
         """Give the counts of the first `count` rows up to one common factor: good for order and for z-scores.
 
         Shapes:
-            returns: float64 [count], never negative
+            returns: float64 [count], 0 where less than a millionth of a fresh vote is left: that is only what
+                rounding leaves of votes that were taken back
         """
         self._reserve(count)
         at = self.half_lives_days.index(half_life_days)
-        return np.maximum(self._values[at][:count], 0)
+        values = self._values[at][:count]
+        fresh = np.exp2((self._newest_ms - self._landmark_ms[at]) / self._half_ms[at])
+        return np.where(values > _NOISE * fresh, values, 0.0)
 
     def at(self, half_life_days: float, count: int, now_ms: int) -> Floats:
         """Give the counts as they stand now, in votes."""
@@ -72,6 +77,7 @@ class DecayedCounts:
 
     def _move_landmarks(self, newest_ms: float) -> None:
         """Keep exponents small; happens once in hundreds of half-lives."""
+        self._newest_ms = max(self._newest_ms, newest_ms)
         for at, half_ms in enumerate(self._half_ms):
             if self._landmark_ms[at] == 0:
                 self._landmark_ms[at] = newest_ms

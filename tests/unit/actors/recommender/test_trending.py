@@ -45,6 +45,7 @@ def test_votes_taken_back_leave_nothing() -> None:
     _add(counts, (0, 1, NOW), (0, 0.3, NOW - DAY_MS), (1, 0.5, NOW))
     _add(counts, (0, -1, NOW), (0, -0.3, NOW - DAY_MS))
     assert counts.at(7.0, 2, NOW).tolist() == pytest.approx([0, 0.5])
+    assert counts.of(7.0, 1)[0] == 0
 
 
 def test_rows_nobody_voted_for_count_nothing() -> None:
