@@ -156,6 +156,8 @@ def _default_lines() -> list[str]:
 def _frontend_lines() -> list[str]:
     return [
         *(f"http-request del-header {name}" for name in SERVES_OWN_HEADERS),
+        # Visitors who name nobody are told apart by their address; what a proxy before us noted counts more.
+        "option forwardfor if-none",
         "http-request deny deny_status 404 if { path -m beg /-/ } !{ path /-/healthz }",
         # Holds back what has no body yet; a client that waits for a `100 Continue` is the door's business.
         "http-request wait-for-body time 10s at-least 16k if { req.hdr_cnt(expect) eq 0 } !METH_GET",
