@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from deployments.api.docs import page
+from deployments.api.openapi import describe
+from tests.fakes.door import Corner, open_corner
+
+
+@pytest.fixture
+async def corner() -> Corner:
+    return await open_corner()
+
+
+@pytest.fixture
+async def document(corner: Corner) -> dict[str, Any]:
+    return describe(corner.door.endpoints, "1.2.3")
+
+
+async def test_every_endpoint_is_described_with_keys_body_and_replies(
+    corner: Corner, document: dict[str, Any]
+) -> None:
+    for endpoint in corner.door.endpoints:
+        operation = document["paths"][endpoint.path][endpoint.method.lower()]
+        assert operation["security"]
+        assert {"200", "401", "403", "429", "500", "503"} <= set(operation["responses"])
+        assert ("requestBody" in operation) == (endpoint.rules.body != "ignored")
+        assert ("409" in operation["responses"]) == endpoint.rules.writes
+        for reply in operation["responses"].values():
+            assert reply["description"]
+            assert reply["content"]["application/json"]["schema"]
+    names = [operation["operationId"] for path in document["paths"].values() for operation in path.values()]
+    assert len(names) == len(set(names)) == len(corner.door.endpoints)
+
+
+async def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    references = []
+
+    def walk(value: Any) -> None:
+        if isinstance(value, dict):
+            references.extend([value["$ref"]] if isinstance(value.get("$ref"), str) else [])
+            for item in value.values():
+                walk(item)
+        elif isinstance(value, list):
+            for item in value:
+                walk(item)
+
+    walk(document)
+    assert references
+    assert {reference.removeprefix("#/components/schemas/") for reference in references} <= set(schemas)
+    json.dumps(document)
+
+
+async def test_422_has_the_shape_of_its_family(document: dict[str, Any]) -> None:
+    def shape(path: str, method: str) -> str:
+        reply = document["paths"][path][method]["responses"]["422"]
+        name: str = reply["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+        return name
+
+    assert shape("/v1/users", "post") == "RefusedUpload"
+    assert shape("/v1/interactions", "post") == "RefusedUpload"
+    assert shape("/v1/users/_delete", "post") == "Detail"
+    assert shape("/v1/recommendation/user_to_products", "post") == "Detail"
+    assert shape("/v1/products/{product_id}", "get") == "Detail"
+
+
+async def test_optional_parameters_may_be_null_and_required_ones_not(document: dict[str, Any]) -> None:
+    body = document["components"]["schemas"]["UserToAttributes"]
+    assert {"type": "null"} in body["properties"]["rows"]["anyOf"]
+    assert body["properties"]["field"]["type"] == "string"
+    assert body["required"] == ["field"]
+    assert body["additionalProperties"] is False
+
+
+async def test_the_page_stands_alone_and_names_every_path(document: dict[str, Any]) -> None:
+    html = page(document).decode()
+    for path in document["paths"]:
+        assert path in html
+    assert "http://" not in html
+    assert "https://" not in html
+    assert "<script" not in html
+    assert html.count("<details") == html.count("</details>")
