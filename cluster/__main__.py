@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 
 import typer
@@ -15,13 +16,13 @@ def command_line() -> typer.Typer:
     """Put the commands together."""
     line = typer.Typer(
         name="kiosk",
-        help="Personalization, search and question answering on your own machines.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
+    line.callback()(_quietly)
     line.command("up", epilog=up.EPILOG)(up.up)
     line.command("down")(down.down)
     line.command("status", epilog=status.EPILOG)(status.status)
@@ -33,9 +34,13 @@ def command_line() -> typer.Typer:
     return line
 
 
+def _quietly() -> None:
+    """Personalization, search and question answering on your own machines."""
+    set_up_logging(level=logging.WARNING, people=True)
+
+
 def main() -> None:
     """Run one command; errors become a sentence and exit code 1."""
-    set_up_logging(level=30, people=True)
     try:
         command_line()()
     except HouseError as error:

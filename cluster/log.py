@@ -89,7 +89,8 @@ def set_up_logging(*, stream: TextIO | None = None, level: int = logging.INFO, p
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(file=target),
-        cache_logger_on_first_use=True,
+        # A command is over before caching pays, and tests run many commands in one process.
+        cache_logger_on_first_use=not people,
     )
     handler = logging.StreamHandler(target)
     handler.addFilter(_StrikingFilter())

@@ -97,7 +97,8 @@ class Installation:
         """
         if self.is_running or self.settings.redis_is_external:
             ensure_master_key(self.settings)
-            async with connect(self.settings, slow_s=ADMIN_S) as stores:
+            # Read afresh: a start may have left another address since this object was made.
+            async with connect(Settings(), slow_s=ADMIN_S) as stores:
                 yield stores
             return
         self.places.make()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,7 +84,7 @@ class Summary:
         if "development" in keys:
             found += _three(self.state.api_url, keys["development"].secret_key)
         if "playground" in keys and self.playground_reader:
-            ask = {"user_id": self.playground_reader, "rows": 3, "fl": "title"}
+            ask = {"user_id": self.playground_reader, "rows": 3, "fl": ["title"]}
             found += [
                 "# the playground: sample data, read-only",
                 _curl(
@@ -102,19 +103,19 @@ def _three(url: str, key: str) -> list[str]:
             "product_id": "teapot",
             "title": "Stoneware teapot",
             "brand": "Holm",
-            "categories": ["Kitchen", "Tea"],
+            "categories": [["Kitchen", "Tea"]],
         },
         {
             "product_id": "teacup",
             "title": "Stoneware tea cup",
             "brand": "Holm",
-            "categories": ["Kitchen", "Tea"],
+            "categories": [["Kitchen", "Tea"]],
         },
         {
             "product_id": "boots",
             "title": "Hiking boots",
             "brand": "Fjell",
-            "categories": ["Outdoor", "Shoes"],
+            "categories": [["Outdoor", "Shoes"]],
         },
     ]
     click = {"type": "click", "user_id": READER, "product_ids": ["teapot"]}
@@ -130,7 +131,7 @@ def _three(url: str, key: str) -> list[str]:
 
 
 def _curl(url: str, path: str, key: str, body: object) -> str:
-    return f"curl -s {url}{path} -H 'X-API-KEY: {key}' -d '{json.dumps(body)}'"
+    return f"curl -s {url}{path} -H 'X-API-KEY: {key}' -d {shlex.quote(json.dumps(body))}"
 
 
 def summarise(installation: Installation, state: State, *, reveal: bool, password: str = "") -> Summary:

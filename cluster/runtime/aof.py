@@ -96,34 +96,47 @@ def _pieces(data: mmap.mmap) -> Iterator[tuple[int, int, bool, int]]:
     at, size = 0, len(data)
     while at < size:
         found = command_at(data, at)
-        if found is None:
-            after = _next_start(data, at)
-            yield at, after, False, 0
-            at = after
-        elif found[0] != b"MULTI":
-            yield at, found[1], True, 1
-            at = found[1]
-        else:
+        if found is None or found[0] == b"EXEC":
+            # An end without a beginning: the beginning was in the gap before it.
+            end, whole, count = _after_gap(data, at), False, 0
+        elif found[0] == b"MULTI":
             end, whole, count = _transaction(data, found[1])
-            yield at, end, whole, count
-            at = end
+        else:
+            end, whole, count = found[1], True, 1
+        yield at, end, whole, count
+        at = end
 
 
 def _transaction(data: mmap.mmap, at: int) -> tuple[int, bool, int]:
     """Read to the end of a transaction: where it ends, whether it is whole, how many commands it has."""
-    whole, count, size = True, 1, len(data)
+    count, size = 1, len(data)
     while at < size:
         found = command_at(data, at)
         if found is None:
-            whole, at = False, _next_start(data, at)
-            continue
+            return _after_gap(data, at), False, count
         name, after = found
-        if name == b"MULTI":  # the EXEC was the damaged part; this is the next transaction
+        if name == b"MULTI":
             return at, False, count
         at, count = after, count + 1
         if name == b"EXEC":
-            return at, whole, count
+            return at, True, count
     return size, False, count
+
+
+def _after_gap(data: mmap.mmap, at: int) -> int:
+    """Find where whole units go on behind damage: behind the next EXEC if that belongs to what was damaged."""
+    resumed = ahead = _next_start(data, at)
+    while ahead < len(data):
+        found = command_at(data, ahead)
+        if found is None:
+            ahead = _next_start(data, ahead)
+            continue
+        if found[0] == b"EXEC":
+            return found[1]
+        if found[0] == b"MULTI":
+            break
+        ahead = found[1]
+    return resumed
 
 
 def _next_start(data: mmap.mmap, at: int) -> int:

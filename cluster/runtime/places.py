@@ -27,8 +27,8 @@ from pathlib import Path
 from cluster.errors import Fault, Invalid
 from cluster.settings import REDIS_URL_FILE
 
-LONGEST_RUN_DIR = 30
-"Bytes: HAProxy's admin socket adds 77 (a node id of 56 characters, and a suffix while it is being bound)."
+LONGEST_RUN_DIR = 28
+"Bytes: HAProxy's admin socket adds 78 (a node id of 56 characters, and a suffix while it is being bound)."
 
 
 @dataclass(frozen=True)

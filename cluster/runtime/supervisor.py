@@ -81,6 +81,7 @@ class Supervisor:
         self._ports: Ports | None = None
         self._haproxy = True
         self._stop = threading.Event()
+        self._stopped_by = 0
         self._rest_s = 1.0
         self._wait_until = 0.0
         self._again: bool | None = None
@@ -104,6 +105,7 @@ class Supervisor:
 
     def request_stop(self, number: int = 0, frame: FrameType | None = None) -> None:
         """End soon (a signal handler)."""
+        self._stopped_by = number
         self._stop.set()
 
     def run(self) -> int:
@@ -122,6 +124,7 @@ class Supervisor:
                 self._tick()
                 if self.state.phase == "failed":
                     return 1
+            _log.info("stop_requested", signal=self._stopped_by)
             return 0
         except HouseError as error:
             self._say("failed", error.message)

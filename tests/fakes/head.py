@@ -1,0 +1,64 @@
+"""Stands in for the head of a start: does what a plan says without Ray, as a script.
+
+The plan's `api_arguments` choose: `fail` (give up with this message), `rest_s`, `hang`.
+The vital processes are copies of `sleep` under the names the supervisor looks for, and a small HTTP server
+answers for the doors.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from cluster.runtime.sockets import answers
+
+DOORS = """
+import http.server, sys
+class Door(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.send_header("Content-Length", "2"); self.end_headers(); self.wfile.write(b"ok")
+    def log_message(self, *words): pass
+http.server.ThreadingHTTPServer.allow_reuse_address = True
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Door).serve_forever()
+"""
+
+
+def main() -> int:
+    """Bring up the stand-ins and tell the steps."""
+    plan = json.loads(sys.argv[1])
+    wanted = plan["api_arguments"]
+    run_dir = Path(os.environ["FAKE_RUN_DIR"])
+    tell("apps", first_start=True)
+    if "fail" in wanted:
+        tell("failed", wanted["fail"])
+        return 1
+    if wanted.get("hang"):
+        time.sleep(600)
+    time.sleep(wanted.get("rest_s", 0))
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    for name in ("gcs_server", "raylet"):
+        copy = run_dir / name
+        if not copy.exists():
+            shutil.copy(shutil.which("sleep") or "/bin/sleep", copy)
+        subprocess.Popen([str(copy), "600"], **quiet)  # type: ignore[call-overload]
+    tell("doors")
+    subprocess.Popen([sys.executable, "-c", DOORS, str(plan["port"])], **quiet)  # type: ignore[call-overload]
+    while not answers("127.0.0.1", plan["port"]):
+        time.sleep(0.02)
+    tell("ready", "ready")
+    return 0
+
+
+def tell(step: str, message: str = "", **facts: object) -> None:
+    """Say a step as the real head does."""
+    sys.stdout.write(json.dumps({"step": step, "message": message or step, "after_s": 0.1, **facts}) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

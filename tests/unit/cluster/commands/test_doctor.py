@@ -1,0 +1,156 @@
+"""`kiosk doctor` finds what people get wrong and says what to do."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from cluster.__main__ import command_line
+from cluster.commands import machine_checks, running_checks
+from cluster.commands.finding import Finding
+from cluster.commands.installation import Installation
+from cluster.runtime.state import State
+from cluster.secrecy import create_master_key
+from cluster.settings import Settings
+
+pytestmark = pytest.mark.usefixtures("allow_world")
+
+
+@pytest.fixture
+def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installation:
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path))
+    tmp_path.chmod(0o700)
+    return Installation()
+
+
+def _state(**changes: Any) -> State:
+    usual = {
+        "phase": "ready", "pid": 7, "version": "1", "host": "127.0.0.1", "port": 8000, "data_dir": "/d",
+        "run_dir": "/r", "logs_dir": "/l", "started_at": 1, "proxy": "haproxy",
+    }  # fmt: skip
+    return State.model_validate(usual | changes)
+
+
+def test_a_fresh_machine_is_fine(installation: Installation) -> None:
+    result = CliRunner().invoke(command_line(), ["doctor", "--json"])
+    told = json.loads(result.stdout)
+    assert result.exit_code == 0, told
+    assert told["ok"] is True
+    checks = {finding["check"] for finding in told["findings"]}
+    assert {"versions", "data", "master key", "ray token", "disk", "haproxy", "redis", "open files"} <= checks
+
+
+@pytest.mark.parametrize("name", ["master.key", "ray.token"])
+def test_a_secret_others_can_read_is_bad(installation: Installation, name: str) -> None:
+    path = installation.places.data_dir / name
+    create_master_key(path)
+    path.chmod(0o644)
+    result = CliRunner().invoke(command_line(), ["doctor", "--json"])
+    bad = [finding for finding in json.loads(result.stdout)["findings"] if finding["level"] == "bad"]
+    assert result.exit_code == 1
+    assert [finding["check"] for finding in bad] == [name.replace(".", " ")]
+    assert f"chmod 600 {path}" in bad[0]["advice"]
+
+
+def test_a_damaged_master_key_is_bad(installation: Installation) -> None:
+    create_master_key(installation.places.master_key)
+    assert machine_checks.master_key(installation).level == "ok"
+    installation.places.master_key.write_text("half a key")
+    found = machine_checks.master_key(installation)
+    assert (found.level, "backup" in found.advice) == ("bad", True)
+
+
+def test_an_open_data_directory_is_bad(installation: Installation) -> None:
+    installation.places.data_dir.chmod(0o755)
+    assert "chmod 700" in machine_checks.data_directory(installation.places.data_dir).advice
+
+
+def test_a_full_disk_is_bad_and_a_filling_one_a_warning(tmp_path: Path) -> None:
+    def level(limit: float) -> str:
+        return machine_checks.disk(Installation(Settings(data_dir=tmp_path, disk_limit=limit))).level
+
+    used = machine_checks.used_share(tmp_path)
+    assert level(used * 0.9) == "bad"
+    assert level(min(1.0, used + 0.05)) == "warning"
+
+
+def test_the_slow_proxy_is_bad() -> None:
+    found = machine_checks.haproxy(_state(proxy="slow Python proxy, because of the moon"))
+    assert (found.level, "because of the moon" in found.words) == ("bad", True)
+    assert machine_checks.haproxy(_state()).level == "ok"
+
+
+@pytest.mark.parametrize(
+    ("host", "level"),
+    [("127.0.0.1", "ok"), ("localhost", "ok"), ("0.0.0.0", "warning"), ("10.1.2.3", "warning")],
+)
+def test_doors_open_to_the_network_ask_for_tls(host: str, level: str) -> None:
+    assert running_checks.public_address(_state(host=host)).level == level
+
+
+@pytest.mark.parametrize(("status", "level"), [(401, "ok"), (403, "ok"), (200, "bad"), (404, "bad")])
+def test_a_dashboard_that_answers_strangers_is_bad(
+    monkeypatch: pytest.MonkeyPatch, status: int, level: str
+) -> None:
+    monkeypatch.setattr(running_checks.probe, "ask", lambda *words, **more: (status, b""))
+    (found,) = running_checks.ray_asks_for_token(_state(dashboard_url="http://127.0.0.1:8265"))
+    assert found.level == level
+
+
+@pytest.mark.parametrize(("off_ms", "level"), [(0, "ok"), (1_500, "ok"), (-3_000, "bad"), (3_600_000, "bad")])
+def test_a_clock_that_is_off_is_bad(off_ms: int, level: str) -> None:
+    now_ms = 1_700_000_000_000
+    (found,) = running_checks.clock({"server_time_usec": str((now_ms + off_ms) * 1000)}, now_ms)
+    assert found.level == level
+
+
+@pytest.mark.parametrize(
+    ("told", "check"),
+    [
+        ({"redis_version": "6.0.9"}, "redis"),
+        ({"aof_enabled": "0"}, "redis persistence"),
+        ({"aof_last_write_status": "err"}, "redis persistence"),
+        ({"maxmemory_policy": "allkeys-lru"}, "redis memory"),
+    ],
+)
+def test_a_redis_that_may_lose_records_is_bad(told: dict[str, str], check: str) -> None:
+    good = {
+        "redis_version": "7.2.0", "aof_enabled": "1", "aof_last_write_status": "ok", "maxmemory_policy": "noeviction",
+    }  # fmt: skip
+
+    class Informed(Installation):
+        def information(self, section: str) -> dict[str, str]:
+            return good | told
+
+    found = {finding.check: finding for finding in running_checks.redis_settings(Informed(Settings()))}
+    assert found.pop(check).level == "bad"
+    assert {finding.level for finding in found.values()} == {"ok"}
+
+
+@pytest.fixture
+def listener() -> Iterator[int]:
+    with socket.socket() as server:
+        server.bind(("0.0.0.0", 0))
+        server.listen()
+        yield server.getsockname()[1]
+
+
+def test_a_port_open_to_the_network_is_bad_unless_it_is_the_doors(
+    installation: Installation, listener: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psutil
+
+    monkeypatch.setattr(running_checks, "belonging_to", lambda places: [psutil.Process()])
+
+    def found(port: int) -> Finding:
+        return next(iter(running_checks.ports(installation, _state(port=port))))
+
+    assert found(listener).level == "ok"
+    bad = found(1)
+    assert (bad.level, str(listener) in bad.words) == ("bad", True)

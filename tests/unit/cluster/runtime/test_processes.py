@@ -1,0 +1,110 @@
+"""Finding and ending our processes, and sparing all others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from cluster.runtime.places import Places
+from cluster.runtime.processes import MARK, belonging_to, end, is_alive, pss_bytes
+
+pytestmark = pytest.mark.usefixtures("allow_world")
+
+STUBBORN = (
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
+)
+MEEK = "import time; print(1, flush=True); time.sleep(60)"
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places.of(tmp_path)
+
+
+class _Nursery:
+    def __init__(self) -> None:
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def start(self, code: str, *words: str, mark: str = "") -> subprocess.Popen[bytes]:
+        environment = {**os.environ, MARK: mark} if mark else dict(os.environ)
+        child = subprocess.Popen(
+            [sys.executable, "-c", code, *words], env=environment, stdout=subprocess.PIPE
+        )
+        self.started.append(child)
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"1\n"
+        return child
+
+
+@pytest.fixture
+def nursery() -> Iterator[_Nursery]:
+    nursery = _Nursery()
+    yield nursery
+    for child in nursery.started:
+        with child:
+            child.kill()
+
+
+def test_processes_are_known_by_mark_or_by_run_directory(places: Places, nursery: _Nursery) -> None:
+    marked = nursery.start(MEEK, mark=places.mark)
+    named = nursery.start(MEEK, f"--socket={places.run_dir}/r/socket")
+    other = nursery.start(MEEK, mark="another1")
+    beside = nursery.start(MEEK, f"{places.run_dir}x/socket")
+    found = {process.pid for process in belonging_to(places)}
+    assert {marked.pid, named.pid} <= found
+    assert not {other.pid, beside.pid, os.getpid(), os.getppid()} & found
+
+
+def test_whoever_asks_and_its_ancestors_are_spared(
+    places: Places, monkeypatch: pytest.MonkeyPatch, nursery: _Nursery
+) -> None:
+    code = (
+        "import pathlib, sys, os\nfrom cluster.runtime.places import Places\n"
+        "from cluster.runtime.processes import belonging_to\n"
+        "found = {p.pid for p in belonging_to(Places.of(pathlib.Path(sys.argv[1])))}\n"
+        "sys.exit(os.getpid() in found or os.getppid() in found)"
+    )
+    environment = {**os.environ, MARK: places.mark, "PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code, str(places.data_dir)], env=environment, check=False)
+    assert done.returncode == 0
+
+
+def test_children_of_a_supervisor_are_found_even_without_a_mark(
+    places: Places, monkeypatch: pytest.MonkeyPatch, nursery: _Nursery
+) -> None:
+    child = nursery.start(MEEK)
+    assert child.pid not in {process.pid for process in belonging_to(places)}
+    monkeypatch.setenv(MARK, places.mark)
+    assert child.pid in {process.pid for process in belonging_to(places)}
+
+
+def test_ending_insists_on_the_stubborn_and_wakes_the_stopped(nursery: _Nursery) -> None:
+    meek, stubborn, stopped = nursery.start(MEEK), nursery.start(STUBBORN), nursery.start(MEEK)
+    stopped.send_signal(signal.SIGSTOP)
+    children = [psutil.Process(child.pid) for child in (meek, stubborn, stopped)]
+    assert end(children, patience_s=0.3) == []
+    assert [child.wait() for child in children] == [-signal.SIGTERM, -signal.SIGKILL, -signal.SIGTERM]
+
+
+def test_a_process_that_ended_unnoticed_is_not_alive(nursery: _Nursery) -> None:
+    child = nursery.start(MEEK)
+    assert is_alive(child.pid)
+    os.kill(child.pid, signal.SIGKILL)
+    psutil.wait_procs([psutil.Process(child.pid)], timeout=0)
+    while psutil.Process(child.pid).status() != psutil.STATUS_ZOMBIE:
+        pass
+    assert not is_alive(child.pid)
+    assert not is_alive(2**22 - 1)
+
+
+def test_memory_is_added_up_over_processes(nursery: _Nursery) -> None:
+    one = psutil.Process(nursery.start(MEEK).pid)
+    assert 1 << 20 < pss_bytes([one]) < 100 << 20
+    assert pss_bytes([]) == 0

@@ -1,0 +1,33 @@
+"""Ports nobody uses."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from cluster.runtime.sockets import answers, free_ports, is_free, port_range
+
+pytestmark = pytest.mark.usefixtures("allow_world")
+
+
+def test_free_ports_are_all_different_and_free() -> None:
+    found = free_ports(6)
+    assert len(set(found)) == 6
+    assert all(is_free("127.0.0.1", port) and not answers("127.0.0.1", port) for port in found)
+
+
+def test_a_port_somebody_listens_on_is_neither_free_nor_silent() -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = server.getsockname()[1]
+        assert not is_free("127.0.0.1", port)
+        assert answers("127.0.0.1", port)
+
+
+@pytest.mark.parametrize("mark", ["00000000", "ffffffff", "deadbeef"])
+def test_ranges_for_replicas_stay_below_the_ports_systems_hand_out(mark: str) -> None:
+    low, high = port_range(mark)
+    assert 20_000 <= low < high < 32_768
+    assert port_range(mark) == (low, high)
