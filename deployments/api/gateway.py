@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.metadata
 from functools import partial
 from random import SystemRandom
 from typing import Any
@@ -18,7 +17,9 @@ from actors.recommender.host import RecommenderHost
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
 from cluster.clock import SystemClock
+from cluster.log import set_up_logging
 from cluster.meter import Meter, SilentMeter
+from cluster.runtime.about import version
 from cluster.runtime.disk import DiskGuard
 from cluster.runtime.vault import vault_of
 from cluster.settings import Settings
@@ -50,6 +51,7 @@ class Gateway:
 
     async def __serve_build_asgi_app__(self) -> Any:
         """Open everything and build the ordinary way in; Serve calls it inside the replica."""
+        set_up_logging()
         settings, clock = Settings(), SystemClock()
         meter: Meter = SilentMeter()
         url = settings.redis_url
@@ -86,7 +88,7 @@ class Gateway:
         await self._keyring.start()
         await self._host.start()
         self._telling = self.loop.create_task(self._tell())
-        return ordinary_way(self.door, version=importlib.metadata.version("kiosk"), close=self.close)
+        return ordinary_way(self.door, version=version(), close=self.close)
 
     async def check_health(self) -> None:
         """Fail when keys are no longer followed: a revoked one would be let in. An absent store is no reason."""
