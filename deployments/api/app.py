@@ -7,6 +7,7 @@ from typing import Any
 from ray import serve
 from ray.serve import Application
 from ray.serve.config import AutoscalingConfig, AutoscalingContext, AutoscalingPolicy
+from ray.serve.schema import LoggingConfig
 
 from cluster.settings import Settings
 from deployments.api.gateway import Gateway
@@ -33,6 +34,8 @@ def build(args: dict[str, Any]) -> Application:
         health_check_period_s=5.0,
         health_check_timeout_s=10.0,
         graceful_shutdown_timeout_s=30.0,
+        # Our own lines are a sample without ids; Serve's would be one a request, with the path.
+        logging_config=LoggingConfig(enable_access_log=False),
         ray_actor_options={"num_cpus": float(args.get("num_cpus", 0.1))},
     )
     return deployment.bind({"memory_budget_mb": int(args.get("memory_budget_mb", 512))})

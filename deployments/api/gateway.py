@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from functools import partial
-from random import SystemRandom
+from random import Random
 from typing import Any
 
 from ray import serve
@@ -82,7 +82,7 @@ class Gateway:
             replays=self._stores.idempotency,
             clock=clock,
             tally=self._tally,
-            access_log=AccessLog(ACCESS_SHARE, SystemRandom()),
+            access_log=AccessLog(ACCESS_SHARE, Random()),
         )
         self._load = Load(clock, lambda: self.door.busy_s)
         await self._keyring.start()
