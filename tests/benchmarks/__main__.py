@@ -14,7 +14,7 @@ from tests.benchmarks import report, scenarios, stack
 def main() -> int:
     """Run the suites asked for; exit with 1 when a bound is missed."""
     parser = argparse.ArgumentParser(prog="kiosk bench", description=__doc__)
-    parser.add_argument("suite", nargs="*", default=["foundation"], choices=["foundation"])
+    parser.add_argument("suite", nargs="?", default="foundation", choices=["foundation"])
     parser.add_argument("--port", type=int, default=18080)
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")
     parser.add_argument("--skip-peer", action="store_true", help="leave out the slow default Python proxy")

@@ -64,7 +64,7 @@ def http_request(
 class _Connection:
     """One keep-alive connection that has at most one request on the way."""
 
-    __slots__ = ("buffer", "due", "idle", "need", "pending", "sock", "status")
+    __slots__ = ("buffer", "due", "idle", "last", "need", "pending", "sock", "status")
 
     def __init__(self, port: int) -> None:
         self.sock = socket.create_connection(("127.0.0.1", port), timeout=5)
@@ -75,6 +75,8 @@ class _Connection:
         self.status = ""
         self.due = 0.0
         self.idle = True
+        self.last = False
+        "The server said it closes the connection after this answer."
         self.pending = b""
 
     def send(self, request: bytes, due: float) -> None:
@@ -104,6 +106,7 @@ class _Connection:
                 return False
             self.status = self.buffer[9:12].decode("ascii", "replace")
             self.need = _body_end(self.buffer, head)
+            self.last = b"\nconnection: close" in self.buffer[:head].lower()
         if self.need >= 0:
             return len(self.buffer) >= self.need
         return self.buffer.endswith(b"0\r\n\r\n")
@@ -198,7 +201,12 @@ def run(
             if connection.due >= count_from and done <= end + 5:
                 latencies.append(done - connection.due)
                 statuses[connection.status] = statuses.get(connection.status, 0) + 1
-            idle.append(connection)
+            if connection.last:
+                selector.unregister(connection.sock)
+                connection.sock.close()
+                open_connection()
+            else:
+                idle.append(connection)
     errors += busy
     for key in list(selector.get_map().values()):
         key.data.sock.close()
@@ -238,7 +246,7 @@ def drive(
     done = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks.load", "--plan"],
         input=json.dumps(plan).encode(),
-        capture_output=True,
+        stdout=subprocess.PIPE,
         check=True,
         cwd=ROOT,
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},

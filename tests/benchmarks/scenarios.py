@@ -84,7 +84,7 @@ def _measure(stack: Stack, requests: list[bytes], name: str) -> tuple[Figures, F
     at_rest = drive(requests, port=stack.port, connections=1, seconds=3)
     loaded = drive(requests, port=stack.port, connections=32, seconds=4)
     if at_rest.failures or loaded.failures:
-        raise RuntimeError(f"{name}: answers failed: {at_rest.statuses} {loaded.statuses}")
+        raise RuntimeError(f"{name}: answers failed: {at_rest} {loaded}")
     return at_rest, loaded
 
 
@@ -148,7 +148,7 @@ def _interactions(stack: Stack, load: Figures) -> Iterator[Line]:
     )
     hundred = drive(batches(100, 50), port=stack.port, connections=16, seconds=5)
     if hundred.failures:
-        raise RuntimeError(f"interactions: answers failed: {hundred.statuses}")
+        raise RuntimeError(f"interactions: answers failed: {hundred}")
     yield Line("100 interactions per call: events", hundred.per_second * 100, "/s", 15_000, at_most=False)
     time.sleep(5)
 
@@ -172,7 +172,7 @@ def _uploads(stack: Stack) -> Iterator[Line]:
     _drained(stack)
     stored = time.monotonic() - begin
     if at_rest.failures or loaded.failures:
-        raise RuntimeError(f"user uploads failed: {loaded.statuses}")
+        raise RuntimeError(f"user uploads failed: {at_rest} {loaded}")
     total = (loaded.requests + loaded.per_second * 0.5) * 100
     yield Line("upload of 100 users: records accepted", loaded.per_second * 100, "/s", 8_000, at_most=False)
     yield Line("upload of 100 users: records stored", total / stored, "/s")

@@ -76,17 +76,17 @@ def kiosk(port: int) -> Iterator[Stack]:
         data_dir = Path(folder) / "data"
         environment = {**os.environ, "KIOSK_DATA_DIR": str(data_dir)}
         begin = time.monotonic()
-        up = subprocess.run(
-            [*KIOSK, "up", "--json", "--port", str(port)],
-            capture_output=True,
-            cwd=ROOT,
-            env=environment,
-            timeout=180,
-        )
-        took = time.monotonic() - begin
-        if up.returncode:
-            raise RuntimeError(f"kiosk up failed: {up.stderr.decode()[-2000:]}")
         try:
+            up = subprocess.run(
+                [*KIOSK, "up", "--json", "--port", str(port)],
+                capture_output=True,
+                cwd=ROOT,
+                env=environment,
+                timeout=180,
+            )
+            took = time.monotonic() - begin
+            if up.returncode:
+                raise RuntimeError(f"kiosk up failed: {up.stderr.decode()[-2000:]}")
             told = json.loads(up.stdout)
             app = next(app for app in told["apps"] if app["environment"] == "development")
             subprocess.run(
