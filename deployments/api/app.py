@@ -21,7 +21,7 @@ def build(args: dict[str, Any]) -> Application:
     autoscaling = AutoscalingConfig(
         min_replicas=int(args.get("replicas_min", settings.replicas_min)),
         max_replicas=int(args.get("replicas_max", settings.replicas_max)),
-        look_back_period_s=10.0,
+        look_back_period_s=15.0,
         upscale_delay_s=10.0,
         downscale_delay_s=120.0,
         policy=AutoscalingPolicy(policy_function="deployments.api.app:replicas_wanted"),
