@@ -69,6 +69,10 @@ class Wishes:
     pid_file: str
     "Where the process id of the newest HAProxy is written."
     max_connections: int = 4096
+    connect_ms: int = 200
+    "How long a replica may take to accept a connection; on one machine that is done by the kernel."
+    patience_s: int = 10
+    "How long a client may take to send a request's head, and again for the beginning of its body."
 
     def save(self, path: Path) -> None:
         """Write them down."""
@@ -118,7 +122,7 @@ def _line(line: str, words: list[str], section: str, wishes: Wishes) -> str | No
         return f"    bind {wishes.bind}"
     if first == "bind" and section in ("frontend prometheus", "listen stats"):
         return re.sub(r"bind\s+\*?:", "    bind 127.0.0.1:", line.strip())
-    if (first, second) in (("timeout", "client"), ("timeout", "http-keep-alive"), ("timeout", "server")):
+    if first == "timeout" and second in ("client", "connect", "http-keep-alive", "server"):
         return None
     if first == "server" and words[-1] == "backup":
         return None
@@ -131,18 +135,20 @@ def _line(line: str, words: list[str], section: str, wishes: Wishes) -> str | No
 def _added(section: str, wishes: Wishes) -> list[str]:
     """Lines that follow a section's heading."""
     if section.startswith("defaults"):
-        return [f"    {line}" for line in _default_lines()]
+        return [f"    {line}" for line in _default_lines(wishes)]
     if section == "frontend http_frontend":
-        return [f"    {line}" for line in _frontend_lines()]
+        return [f"    {line}" for line in _frontend_lines(wishes.patience_s)]
     return []
 
 
-def _default_lines() -> list[str]:
+def _default_lines(wishes: Wishes) -> list[str]:
     errors = {
         400: MALFORMED, 404: "not found", 408: TIMEOUT, 500: FAULT, 502: BUSY, 503: BUSY, 504: TIMEOUT,
     }  # fmt: skip
     return [
-        "timeout http-request 10s",
+        # Also the pause before a connection is tried again; Serve can only say whole seconds.
+        f"timeout connect {wishes.connect_ms}ms",
+        f"timeout http-request {wishes.patience_s}s",
         "timeout http-keep-alive 60s",
         "timeout client 60s",
         "timeout server 60s",
@@ -153,14 +159,14 @@ def _default_lines() -> list[str]:
     ]
 
 
-def _frontend_lines() -> list[str]:
+def _frontend_lines(patience_s: int) -> list[str]:
     return [
         *(f"http-request del-header {name}" for name in SERVES_OWN_HEADERS),
         # Visitors who name nobody are told apart by their address; what a proxy before us noted counts more.
         "option forwardfor if-none",
         "http-request deny deny_status 404 if { path -m beg /-/ } !{ path /-/healthz }",
         # Holds back what has no body yet; a client that waits for a `100 Continue` is the door's business.
-        "http-request wait-for-body time 10s at-least 16k if { req.hdr_cnt(expect) eq 0 } !METH_GET",
+        f"http-request wait-for-body time {patience_s}s at-least 16k if {{ req.hdr_cnt(expect) eq 0 }} !METH_GET",
         f"acl only_reads path_beg {READING_POSTS}",
         "http-request disable-l7-retry if !METH_GET !only_reads",
         "http-after-response set-status 503 if { status 502 }",

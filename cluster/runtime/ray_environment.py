@@ -111,7 +111,6 @@ def ray_environment(
         "RAY_SERVE_HAPROXY_NBTHREAD": 1,
         "RAY_SERVE_HAPROXY_MAXCONN": max_connections,
         "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": 30,
-        "RAY_SERVE_HAPROXY_TIMEOUT_CONNECT_S": 2,
         # The first refused connection takes a dead replica out; a request that only reads is sent again to
         # another one (which requests those are, `front` says).
         "RAY_SERVE_HAPROXY_OBSERVE_ERROR_LIMIT": 1,
