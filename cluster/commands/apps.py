@@ -1,4 +1,4 @@
-"""`kiosk apps`: make apps, list them, set their rate limits."""
+"""`kiosk apps`: make apps, list them, set their rate limits and switches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from cluster.commands import screen
 from cluster.commands.installation import Installation, now_ms
 from cluster.errors import Invalid
-from cluster.records.access import App, Environment, Limits
+from cluster.records.access import SWITCHES, App, AppSettings, Environment, Limits
 from cluster.records.issue import IssuedKey
 from cluster.runtime.keeping import FIRST_APPS, Keeping
 from cluster.store.connect import OpenStores
@@ -26,6 +26,12 @@ LIMIT_EPILOG = """
 [bold]Example[/]
 
   kiosk apps limit bookshop --queries 200 --writes 50
+"""
+SWITCH_EPILOG = """
+[bold]Examples[/]
+
+  kiosk apps switch bookshop                                     show them all
+  kiosk apps switch bookshop bot_rule=log strict_user_hash=true
 """
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
@@ -95,6 +101,39 @@ def limit(
         f"{name}: {limits.queries_per_s:g} queries/s (burst {limits.query_burst}), "
         f"{limits.writes_per_s:g} writes/s (burst {limits.write_burst})"
     )
+
+
+@app.command("switch", epilog=SWITCH_EPILOG)
+def switch(
+    name: Annotated[str, typer.Argument(help="The app.")],
+    changes: Annotated[list[str] | None, typer.Argument(help="SWITCH=VALUE, as many as you like.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show or change an app's switches; the doors follow within a second."""
+    given: dict[str, str] = {}
+    for change in changes or ():
+        word, sign, value = change.partition("=")
+        if not sign:
+            raise Invalid(f"{change!r} is no SWITCH=VALUE; for example bot_rule=log")
+        given[word.strip()] = value.strip()
+
+    async def turn(keeping: Keeping, stores: OpenStores) -> AppSettings:
+        return await keeping.switch_app(name, given)
+
+    told = Installation().administer(turn).model_dump(include=set(SWITCHES))
+    if as_json:
+        screen.tell_json({"app_id": name, **told})
+        return
+    table = screen.table("switch", "value", "means")
+    for word in SWITCHES:
+        table.add_row(word, _shown(told[word]), SWITCHES[word])
+    screen.out().print(table)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(value) if isinstance(value, tuple | list) else str(value)
 
 
 def _environment(text: str) -> Environment:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -42,6 +42,18 @@ class AppSettings(BaseModel):
     "Repeat `service_id` under this name in replies (decision I7)."
     primary_language: str = "en"
     limits: Limits = Limits()
+
+
+SWITCHES: Final[dict[str, str]] = {
+    "strict_user_hash": "require user_hash for an anonymous_id alone",
+    "bot_rule": "off, log or on: a publishable key on a request that looks automated",
+    "publishable_experiments": "let the publishable key send experiment events",
+    "product_envelope": "wrap single product reads in {message, data}",
+    "service_id_aliases": "other names of service_id accepted in interactions, comma-separated",
+    "service_id_response_alias": "repeat service_id under this name in replies",
+    "primary_language": "ISO 639-1 code of the app's texts",
+}
+"Switches an administrator may turn by name -> what they do, for people."
 
 
 class App(BaseModel):

@@ -6,11 +6,13 @@ second without anything being restarted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pydantic import ValidationError
+
 from cluster.errors import Conflict, Invalid, NotFound
-from cluster.records.access import ApiKey, App, AppSettings, Environment, KeyKind, Limits
+from cluster.records.access import SWITCHES, ApiKey, App, AppSettings, Environment, KeyKind, Limits
 from cluster.records.issue import IssuedKey, issue_key, reveal_key
 from cluster.secrecy import Vault, key_sha256
 from cluster.store.ports import AccessBook, AccessStore
@@ -114,6 +116,28 @@ class Keeping:
         settings: AppSettings = app.settings.model_copy(update={"limits": limits})
         await self._access.put_app(app.model_copy(update={"settings": settings}))
         return limits
+
+    async def switch_app(self, app_id: str, given: Mapping[str, str]) -> AppSettings:
+        """Change switches of an app; values are texts as a person types them, lists are comma-separated.
+
+        Errors:
+            NotFound: no such app
+            Invalid: no such switch, or a value it can't take
+        """
+        app = await self._app(app_id)
+        change: dict[str, str | list[str]] = {}
+        for name, text in given.items():
+            if name not in SWITCHES:
+                raise Invalid(f"there is no switch {name!r}; choose from {', '.join(SWITCHES)}")
+            is_list = name == "service_id_aliases"
+            change[name] = [part for part in text.split(",") if part] if is_list else text
+        try:
+            settings = AppSettings.model_validate({**app.settings.model_dump(), **change})
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            raise Invalid(f"{first['loc'][0]}: {first['msg'].lower()}") from None
+        await self._access.put_app(app.model_copy(update={"settings": settings}))
+        return settings
 
     async def keys(self, *, app_id: str = "", reveal: bool = False) -> list[KeyEntry]:
         """List keys, app by app, secret ones first.

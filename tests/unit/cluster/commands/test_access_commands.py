@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from cluster.__main__ import command_line
 from cluster.errors import Conflict, HouseError
+from cluster.records.access import SWITCHES, AppSettings
 from cluster.runtime.places import Places
 from cluster.runtime.processes import belonging_to
 from cluster.runtime.state import Lock
@@ -47,6 +48,28 @@ def test_an_app_is_made_listed_and_limited_while_everything_is_stopped(places: P
     assert belonging_to(places) == []
     assert not places.run_dir.exists()
     assert not places.redis_url.exists()
+
+
+def test_switches_are_shown_and_turned_and_a_wrong_one_changes_nothing(places: Places) -> None:
+    _told("apps", "create", "bookshop")
+    assert _told("apps", "switch", "bookshop")["bot_rule"] == "on"
+    turned = _told(
+        "apps", "switch", "bookshop", "bot_rule=log", "strict_user_hash=true", "service_id_aliases=a,b"
+    )
+    assert (turned["bot_rule"], turned["strict_user_hash"], turned["service_id_aliases"]) == (
+        "log",
+        True,
+        ["a", "b"],
+    )
+    for wrong in ("bot_rule=perhaps", "strict_user_hash=rather", "limits=1", "bot_rule"):
+        refused = _run("apps", "switch", "bookshop", wrong, "--json")
+        assert refused.exit_code != 0
+        assert wrong.partition("=")[0] in str(refused.exception)
+    assert _told("apps", "switch", "bookshop") == turned
+
+
+def test_every_switch_has_words_for_people() -> None:
+    assert set(SWITCHES) == set(AppSettings.model_fields) - {"limits"}
 
 
 def test_keys_are_listed_revealed_rotated_and_revoked(places: Places) -> None:
