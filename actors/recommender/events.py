@@ -91,14 +91,18 @@ class Events:
         )
 
     @classmethod
-    def joined(cls, first: Events, second: Events) -> Events:
-        """Put two lots behind each other."""
+    def joined(cls, *lots: Events) -> Events:
+        """Put lots behind each other."""
+        if len(lots) == 1:
+            return lots[0]
+        if not lots:
+            return cls.of(())
         return cls(
-            np.concatenate((first.readers, second.readers)),
-            np.concatenate((first.rows, second.rows)),
-            np.concatenate((first.at_ms, second.at_ms)),
-            np.concatenate((first.weights, second.weights)),
-            np.concatenate((first.bought, second.bought)),
+            np.concatenate([lot.readers for lot in lots]),
+            np.concatenate([lot.rows for lot in lots]),
+            np.concatenate([lot.at_ms for lot in lots]),
+            np.concatenate([lot.weights for lot in lots]),
+            np.concatenate([lot.bought for lot in lots]),
         )
 
 

@@ -194,12 +194,13 @@ class Follower:
         )
 
     async def _apply(self, recommender: Recommender, changes: Sequence[Change]) -> None:
-        for change in changes:
-            steps, done = recommender.steps(change), False
-            while not done:
-                done = await self._think(recommender, partial(self._advance, steps))
-                await asyncio.sleep(0)
-            lag_ms = self._clock.now_ms() - written_ms(change.offset)
+        steps, done = recommender.steps(changes), not changes
+        while not done:
+            done = await self._think(recommender, partial(self._advance, steps))
+            await asyncio.sleep(0)
+        now_ms = self._clock.now_ms()
+        for change in {change.noun: change for change in changes}.values():
+            lag_ms = now_ms - written_ms(change.offset)
             self._meter.time("kiosk_follow_lag_ms", lag_ms, noun=change.noun)
 
     def _advance(self, steps: Iterator[None]) -> bool:

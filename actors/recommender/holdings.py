@@ -32,7 +32,7 @@ class Blend:
     "Products seen together with those of the reader's history."
     content: float = 0.8
     "Likeness to the reader's vector."
-    trend: float = 0.5
+    trend: float = 0.6
     "Decayed counts of a week."
     popular: float = 0.1
     "Logarithm of the counts of a month: gives the long tail an order."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from actors.language.embed import Embedder
 from actors.recommender import grouped, pipeline
@@ -53,10 +53,10 @@ class Recommender:
         )
         return ANSWERS[query.kind](request)
 
-    def apply(self, change: Change) -> None:
-        """Learn one change of the log; a change that was applied before does nothing."""
-        self.overlay.apply(change)
+    def apply(self, *changes: Change) -> None:
+        """Learn changes of the log; one that was applied before does nothing."""
+        self.overlay.apply(*changes)
 
-    def steps(self, change: Change) -> Iterator[None]:
-        """Learn one change in steps of about a millisecond."""
-        return self.overlay.steps(change)
+    def steps(self, changes: Iterable[Change]) -> Iterator[None]:
+        """Learn changes in steps of about a millisecond."""
+        return self.overlay.steps(changes)

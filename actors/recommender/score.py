@@ -16,7 +16,7 @@ from actors.recommender.taste import Taste
 from actors.recommender.together import Neighbours
 from actors.vectors.types import Floats, Scores
 
-_MOST_TOGETHER = 30
+_MOST_TOGETHER = 40
 _SOFTNESS = 4.0
 _DAMPING = 0.25
 
@@ -90,7 +90,7 @@ def shown_score(score: float) -> float:
 
 
 def _together(taste: Taste, pairs: Neighbours, standing: Standing, damped: bool = False) -> Scores:
-    """Score what goes with the liked rows: up to 30 neighbourhoods added up, scaled to spread 1.
+    """Score what goes with the liked rows: up to 40 neighbourhoods added up, scaled to spread 1.
 
     Source:
         ranking notes, section 3: damping by frequency ** 0.25 keeps baskets from being all best sellers

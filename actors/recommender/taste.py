@@ -21,8 +21,8 @@ from cluster.records.recent import RecentEvent
 LEFT_OUT = 50
 "So many of a reader's most recent products are not recommended again."
 
-_HALF_LIFE_ITEMS = 12.0
-_MOST_ROWS = 60
+_HALF_LIFE_ITEMS = 15.0
+_MOST_ROWS = 80
 _SHORT_NAMES = {"view": "product_detail_page_view", "cart": "add_to_cart", "purchase": "checkout"}
 _FADING = tuple(0.5 ** (place / _HALF_LIFE_ITEMS) for place in range(1_000))
 

@@ -172,12 +172,15 @@ def measure(size: int) -> None:
     for lot in (1, 100):
         p50, p95 = timed(lambda turn, lot=lot: recommender.apply(_clicks(shop, turn, lot)), 50)
         print(f"  {f'change of {lot} interactions applied':45} {p50:8.3f} {p95:8.3f}")
+    calls = iter([[_clicks(shop, turn * 200 + at, 1) for at in range(200)] for turn in range(26)])
+    p50, p95 = timed(lambda turn: recommender.apply(*next(calls)), 20)
+    print(f"  {'200 changes of 1 interaction applied':45} {p50:8.3f} {p95:8.3f}")
     p50, p95 = timed(lambda turn: recommender.apply(_upload(shop, turn)), 20)
     print(f"  {'change of 100 products applied':45} {p50:8.3f} {p95:8.3f}")
 
 
 def _clicks(shop: Shop, turn: int, count: int) -> Change:
-    base = NOW_MS + shop.recommender.overlay.events + turn
+    base = NOW_MS + shop.recommender.overlay.events * 1_000 + turn
     items = [
         {
             "type": "click",

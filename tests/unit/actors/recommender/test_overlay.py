@@ -83,17 +83,36 @@ def test_a_change_applied_twice_counts_once(overlay: Overlay) -> None:
 
 
 def test_one_call_or_many_come_to_the_same() -> None:
-    whole, parts = Overlay(HashingEmbedder()), Overlay(HashingEmbedder())
-    for overlay in (whole, parts):
+    whole, parts, together = (Overlay(HashingEmbedder()) for _ in range(3))
+    for overlay in (whole, parts, together):
         overlay.apply(product_change(PRODUCTS, "1-0"))
     whole.apply(interaction_change(INTERACTIONS, f"{NOW_MS}-0"))
-    for number, item in enumerate(INTERACTIONS):
-        parts.apply(interaction_change([item], f"{NOW_MS}-{number}"))
-    assert _counts(parts) == pytest.approx(_counts(whole))
-    for product in PRODUCTS:
-        for baskets in (False, True):
-            found = [_pairs(overlay, product["product_id"], baskets=baskets) for overlay in (whole, parts)]
-            assert found[0] == found[1]
+    calls = [interaction_change([item], f"{NOW_MS}-{number}") for number, item in enumerate(INTERACTIONS)]
+    for call in calls:
+        parts.apply(call)
+    together.apply(*calls)
+    for overlay in (parts, together):
+        assert _counts(overlay) == pytest.approx(_counts(whole))
+        for product in PRODUCTS:
+            for baskets in (False, True):
+                found = [_pairs(one, product["product_id"], baskets=baskets) for one in (whole, overlay)]
+                assert found[0] == found[1]
+
+
+def test_what_came_before_a_broken_change_is_not_lost(overlay: Overlay) -> None:
+    good = interaction_change([view("gina", "draw-hoe")], f"{NOW_MS}-1")
+    with pytest.raises(ValueError, match="invalid literal"):
+        overlay.apply(good, Change("interaction", f"{NOW_MS}-2", "put", b"not JSON"))
+    assert _counts(overlay) == {"draw-hoe": pytest.approx(0.3)}
+    overlay.apply(interaction_change([view("pia", "draw-hoe")], f"{NOW_MS}-3"))
+    assert _counts(overlay) == {"draw-hoe": pytest.approx(0.6)}
+
+
+def test_an_erasure_between_two_calls_comes_between_them(overlay: Overlay) -> None:
+    first = interaction_change([view("gina", "draw-hoe")], f"{NOW_MS}-1")
+    second = interaction_change([view("gina", "teapot")], f"{NOW_MS}-3")
+    overlay.apply(first, _erase("u:gina", offset=f"{NOW_MS}-2"), second)
+    assert _counts(overlay) == {"teapot": pytest.approx(0.3)}
 
 
 def test_what_was_bought_together_is_kept_apart_from_what_was_seen_together(overlay: Overlay) -> None:
@@ -159,7 +178,7 @@ def test_changes_without_anything_to_learn_pass(overlay: Overlay, payload: bytes
 
 def test_a_large_change_comes_in_many_steps(overlay: Overlay) -> None:
     products: list[dict[str, Any]] = [{"product_id": f"p{n}"} for n in range(200)]
-    steps = overlay.steps(product_change(products, "2-0"))
+    steps = overlay.steps([product_change(products, "2-0")])
     next(steps)
     assert 12 < overlay.catalog.products < 50
     assert sum(1 for _ in steps) > 10

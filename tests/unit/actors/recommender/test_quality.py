@@ -1,0 +1,196 @@
+"""What the overlay alone is worth on a real shop's year, by the protocols of the ranking notes.
+
+Online Retail II, year 1 (CC BY 4.0): one instant splits the year at nine tenths of its lines; what readers bought
+after it and had not bought before is what should be recommended.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from actors.language.embed import HashingEmbedder
+from actors.recommender.events import Events
+from actors.recommender.messages import Kind, ReaderQuery
+from actors.recommender.recommender import Recommender
+from actors.recommender.score import score_all
+from actors.recommender.taste import taste_of, traces_of, unpack
+from actors.recommender.trending import DAY_MS
+from cluster.records.recent import RecentEvent
+
+pytestmark = [pytest.mark.data, pytest.mark.timeout(300)]
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Year:
+    """One line an entry, in order of time."""
+
+    products: list[dict[str, Any]]
+    rows: Array
+    at_ms: Array
+    readers: list[str]
+    "Customer, or the invoice of a guest after `guest-`."
+
+
+@pytest.fixture(scope="module")
+def year() -> Year:
+    root = Path(os.environ.get("KIOSK_TEST_DATA", Path(__file__).parents[5] / "shared" / "data"))
+    path = root / "online-retail-y1" / "transactions.parquet"
+    if not path.exists():
+        pytest.skip(f"public data set online-retail-y1 is not in {root} (set KIOSK_TEST_DATA)")
+    lines = (
+        pl.read_parquet(path)
+        .filter(
+            ~pl.col("invoice").str.starts_with("C")
+            & (pl.col("quantity") > 0)
+            & pl.col("stock_code").str.contains(r"^\d{5}")
+        )
+        .sort("ts", maintain_order=True)
+        .with_columns(
+            reader=pl.col("customer_id").cast(pl.String).fill_null("guest-" + pl.col("invoice")),
+            title=pl.col("description").fill_null("").last().over("stock_code"),
+        )
+    )
+    products = lines.unique("stock_code", keep="first", maintain_order=True).select("stock_code", "title")
+    row_of = {code: row for row, code in enumerate(products["stock_code"])}
+    return Year(
+        products=[{"product_id": code, "title": title.title()} for code, title in products.iter_rows()],
+        rows=np.array([row_of[code] for code in lines["stock_code"]]),
+        at_ms=lines["ts"].dt.epoch("ms").to_numpy(),
+        readers=lines["reader"].to_list(),
+    )
+
+
+@dataclass(frozen=True)
+class Split:
+    """A recommender that learned until an instant, what readers had done and what they did next."""
+
+    recommender: Recommender
+    now_ms: int
+    before: dict[str, list[tuple[int, int]]]
+    after: dict[str, set[int]]
+
+    def recents(self, reader: str) -> list[bytes]:
+        """The reader's recent list as the store would hold it."""
+        newest = reversed(self.before.get(reader, [])[-200:])
+        ids = self.recommender.overlay.catalog.product_ids
+        return [RecentEvent("checkout", (ids[row],), at_ms).pack() for row, at_ms in newest]
+
+    def list_of(self, kind: Kind, reader: str) -> list[int]:
+        """Rows of ten recommendations."""
+        query = ReaderQuery(kind=kind, app_id="a", engine_id="default", user_id=reader, rows=10)
+        found = self.recommender.answer(query, self.recents(reader), (), self.now_ms)
+        return self.recommender.overlay.catalog.rows_of([product["product_id"] for product in found.products])
+
+
+@pytest.fixture(scope="module")
+def split(year: Year) -> Split:
+    now_ms = int(year.at_ms[int(len(year.at_ms) * 0.9)])
+    recommender = Recommender(HashingEmbedder())
+    overlay = recommender.overlay
+    overlay.put_products(year.products, None)
+    past = int(np.searchsorted(year.at_ms, now_ms))
+    codes = np.array([overlay.code_of("u:" + reader) for reader in year.readers[:past]])
+    events = Events(codes, year.rows[:past], year.at_ms[:past], np.ones(past), np.ones(past, bool))
+    for start in range(0, past, 5_000):
+        overlay.learn(events.pick(np.arange(start, min(start + 5_000, past))))
+    before: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    after: dict[str, set[int]] = defaultdict(set)
+    for at, (reader, row, at_ms) in enumerate(
+        zip(year.readers, year.rows.tolist(), year.at_ms.tolist(), strict=True)
+    ):
+        if reader.startswith("guest-"):
+            continue
+        if at < past:
+            before[reader].append((row, at_ms))
+        else:
+            after[reader].add(row)
+    return Split(recommender, now_ms, dict(before), dict(after))
+
+
+def ndcg(found: list[int], wanted: set[int], k: int = 10) -> float:
+    gained = sum(1 / np.log2(place + 2) for place, row in enumerate(found[:k]) if row in wanted)
+    return float(gained / sum(1 / np.log2(place + 2) for place in range(min(k, len(wanted)))))
+
+
+def graded_ndcg(scores: Array, gains: Array, k: int = 20) -> float:
+    discount = 1 / np.log2(np.arange(k) + 2)
+    best = np.sort(gains)[::-1][:k] @ discount
+    return float(gains[np.argsort(-scores)[:k]] @ discount / best)
+
+
+def test_a_reader_with_a_history_gets_three_times_what_popularity_gives(split: Split) -> None:
+    recommender = split.recommender
+    standing = recommender.holdings.standing(split.now_ms)
+    overlay = recommender.overlay
+    sold = np.bincount([row for lines in split.before.values() for row, _ in lines], minlength=len(standing))
+    personal, popular = [], []
+    for reader, wanted in split.after.items():
+        seen = {row for row, _ in split.before.get(reader, [])}
+        new = wanted - seen
+        if not seen or not new:
+            continue
+        taste = taste_of(traces_of(unpack(split.recents(reader)), overlay.catalog), overlay.index)
+        for found, scores in (
+            (personal, score_all(taste, recommender.holdings, standing)),
+            (popular, sold.astype(np.float32)),
+        ):
+            scores[list(seen)] = -np.inf
+            found.append(ndcg(np.argsort(-scores)[:10].tolist(), new))
+    print(f"\nNDCG@10 of new products: personal {np.mean(personal):.4f}, popularity {np.mean(popular):.4f}")
+    assert np.mean(personal) > 0.098
+    assert np.mean(personal) > 3 * np.mean(popular)
+
+
+def test_a_reader_without_history_gets_the_trend(split: Split) -> None:
+    cold = [reader for reader in split.after if reader not in split.before]
+    figures = [ndcg(split.list_of("user_to_products", reader), split.after[reader]) for reader in cold]
+    print(f"\nNDCG@10 of {len(cold)} new readers: {np.mean(figures):.4f}")
+    assert np.mean(figures) > 0.112
+
+
+def test_personal_lists_beat_the_trend_for_those_with_a_history(split: Split) -> None:
+    known = [reader for reader in split.after if reader in split.before][::3]
+    figures = {
+        kind: float(np.mean([ndcg(split.list_of(kind, reader), split.after[reader]) for reader in known]))
+        for kind in ("user_to_products", "user_to_trending")
+    }
+    print(f"\nNDCG@10 as served, {len(known)} readers: {figures}")
+    assert figures["user_to_products"] > 1.1 * figures["user_to_trending"]
+
+
+def test_the_trend_of_a_week_foretells_the_next_day_and_week(year: Year) -> None:
+    recommender = Recommender(HashingEmbedder())
+    overlay = recommender.overlay
+    overlay.put_products(year.products, np.zeros((len(year.products), 128), np.float32))
+    codes = np.array([overlay.code_of(reader) for reader in year.readers])
+    days, count = year.at_ms // DAY_MS, len(year.products)
+    tested = np.unique(days)[-45:-7].tolist()
+    figures: dict[str, list[float]] = defaultdict(list)
+    for day in np.unique(days).tolist():
+        today = days == day
+        if day in tested:
+            for name, horizon in (("day", 1), ("week", 7)):
+                gains = np.bincount(year.rows[(days >= day) & (days < day + horizon)], minlength=count)
+                for half_life in (1.0, 7.0, 30.0):
+                    scores = overlay.counts.of(half_life, count)
+                    figures[f"{name} {half_life:.0f}"].append(graded_ndcg(scores, gains.astype(float)))
+        size = int(today.sum())
+        events = Events(
+            codes[today], year.rows[today], year.at_ms[today], np.ones(size), np.zeros(size, bool)
+        )
+        overlay.learn(events)
+    means = {name: round(float(np.mean(values)), 3) for name, values in figures.items()}
+    print(f"\nNDCG@20 of the trend, horizon and half-life in days: {means}")
+    assert means["day 7"] > 0.80
+    assert means["week 7"] > 0.90
+    assert means["day 7"] > max(means["day 1"], means["day 30"])
