@@ -19,6 +19,8 @@ What `tighten` changes, and why:
     timeouts                    request head 10 s, first 16 KB of the body 10 s, silence 60 s
     headers of Serve's own      a stranger may not switch off time limits or choose replicas
     repeated requests           a request whose replica died is sent again when it only reads
+    shared connections          a caller's first request never travels on one that may just be closing: HAProxy
+                                would hang up on the caller without an answer
     backup server               without a replica the answer is an immediate 503, not a queue in a slow proxy
 """
 
@@ -126,6 +128,8 @@ def _line(line: str, words: list[str], section: str, wishes: Wishes) -> str | No
         return None
     if first == "server" and words[-1] == "backup":
         return None
+    if (first, second) == ("http-reuse", "always"):
+        return "    http-reuse safe"
     if section == "backend default_backend" and (first, second) == ("http-request", "return"):
         # Nothing is deployed yet, or nothing any more: not a wrong path.
         return f"    {_busy_return()}"

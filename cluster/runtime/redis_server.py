@@ -212,10 +212,10 @@ class RedisServer:
             line
             for line in (
                 "port 0",
-                f"unixsocket {self._places.redis_socket}",
+                f"unixsocket {_quoted(self._places.redis_socket)}",
                 "unixsocketperm 600",
                 f"requirepass {self._password}",
-                f"dir {self._places.redis_dir}",
+                f"dir {_quoted(self._places.redis_dir)}",
                 "daemonize no",
                 "appendonly yes",
                 f"appendfilename {AOF_NAME}",
@@ -289,3 +289,8 @@ class RedisServer:
                 gaps=mended.gaps,
                 lost_bytes=mended.lost_bytes,
             )
+
+
+def _quoted(path: Path) -> str:
+    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -359,4 +359,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    sys.stderr.flush()
+    # Everything is ended and given back; the interpreter's own end would wait for threads that wait for answers.
+    os._exit(code)

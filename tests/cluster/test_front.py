@@ -345,6 +345,15 @@ def test_a_request_whose_replica_died_is_sent_again_only_if_it_reads(
         other.stop()
 
 
+def test_a_replica_that_dies_at_work_leaves_no_new_caller_without_an_answer(
+    serving: Proxy, replica: Replica
+) -> None:
+    assert [serving.ask("GET", "/v1/users/x")[0] for _ in range(3)] == [200] * 3
+    replica.hang_up = True
+    # The connection to the replica has been used before; that must not show.
+    assert [serving.ask("POST", "/v1/users", b"{}")[0] for _ in range(3)] == [503] * 3
+
+
 @pytest.mark.parametrize(
     "raw",
     [

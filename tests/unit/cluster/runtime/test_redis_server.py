@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
 
 @pytest.fixture
 def places(tmp_path: Path) -> Iterator[Places]:
-    places = Places.of(tmp_path / "data")
+    places = Places.of(tmp_path / 'da ta "1"')
     places.make()
     yield places
     shutil.rmtree(places.run_dir)
