@@ -1,0 +1,322 @@
+"""`kiosk up` and `kiosk down` for real: one installation for the module, started as a person starts it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from cluster.runtime import probe
+from cluster.runtime.places import Places
+from cluster.runtime.processes import belonging_to
+from cluster.runtime.sockets import free_ports
+
+pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(240)]
+ROOT = Path(__file__).resolve().parents[2]
+MOST_PSS_MB = 2.5 * 1024
+MOST_START_S = 60.0
+
+
+@dataclass
+class Installed:
+    """A data directory and a port; nothing runs until `kiosk up`."""
+
+    places: Places
+    port: int
+
+    @property
+    def environment(self) -> dict[str, str]:
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("KIOSK_", "RAY_"))}
+        return {**clean, "KIOSK_DATA_DIR": str(self.places.data_dir), "CANARY_IN_ENVIRONMENT": "x"}
+
+    def kiosk(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run one command as a person does, from another directory."""
+        done = subprocess.run(
+            [sys.executable, "-m", "cluster", *words],
+            env={**self.environment, "PYTHONPATH": str(ROOT)},
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        assert not check or done.returncode == 0, (done.stdout, done.stderr)
+        return done
+
+    def told(self, *words: str) -> Any:
+        """Run a command with `--json` and read what it says."""
+        return json.loads(self.kiosk(*words, "--json").stdout)
+
+    def leftovers(self) -> list[str]:
+        """Everything that should be gone after a stop."""
+        left = [" ".join(process.cmdline())[:80] for process in belonging_to(self.places)]
+        left += [str(path) for path in Path("/tmp").glob(f"*{self.places.mark}*")]
+        left += [path.name for path in self.places.data_dir.iterdir() if path.is_socket()]
+        return left
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    installed = Installed(Places.of(tmp_path_factory.mktemp("kiosk") / "data"), free_ports(1)[0])
+    yield installed
+    installed.kiosk("down")
+
+
+@pytest.fixture(scope="module")
+def shared_before() -> set[str]:
+    return set(os.listdir("/dev/shm"))
+
+
+@pytest.fixture(scope="module")
+def up(installed: Installed, shared_before: set[str]) -> dict[str, Any]:
+    """The first start, and what it said."""
+    begin = time.monotonic()
+    told: dict[str, Any] = installed.told("up", "--port", str(installed.port))
+    print(f"\nstart to first good answer: {time.monotonic() - begin:.1f} s")
+    return told
+
+
+def test_the_first_start_tells_everything_scripts_rely_on(installed: Installed, up: dict[str, Any]) -> None:
+    assert up["ready"] is True
+    assert up["api_url"] == f"http://127.0.0.1:{installed.port}"
+    assert up["mcp_url"] == up["api_url"] + "/mcp"
+    assert up["console_url"].startswith(up["api_url"])
+    assert up["data_dir"] == str(installed.places.data_dir)
+    assert up["administrator"]["username"]
+    assert len(up["administrator"]["password"]) >= 16
+    assert [app["environment"] for app in up["apps"]] == ["playground", "development", "production"]
+    for app in up["apps"]:
+        assert app["secret_key"].startswith("ksk_")
+        assert app["publishable_key"].startswith("kpk_")
+
+
+def test_starting_again_says_so_and_changes_nothing(installed: Installed, up: dict[str, Any]) -> None:
+    before = {process.pid for process in belonging_to(installed.places)}
+    done = installed.kiosk("up", "--port", "1234", "--json")
+    again = json.loads(done.stdout)
+    assert "already running" in done.stderr
+    assert {process.pid for process in belonging_to(installed.places)} == before
+    assert again == {**up, "administrator": {"username": up["administrator"]["username"]}}
+
+
+def test_the_printed_commands_work_when_pasted_and_a_click_changes_the_answer(
+    installed: Installed, up: dict[str, Any]
+) -> None:
+    lines = [line for line in installed.kiosk("up").stdout.splitlines() if line.startswith("curl ")]
+    upload, click, ask, playground = (_paste(line) for line in lines)
+    assert upload()["message"] == "success"
+    until = time.monotonic() + 10
+    while "products" not in (cold := ask()).get("data", {}):
+        assert time.monotonic() < until, cold
+        time.sleep(0.1)
+    assert click()["message"] == "success"
+    clicked = time.monotonic()
+    while (warm := [item["product_id"] for item in ask()["data"]["products"]]) != ["teacup", "boots"]:
+        assert time.monotonic() - clicked < 5, warm
+    print(f"\na click changed the answer after {(time.monotonic() - clicked) * 1000:.0f} ms")
+    assert time.monotonic() - clicked < 1.0
+    assert len(playground()["data"]["products"]) == 3
+
+
+def test_every_part_is_well(installed: Installed, up: dict[str, Any]) -> None:
+    told = installed.told("status")
+    assert told["ready"] is True
+    assert {part["part"]: part["ok"] for part in told["parts"]} == dict.fromkeys(
+        ["supervisor", "redis", "ray", "proxy", "doors", "intake", "disk", "memory", "restarts"], True
+    )
+    assert "secret_key" not in json.dumps(told)
+    examined = installed.told("doctor")
+    assert [finding for finding in examined["findings"] if finding["level"] == "bad"] == []
+
+
+def test_the_whole_stack_at_rest_stays_small(installed: Installed, up: dict[str, Any]) -> None:
+    processes = belonging_to(installed.places)
+    used_mb = sum(process.memory_full_info().pss for process in processes) / 2**20
+    print(f"\nat rest: {used_mb:.0f} MiB in {len(processes)} processes")
+    assert used_mb < MOST_PSS_MB
+
+
+def test_libraries_have_one_thread_each_in_every_worker(installed: Installed, up: dict[str, Any]) -> None:
+    workers = [process for process in belonging_to(installed.places) if "ray::Serve" in process.name()]
+    assert workers
+    for worker in workers:
+        seen = worker.environ()
+        assert (seen["OMP_NUM_THREADS"], seen["POLARS_MAX_THREADS"]) == ("1", "1")
+
+
+def test_no_port_of_ray_answers_a_stranger(installed: Installed, up: dict[str, Any]) -> None:
+    """No job, dashboard or client port answers without the token; nothing but the doors is open to the network
+    but what asks for it (R45)."""
+    token = installed.places.ray_token.read_text()
+    open_to_network, asked = [], 0
+    for process in belonging_to(installed.places):
+        try:
+            lines = process.net_connections(kind="tcp")
+        except psutil.Error:
+            continue
+        for line in lines:
+            if line.status != psutil.CONN_LISTEN or line.laddr.port == installed.port:
+                continue
+            if not line.laddr.ip.startswith(("127.", "::ffff:127.", "::1")):
+                open_to_network.append((process.name(), line.laddr.port))
+            for path in (
+                "/api/jobs/",
+                "/api/job_agent/jobs/",
+                "/api/serve/applications/",
+                "/nodes?view=summary",
+            ):
+                asked += 1
+                try:
+                    status, body = probe.ask("127.0.0.1", line.laddr.port, "GET", path, within_s=1.0)
+                except OSError:
+                    continue
+                # A replica's own port (loopback only) answers as the door does; HAProxy's pages hold figures.
+                assert status != 200 or not _is_ray(body), (process.name(), line.laddr.port, path, body[:200])
+    assert asked > 20
+    assert [name for name, _ in open_to_network if not name.startswith("ray::ServeReplica")] == []
+    dashboard = json.loads(installed.places.state.read_text())["dashboard_url"]
+    assert _status(f"{dashboard}/api/jobs/", "") in (401, 403)
+    assert _status(f"{dashboard}/api/jobs/", token) == 200
+
+
+def test_the_ports_replicas_open_to_other_nodes_ask_for_the_token(
+    installed: Installed, up: dict[str, Any]
+) -> None:
+    import grpc
+
+    token = installed.places.ray_token.read_text()
+    replicas = [process for process in belonging_to(installed.places) if "ServeReplica" in process.name()]
+    ports = [
+        line.laddr.port
+        for replica in replicas
+        for line in replica.net_connections(kind="tcp")
+        if line.status == psutil.CONN_LISTEN and not line.laddr.ip.startswith(("127.", "::ffff:127."))
+    ]
+    for port in ports:
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            call = channel.unary_unary(
+                "/ray.serve.ASGIService/HandleRequest", lambda sent: sent, lambda came: came
+            )
+            codes = []
+            for metadata in ((), (("authorization", f"Bearer {token}"),)):
+                try:
+                    call(b"", metadata=metadata, timeout=5)
+                    codes.append(grpc.StatusCode.OK)
+                except grpc.RpcError as error:
+                    codes.append(error.code())
+        assert codes[0] == grpc.StatusCode.UNAUTHENTICATED
+        assert codes[1] != grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_no_secret_is_seen_in_processes_or_logs(installed: Installed, up: dict[str, Any]) -> None:
+    key = next(app["secret_key"] for app in up["apps"] if app["environment"] == "development")
+    url = f"{up['api_url']}/v1/users/nobody?api_key={key}&note=CANARYQUERY"
+    assert _status(url, "") in (401, 403, 404)
+    password = installed.places.redis_url.read_text().split(":")[2].partition("@")[0]
+    secrets = [
+        key,
+        password,
+        installed.places.ray_token.read_text(),
+        installed.places.master_key.read_text().strip(),
+    ]
+    for process in belonging_to(installed.places):
+        try:
+            seen = [*process.cmdline(), *process.environ().values()]
+        except psutil.Error:
+            continue
+        assert not [word for word in seen if any(secret in word for secret in secrets)], process
+    time.sleep(1.0)
+    words = [secret.encode() for secret in (*secrets, "CANARYQUERY")]
+    private = {"redis.conf", "redis.url", "ray.token", "master.key"}
+    folders = (installed.places.data_dir, installed.places.run_dir)
+    files = [
+        path
+        for folder in folders
+        for path in folder.rglob("*")
+        if path.is_file() and path.name not in private
+    ]
+    assert len(files) > 20
+    leaks = [path for path in files if any(word in path.read_bytes() for word in words)]
+    assert leaks == []
+
+
+def test_a_rotated_key_is_refused_within_a_second(installed: Installed, up: dict[str, Any]) -> None:
+    made = installed.told("apps", "create", "shortlived")
+    until = time.monotonic() + 5
+    while _ask_user(up, made["secret_key"]) != 404:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    # The command's own end is after its change: time is taken from a moment that is too early, never too late.
+    begin = time.monotonic()
+    rotated = installed.told("keys", "rotate", "shortlived", "--kind", "secret")
+    ended = time.monotonic()
+    while _ask_user(up, made["secret_key"]) != 401:
+        assert time.monotonic() - ended < 1.0
+        time.sleep(0.02)
+    print(f"\nrefused {time.monotonic() - ended:.2f} s after the command ended ({ended - begin:.1f} s long)")
+    assert _ask_user(up, rotated["secret_key"]) == 404
+
+
+def test_a_stop_leaves_nothing_but_the_data_and_a_start_finds_it_again(
+    installed: Installed, up: dict[str, Any], shared_before: set[str]
+) -> None:
+    for _ in range(2):
+        begin = time.monotonic()
+        assert installed.told("down")["was_running"] is True
+        print(f"\nstop: {time.monotonic() - begin:.1f} s")
+        assert installed.leftovers() == []
+        assert set(os.listdir("/dev/shm")) - shared_before == set()
+        assert not installed.places.state.exists()
+        with pytest.raises(OSError, match="refused"), socket.create_connection(("127.0.0.1", installed.port)):
+            pass
+        assert installed.kiosk("status", check=False).returncode == 3
+        begin = time.monotonic()
+        again = installed.told("up", "--port", str(installed.port))
+        print(f"start with data: {time.monotonic() - begin:.1f} s")
+        assert time.monotonic() - begin < MOST_START_S
+        keys = {app["app_id"]: app["secret_key"] for app in again["apps"]}
+        assert all(keys[app["app_id"]] == app["secret_key"] for app in up["apps"])
+        assert "password" not in again["administrator"]
+
+
+def _paste(line: str) -> Any:
+    def run() -> Any:
+        return json.loads(
+            subprocess.run(shlex.split(line), check=True, capture_output=True, timeout=20).stdout
+        )
+
+    return run
+
+
+def _ask_user(up: dict[str, Any], key: str) -> int:
+    status, _ = probe.ask(
+        "127.0.0.1", int(up["api_url"].rpartition(":")[2]), "GET", "/v1/users/nobody", key=key
+    )
+    return status
+
+
+def _is_ray(body: bytes) -> bool:
+    if body.startswith(b"# HELP"):
+        return False
+    return any(word in body for word in (b"submission_id", b"raylet", b"applications", b"nodeId"))
+
+
+def _status(url: str, token: str) -> int:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
+    try:
+        with urllib.request.urlopen(request, timeout=5) as reply:
+            return int(reply.status)
+    except urllib.error.HTTPError as error:
+        return error.code
