@@ -18,6 +18,9 @@ from cluster.records.event import GROUP
 
 Ints = npt.NDArray[np.int64]
 
+Event = tuple[int, int, int, float, bool]
+"Reader's code, row, milliseconds since 1970, weight, bought: one entry of `Events`."
+
 EVENT_WEIGHTS: Mapping[str, float] = {
     "checkout": 1.0,
     "add_to_cart": 0.7,
@@ -79,7 +82,7 @@ class Events:
         )
 
     @classmethod
-    def of(cls, found: Iterable[tuple[int, int, int, float, bool]]) -> Events:
+    def of(cls, found: Iterable[Event]) -> Events:
         """Make events from tuples in the order of the fields."""
         columns = list(zip(*found, strict=True)) or [(), (), (), (), ()]
         return cls(
@@ -91,18 +94,14 @@ class Events:
         )
 
     @classmethod
-    def joined(cls, *lots: Events) -> Events:
-        """Put lots behind each other."""
-        if len(lots) == 1:
-            return lots[0]
-        if not lots:
-            return cls.of(())
+    def joined(cls, first: Events, second: Events) -> Events:
+        """Put two lots behind each other."""
         return cls(
-            np.concatenate([lot.readers for lot in lots]),
-            np.concatenate([lot.rows for lot in lots]),
-            np.concatenate([lot.at_ms for lot in lots]),
-            np.concatenate([lot.weights for lot in lots]),
-            np.concatenate([lot.bought for lot in lots]),
+            np.concatenate((first.readers, second.readers)),
+            np.concatenate((first.rows, second.rows)),
+            np.concatenate((first.at_ms, second.at_ms)),
+            np.concatenate((first.weights, second.weights)),
+            np.concatenate((first.bought, second.bought)),
         )
 
 
@@ -124,19 +123,19 @@ def weight_of(event_type: str, value: float = 0.0) -> float:
     return weight
 
 
-def events_of_items(
+def read_items(
     items: Iterable[Mapping[str, Any]],
     *,
     reader_code: Callable[[str], int],
     row_of: Callable[[str], int],
     latest_ms: int,
-) -> Events:
-    """Read interactions of a change. Those that say nothing about a product are left out.
+) -> list[Event]:
+    """Read interactions of a change, one event a product. Those that say nothing are left out.
 
     `latest_ms` is when they were written: nothing can have happened later, whatever the caller's clock says, or a
     single event dated years ahead would trend until then.
     """
-    found: list[tuple[int, int, int, float, bool]] = []
+    found: list[Event] = []
     for item in items:
         kind = item["type"]
         weight = weight_of(kind, _value_of(item))
@@ -151,7 +150,7 @@ def events_of_items(
         ]
         rows = [row for name in names if (row := row_of(name)) >= 0]
         found += [(code, row, at_ms, weight, kind == "checkout") for row in rows]
-    return Events.of(found)
+    return found
 
 
 def events_of_table(

@@ -12,9 +12,6 @@ from actors.recommender.events import Events
 from actors.recommender.together import SESSION_GAP_MS
 from actors.vectors.types import Floats, room_for
 
-_EVENTS_OF_SESSION = 45
-"Events of a reader that still matter for pairing: a basket's window and some."
-
 _READER_BYTES = 220
 "A reader's id, code and last place in two dictionaries."
 
@@ -72,16 +69,16 @@ class Ledger:
         if end > self._limit:
             self._drop_oldest()
 
-    def tail(self, reader: int, now_ms: int) -> list[int]:
-        """Find where the reader's last events of the running session stand, oldest first."""
+    def tail(self, reader: int, now_ms: int, most: int) -> list[int]:
+        """Find where the reader's last events of the running session stand, oldest first, `most` of them."""
         places: list[int] = []
         at = self._last.get(reader, -1)
-        while at >= 0 and len(places) < _EVENTS_OF_SESSION:
-            note = self._notes[at]
-            if now_ms - note["at_ms"] > SESSION_GAP_MS:
+        while at >= 0 and len(places) < most:
+            _, _, at_ms, _, _, _, before = self._notes.item(at)
+            if now_ms - at_ms > SESSION_GAP_MS:
                 break
             places.append(at)
-            now_ms, at = int(note["at_ms"]), int(note["before"])
+            now_ms, at = at_ms, before
         return places[::-1]
 
     def events(self, places: list[int]) -> Events:

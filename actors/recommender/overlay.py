@@ -14,7 +14,7 @@ import orjson
 
 from actors.language.embed import Embedder, text_of
 from actors.recommender.catalog import Catalog
-from actors.recommender.events import Events, events_of_items, position, written_ms
+from actors.recommender.events import Event, Events, position, read_items, written_ms
 from actors.recommender.ledger import Ledger
 from actors.recommender.together import Neighbours, basket_pairs, sequence_pairs
 from actors.recommender.trending import DailyVotes, DecayedCounts
@@ -26,6 +26,8 @@ _PRODUCTS_A_STEP = 10
 _EVENTS_A_STEP = 200
 _READERS_A_STEP = 10
 _PARENT_SHARE = 0.2
+_SEQUENCE_TAIL, _BASKET_TAIL = 8, 45
+"A window and some: events of a running session that later ones may pair with."
 
 
 class Overlay:
@@ -56,7 +58,7 @@ class Overlay:
         Interactions of neighbouring changes are learned together: a call with one click costs almost as much to
         learn as a hundred calls.
         """
-        waiting: list[Events] = []
+        waiting: list[Event] = []
         try:
             for change in changes:
                 if position(change.offset) <= position(self.offsets.get(change.noun, "0")):
@@ -65,8 +67,8 @@ class Overlay:
                 self.offsets[change.noun] = change.offset
                 if change.noun == "interaction" and change.op == "put":
                     for events in self._events(change):
-                        waiting.append(events)
-                        if sum(map(len, waiting)) >= _EVENTS_A_STEP:
+                        waiting += events
+                        if len(waiting) >= _EVENTS_A_STEP:
                             self.learn(_taken(waiting))
                             yield
                     continue
@@ -134,6 +136,8 @@ class Overlay:
             0.2 ms for one event, 2 s for 1,000,000 at once
         """
         self.index.reserve(len(self.catalog))
+        if not len(events):
+            return
         liked = events.pick(events.weights > 0)
         if not len(liked):
             return
@@ -158,10 +162,10 @@ class Overlay:
                 self._votes.forget(int(events.readers[0]), events.rows.tolist())
                 self.events += 1
 
-    def _events(self, change: Change) -> Iterator[Events]:
+    def _events(self, change: Change) -> Iterator[list[Event]]:
         items = orjson.loads(change.payload)
         for start in range(0, len(items), _EVENTS_A_STEP):
-            yield events_of_items(
+            yield read_items(
                 items[start : start + _EVENTS_A_STEP],
                 reader_code=self.code_of,
                 row_of=self.catalog.row_for,
@@ -183,12 +187,15 @@ class Overlay:
             self.counts.add(parents[has].astype(np.int64), share, events.at_ms[has])
 
     def _context(self, events: Events) -> Events:
-        """Find what the readers of these events did just before, in the same session."""
+        """Find what the readers of these events did just before, in the same session, as far as it can pair."""
         places: list[int] = []
         if len(self._ledger):
+            buyers = set(events.readers[events.bought].tolist())
             readers, first = np.unique(events.readers, return_index=True)
             for reader, at_ms in zip(readers.tolist(), events.at_ms[first].tolist(), strict=True):
-                places += self._ledger.tail(reader, at_ms)
+                places += self._ledger.tail(
+                    reader, at_ms, _BASKET_TAIL if reader in buyers else _SEQUENCE_TAIL
+                )
         return self._ledger.events(places)
 
     def _pair(self, events: Events, old: int, sign: int) -> None:
@@ -198,8 +205,8 @@ class Overlay:
             self.baskets.add(basket_pairs(bought, int(np.count_nonzero(events.bought[:old]))), sign)
 
 
-def _taken(waiting: list[Events]) -> Events:
-    """Put what waits behind each other and leave nothing waiting."""
-    events = Events.joined(*waiting)
+def _taken(waiting: list[Event]) -> Events:
+    """Make events of what waits and leave nothing waiting."""
+    events = Events.of(waiting)
     waiting.clear()
     return events

@@ -9,8 +9,8 @@ from actors.recommender.events import (
     EVENT_WEIGHTS,
     EXPOSURE,
     Events,
-    events_of_items,
     events_of_table,
+    read_items,
     weight_of,
 )
 from cluster.artifacts.tables import LOADED_INTERACTIONS
@@ -22,11 +22,13 @@ ROWS = {"p1": 1, "p2": 2, "p3": 3, "group:g": 9}
 
 def _read(*items: dict[str, Any], latest_ms: int = NOW) -> Events:
     codes: dict[str, int] = {}
-    return events_of_items(
-        items,
-        reader_code=lambda reader: codes.setdefault(reader, len(codes)),
-        row_of=lambda name: ROWS.get(name, -1),
-        latest_ms=latest_ms,
+    return Events.of(
+        read_items(
+            items,
+            reader_code=lambda reader: codes.setdefault(reader, len(codes)),
+            row_of=lambda name: ROWS.get(name, -1),
+            latest_ms=latest_ms,
+        )
     )
 
 

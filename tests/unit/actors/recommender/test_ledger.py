@@ -25,10 +25,11 @@ def test_the_tail_is_the_running_session_oldest_first() -> None:
     ledger = Ledger()
     _note(ledger, ("u:a", 1, 0), ("u:b", 9, 1), ("u:a", 2, 90))
     _note(ledger, ("u:a", 3, 100))
-    tail = ledger.events(ledger.tail(ledger.code_of("u:a"), NOW + 110 * MINUTE))
+    tail = ledger.events(ledger.tail(ledger.code_of("u:a"), NOW + 110 * MINUTE, 9))
     assert tail.rows.tolist() == [2, 3]
-    assert ledger.tail(ledger.code_of("u:a"), NOW + 200 * MINUTE) == []
-    assert ledger.tail(ledger.code_of("u:new"), NOW) == []
+    assert len(ledger.tail(ledger.code_of("u:a"), NOW + 110 * MINUTE, 1)) == 1
+    assert ledger.tail(ledger.code_of("u:a"), NOW + 200 * MINUTE, 9) == []
+    assert ledger.tail(ledger.code_of("u:new"), NOW, 9) == []
 
 
 def test_a_reader_taken_back_leaves_the_others_untouched() -> None:
@@ -47,7 +48,7 @@ def test_who_comes_back_after_being_forgotten_is_somebody_new() -> None:
     old = ledger.code_of("u:a")
     ledger.take_back("u:a")
     assert ledger.code_of("u:a") != old
-    assert ledger.tail(ledger.code_of("u:a"), NOW) == []
+    assert ledger.tail(ledger.code_of("u:a"), NOW, 9) == []
 
 
 def test_the_ledger_stays_within_its_limit_and_keeps_the_newest() -> None:
