@@ -38,7 +38,7 @@ class Blend:
     "Logarithm of the counts of a month: gives the long tail an order."
     taste_in_trending: float = 0.3
     "How much the reader's own score moves near-equals of the trending list."
-    crowd_in_similar: float = 0.2
+    crowd_in_similar: float = 0.1
     "How much trend and popularity say about what is similar."
 
 
