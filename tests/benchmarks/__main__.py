@@ -17,6 +17,7 @@ def main() -> int:
     parser.add_argument("suite", nargs="?", default="foundation", choices=["foundation"])
     parser.add_argument("--port", type=int, default=18080)
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON instead of the table")
     parser.add_argument("--skip-peer", action="store_true", help="leave out the slow default Python proxy")
     given = parser.parse_args()
     progress = Console(stderr=True)
@@ -35,9 +36,12 @@ def main() -> int:
         for line in scenarios.foundation(running, rest, load):
             progress.print(f"  {line.name}: {line.value:,.2f} {line.unit}")
             lines.append(line)
-    report.show(lines)
+    if given.json:
+        print(report.as_json(lines))
+    else:
+        report.show(lines)
     if given.out:
-        report.save(lines, given.out)
+        given.out.write_text(report.as_json(lines) + "\n")
     return 1 if any(line.kept is False for line in lines) else 0
 
 

@@ -8,7 +8,6 @@ import platform
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -28,7 +27,7 @@ def as_table(lines: Sequence[Line]) -> Table:
     return table
 
 
-def save(lines: Sequence[Line], path: Path) -> None:
+def as_json(lines: Sequence[Line]) -> str:
     """Write the run as JSON, with the machine it ran on."""
     document = {
         "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -39,7 +38,7 @@ def save(lines: Sequence[Line], path: Path) -> None:
         },
         "lines": [{**asdict(line), "kept": line.kept} for line in lines],
     }
-    path.write_text(json.dumps(document, indent=2) + "\n")
+    return json.dumps(document, indent=2)
 
 
 def show(lines: Sequence[Line]) -> None:
