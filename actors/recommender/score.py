@@ -19,6 +19,7 @@ from actors.vectors.types import Floats, Scores
 _MOST_TOGETHER = 40
 _SOFTNESS = 4.0
 _DAMPING = 0.25
+_NOTHING = 1e-18
 
 
 def score_all(taste: Taste, holdings: Holdings, standing: Standing) -> Scores:
@@ -61,9 +62,10 @@ def score_own(
         scores *= np.float32(blend.content / spread)
     if len(taste.rows):
         pairs = holdings.overlay.baskets if baskets else holdings.overlay.together
-        together = _together(taste, pairs, standing, damped=baskets)
-        together *= np.float32(blend.together)
-        scores += together
+        together, mean, scale = _together(taste, pairs, standing, damped=baskets)
+        together -= mean
+        together *= scale * blend.together
+        scores += together.astype(np.float32)
     return scores
 
 
@@ -79,8 +81,8 @@ def score_rows(rows: list[int], taste: Taste, holdings: Holdings, standing: Stan
         likeness = holdings.index.take(np.array(rows, np.int64)) @ taste.vector
         scores += (likeness - np.float32(mean)) * np.float32(holdings.blend.content / spread)
     if len(taste.rows):
-        together = _together(taste, holdings.overlay.together, standing)
-        scores += together[rows] * np.float32(holdings.blend.together)
+        together, mean, scale = _together(taste, holdings.overlay.together, standing)
+        scores += ((together[rows] - mean) * (scale * holdings.blend.together)).astype(np.float32)
     return scores
 
 
@@ -89,9 +91,13 @@ def shown_score(score: float) -> float:
     return round(0.5 + 0.5 * score / (_SOFTNESS + abs(score)), 6)
 
 
-def _together(taste: Taste, pairs: Neighbours, standing: Standing, damped: bool = False) -> Scores:
-    """Score what goes with the liked rows: up to 40 neighbourhoods added up, scaled to spread 1.
+def _together(
+    taste: Taste, pairs: Neighbours, standing: Standing, damped: bool = False
+) -> tuple[Floats, float, float]:
+    """Score what goes with the liked rows: up to 40 neighbourhoods added up.
 
+    Shapes:
+        returns: float64 [n], their mean, and the factor that scales them to spread 1 (0 when all are equal)
     Source:
         ranking notes, section 3: damping by frequency ** 0.25 keeps baskets from being all best sellers
     """
@@ -103,9 +109,4 @@ def _together(taste: Taste, pairs: Neighbours, standing: Standing, damped: bool 
         sums /= (standing.popular + 0.01) ** _DAMPING
     mean = float(sums.sum()) / max(count, 1)
     variance = float(sums @ sums) / max(count, 1) - mean * mean
-    if variance <= 1e-18:
-        return np.zeros(count, np.float32)
-    sums -= mean
-    sums *= variance**-0.5
-    scaled: Scores = sums.astype(np.float32)
-    return scaled
+    return sums, mean, variance**-0.5 if variance > _NOTHING else 0.0

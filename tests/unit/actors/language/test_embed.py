@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from actors.language.embed import HashingEmbedder, text_of
 
@@ -39,6 +40,7 @@ def test_filling_words_hardly_count() -> None:
     assert _likeness("the trowel", "trowel for a") > 0.9
 
 
+@pytest.mark.usefixtures("allow_world")
 def test_another_process_makes_the_same_vectors() -> None:
     here = HashingEmbedder().embed(["Café au lait, 20cm"]).tobytes().hex()
     script = "from actors.language.embed import HashingEmbedder as E;import sys;"
