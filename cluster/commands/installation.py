@@ -22,6 +22,7 @@ from cluster.store.connect import OpenStores
 
 T = TypeVar("T")
 REDIS_S = 120.0
+BUSY = "the installation is being started, stopped or worked on; try again in a moment"
 
 
 class Installation:
@@ -98,22 +99,27 @@ class Installation:
         if self.is_running or self.settings.redis_is_external:
             ensure_master_key(self.settings)
             # Read afresh: a start may have left another address since this object was made.
-            async with connect(Settings(), slow_s=ADMIN_S) as stores:
+            settings = Settings()
+            if settings.redis_url is None:
+                raise Conflict(BUSY)
+            async with connect(settings, slow_s=ADMIN_S) as stores:
                 yield stores
             return
         self.places.make()
         lock = Lock(self.places.lock)
         if not lock.take():
-            raise Conflict("the installation is being started or worked on; try again in a moment")
-        redis = RedisServer(self.places, memory_mb=self.settings.redis_memory_mb)
+            raise Conflict(BUSY)
         try:
             ensure_master_key(self.settings)
-            redis.start_mending(REDIS_S)
-            async with connect(Settings(), slow_s=ADMIN_S) as stores:
-                yield stores
+            redis = RedisServer(self.places, memory_mb=self.settings.redis_memory_mb)
+            try:
+                redis.start_mending(REDIS_S)
+                async with connect(Settings(), slow_s=ADMIN_S) as stores:
+                    yield stores
+            finally:
+                redis.stop()
+                self.places.redis_url.unlink(missing_ok=True)
         finally:
-            redis.stop()
-            self.places.redis_url.unlink(missing_ok=True)
             shutil.rmtree(self.places.run_dir, ignore_errors=True)
             lock.drop()
 

@@ -57,11 +57,11 @@ def up(
         _already(installation, as_json=as_json)
         return
     settings = installation.settings
-    installation.places.make()
     if not is_free(settings.host, settings.port):
         raise Invalid(
             f"port {settings.port} on {settings.host} is taken by another program; choose one with --port"
         )
+    installation.places.make()
     password = ensure_administrator(installation.places.administrator)
     _turn_log(installation)
     if foreground:

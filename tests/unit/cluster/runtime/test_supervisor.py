@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -86,6 +87,7 @@ def house(tmp_path: Path) -> Iterator[_House]:
         child.wait()
     for process in belonging_to(house.places):
         process.kill()
+    shutil.rmtree(house.places.run_dir, ignore_errors=True)
 
 
 def _nothing_is_left(house: _House) -> None:
