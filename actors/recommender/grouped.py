@@ -11,9 +11,10 @@ from actors.recommender.arrange import arrange, depth_for, one_per_group
 from actors.recommender.groups import Groups
 from actors.recommender.messages import Group, RecommendationResult
 from actors.recommender.project import project
-from actors.recommender.recall import admitted, best_rows, left_out_of
+from actors.recommender.recall import admitted, left_out_of
 from actors.recommender.request import Request
 from actors.recommender.score import score_all
+from actors.vectors.top import best_rows
 from actors.vectors.types import Floats, Mask, Rows, Scores
 
 V = TypeVar("V", bound=Hashable)

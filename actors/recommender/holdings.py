@@ -15,9 +15,11 @@ import numpy as np
 from actors.recommender.groups import Groups
 from actors.recommender.overlay import Overlay
 from actors.recommender.trending import zscores
+from actors.vectors.top import best_rows
 from actors.vectors.types import Floats, Mask, Matrix, Scores, Vector
 
 _SAMPLE = 1_024
+_LEADERS = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,8 @@ class Standing:
     "What every reader's score starts from; -inf where the product is not offered."
     popular: Floats
     "Counts of a month, the largest 1."
+    leaders: tuple[int, ...]
+    "Rows with the best trend, best first."
     voted: bool
     "Did anybody do anything yet?"
     mean: Vector
@@ -131,6 +135,7 @@ class Holdings:
             trend=trend,
             base=base,
             popular=month / largest if largest > 0 else month,
+            leaders=tuple(best_rows(trend, _LEADERS).tolist()),
             voted=largest > 0,
             mean=mean,
             covariance=covariance,

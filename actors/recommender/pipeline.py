@@ -14,7 +14,7 @@ import numpy as np
 from actors.recommender.arrange import arrange
 from actors.recommender.messages import RecommendationResult
 from actors.recommender.project import project
-from actors.recommender.recall import best_of, left_out_of
+from actors.recommender.recall import best_of, leading, left_out_of
 from actors.recommender.request import Request
 from actors.recommender.score import score_all, score_own, score_rows
 from actors.recommender.taste import did_with, recent_rows, taste_for, traces_of
@@ -31,7 +31,10 @@ def products(request: Request) -> RecommendationResult:
 def trending(request: Request) -> RecommendationResult:
     """Answer `user_to_trending`: what leads now; near-equals stand in the order of the reader's taste."""
     standing, blend, taste = request.standing, request.holdings.blend, request.taste
-    pool, again = best_of(request, standing.trend.copy(), left_out_of(request))
+    left_out, again = left_out_of(request), ""
+    pool = leading(request, left_out)
+    if not pool:
+        pool, again = best_of(request, standing.trend.copy(), left_out)
     own = score_rows(pool, taste, request.holdings, standing)
     if taste.known:
         ranking = standing.trend[pool] + np.float32(blend.taste_in_trending) * np.clip(own, -5, 5)

@@ -12,37 +12,8 @@ from actors.recommender.catalog import Catalog
 from actors.recommender.messages import ReaderQuery
 from actors.recommender.request import Request
 from actors.recommender.taste import recent_rows
-from actors.vectors.types import Mask, Rows, Scores
-
-_MANY = 0.7
-
-
-def best_rows(scores: Scores, count: int) -> Rows:
-    """Pick the best rows, best first; -inf is never picked.
-
-    Shapes:
-        scores: float32 [n]
-        returns: int64 [m], m <= count
-    Cost:
-        20 us for 10,000, 0.15 ms for 100,000
-    """
-    possible = scores > -np.inf
-    if np.count_nonzero(possible) < _MANY * len(scores):
-        # picking among many equal values is slow (by a factor of 20), so what is out is left out first
-        rows = np.flatnonzero(possible)
-        best: Rows = rows[_ordered(scores[rows], count)]
-        return best
-    top = _ordered(scores, count)
-    return top[: np.count_nonzero(possible[top])]
-
-
-def _ordered(scores: Scores, count: int) -> Rows:
-    if len(scores) <= count:
-        every: Rows = np.argsort(-scores, kind="stable")
-        return every
-    top = np.argpartition(scores, len(scores) - count)[len(scores) - count :]
-    best: Rows = top[np.argsort(-scores[top], kind="stable")]
-    return best
+from actors.vectors.top import best_rows
+from actors.vectors.types import Mask, Scores
 
 
 def admitted(query: ReaderQuery, catalog: Catalog) -> Mask | None:
@@ -105,6 +76,24 @@ def best_of(
         return pool, ""
     ranking[left_out] = kept
     return _deep_enough(request, ranking), "seen_again"
+
+
+def leading(request: Request, left_out: list[int]) -> list[int]:
+    """Pick from the leaders of the trend, which are known beforehand; nothing when they do not fill the page.
+
+    Only for requests that filter nothing.
+    """
+    query, catalog, standing = request.query, request.catalog, request.standing
+    if query.type is not None or query.filter is not None or query.circles:
+        return []
+    wanted = request.before + request.wanted
+    hidden = {*left_out, *catalog.rows_of(query.exclude)}
+    rows = [row for row in standing.leaders if row not in hidden][: depth_for(query, wanted)]
+    if standing.versions[0] != catalog.version:
+        offered = catalog.offered
+        rows = [row for row in rows if offered[row]]
+    pool = one_per_group(rows, catalog) if query.dedupe else rows
+    return pool if len(pool) >= wanted else []
 
 
 def _deep_enough(request: Request, ranking: Scores) -> list[int]:

@@ -1,1 +1,1 @@
-"""Numbers: array aliases in `types`, and `index`, the only module that imports faiss."""
+"""Numbers: array aliases in `types`, the best of many scores in `top`, and `index`, which alone imports faiss."""

@@ -102,6 +102,29 @@ def test_simulated_interactions_count_like_real_ones(shop: Recommender) -> None:
     assert ids(ask(shop, rows=20))[0] == "watering-can"
 
 
+def test_the_trend_is_the_same_with_and_without_the_shortcut(shop: Recommender) -> None:
+    shop.apply(
+        product_change([{"product_id": f"x{n}", "product_group_id": f"g{n // 2}"} for n in range(600)], LATER)
+    )
+    shop.apply(
+        interaction_change(
+            [view(f"r{r}", f"x{n}", kind="checkout") for r in range(30) for n in range(0, 600, r + 1)],
+            f"{NOW_MS + 1}-0",
+        )
+    )
+    for more in (
+        {},
+        {"dedupe": False},
+        {"exclude": ("x0", "x2")},
+        {"start": 30},
+        {"rows": 200},
+        {"rows": 600},
+    ):
+        short = ids(ask(shop, "user_to_trending", "gina", **{"rows": 10, **more}))
+        long = ids(ask(shop, "user_to_trending", "gina", **{"rows": 10, **more}, filter=parse("*:*")))
+        assert short == long, more
+
+
 def test_many_readers_of_one_product_make_it_trend_at_once(shop: Recommender) -> None:
     crowd = [view(f"reader-{n}", "draw-hoe", kind="checkout") for n in range(9)]
     shop.apply(interaction_change(crowd, f"{NOW_MS}-5"))

@@ -1,0 +1,39 @@
+"""The best of many scores."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from actors.vectors.types import Rows, Scores
+
+_MANY = 0.7
+
+
+def best_rows(scores: Scores, count: int) -> Rows:
+    """Pick the best rows, best first; -inf is never picked.
+
+    Shapes:
+        scores: float32 [n]
+        returns: int64 [m], m <= count
+    Cost:
+        20 us for 10,000, 0.15 ms for 100,000
+    """
+    if count <= 0:
+        return np.zeros(0, np.int64)
+    possible = scores > -np.inf
+    if np.count_nonzero(possible) < _MANY * len(scores):
+        # picking among many equal values is slow (by a factor of 20), so what is out is left out first
+        rows = np.flatnonzero(possible)
+        best: Rows = rows[_ordered(scores[rows], count)]
+        return best
+    top = _ordered(scores, count)
+    return top[: np.count_nonzero(possible[top])]
+
+
+def _ordered(scores: Scores, count: int) -> Rows:
+    if len(scores) <= count:
+        every: Rows = np.argsort(-scores, kind="stable")
+        return every
+    top = np.argpartition(scores, len(scores) - count)[len(scores) - count :]
+    best: Rows = top[np.argsort(-scores[top], kind="stable")]
+    return best
