@@ -15,7 +15,7 @@ from ray import serve
 from tests.benchmarks.peers.echo import app
 
 
-@serve.deployment(ray_actor_options={"num_cpus": 0})
+@serve.deployment(ray_actor_options={"num_cpus": 0}, max_ongoing_requests=256)
 @serve.ingress(app)
 class Echo:
     """The echo as a Serve deployment."""
