@@ -67,7 +67,7 @@ class Wishes:
     binary: str
     "The real HAProxy."
     bind: str
-    "Public address and port, as HAProxy writes them."
+    "Public address and port, as HAProxy writes them; empty: as Serve says."
     pid_file: str
     "Where the process id of the newest HAProxy is written."
     max_connections: int = 4096
@@ -120,7 +120,7 @@ def _line(line: str, words: list[str], section: str, wishes: Wishes) -> str | No
         return f"    maxconn {wishes.max_connections}"
     if (first, second) == ("stats", "socket"):
         return line.replace("mode 666", "mode 600")
-    if first == "bind" and section == "frontend http_frontend":
+    if first == "bind" and section == "frontend http_frontend" and wishes.bind:
         return f"    bind {wishes.bind}"
     if first == "bind" and section in ("frontend prometheus", "listen stats"):
         return re.sub(r"bind\s+\*?:", "    bind 127.0.0.1:", line.strip())

@@ -69,6 +69,23 @@ def bind_of(host: str, port: int) -> str:
     return f"{host}:{port}" if ":" not in host else f"[{host}]:{port}"
 
 
+def write_wrapper(wrapper: Path, saved: Path, wishes: Wishes) -> None:
+    """Write the script that Serve takes for HAProxy, and what it reads."""
+    wishes.save(saved)
+    wrapper.write_text(wrapper_script(sys.executable, saved))
+    wrapper.chmod(0o755)
+
+
+def bake(folder: Path) -> None:
+    """Write a wrapper into an image: `RAY_SERVE_HAPROXY_BINARY_PATH=<folder>/haproxy` on every node of a cluster.
+
+    It binds what Serve says and is more patient with replicas, which may be on other machines.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    wishes = Wishes(find_haproxy(), "", "/tmp/haproxy-serve/pid", connect_ms=1000)
+    write_wrapper(folder / "haproxy", folder / "haproxy.json", wishes)
+
+
 class Front:
     """The HAProxy of one installation."""
 
@@ -90,10 +107,7 @@ class Front:
         """
         limit = connection_limit()
         wishes = Wishes(find_haproxy(), bind_of(self._host, self._port), str(self._pid_file), limit)
-        wishes.save(self._places.front_wishes)
-        wrapper = self._places.front_wrapper
-        wrapper.write_text(wrapper_script(sys.executable, self._places.front_wishes))
-        wrapper.chmod(0o700)
+        write_wrapper(self._places.front_wrapper, self._places.front_wishes, wishes)
         return limit
 
     @property

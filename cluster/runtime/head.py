@@ -85,16 +85,16 @@ def _last_line(error: Exception) -> str:
 
 def bring_up(plan: Plan, settings: Settings, teller: Teller) -> None:
     """Do all steps."""
-    fresh = asyncio.run(_ensure_apps(settings))
+    fresh = asyncio.run(ensure_apps(settings))
     teller.tell("apps", "apps and keys are there", first_start=fresh)
     filling = _start_filling() if plan.playground else None
     if plan.ray_arguments:
         teller.tell("ray", "starting Ray")
         _start_ray(plan.ray_arguments)
-    _connect(plan.ray_address)
+    connect_ray(plan.ray_address)
     if plan.intake:
         teller.tell("intake", "starting the intake")
-        _ensure_intake(plan.intake, settings)
+        ensure_intake(plan.intake, settings)
     teller.tell("doors", "starting the doors")
     _deploy(plan)
     if filling is not None:
@@ -105,7 +105,8 @@ def bring_up(plan: Plan, settings: Settings, teller: Teller) -> None:
     teller.tell("ready", "ready")
 
 
-async def _ensure_apps(settings: Settings) -> bool:
+async def ensure_apps(settings: Settings) -> bool:
+    """Make the first apps and keys; False when they were there."""
     async with connect(settings, slow_s=ADMIN_S) as stores:
         return await Keeping(stores.access, vault_of(settings)).ensure_first_apps(SystemClock().now_ms())
 
@@ -134,7 +135,8 @@ def _start_ray(arguments: list[str]) -> None:
     start.main(arguments, prog_name="ray start", standalone_mode=False)
 
 
-def _connect(address: str) -> None:
+def connect_ray(address: str) -> None:
+    """Become a driver of a running Ray."""
     import ray
 
     ray.init(
@@ -146,7 +148,8 @@ def _connect(address: str) -> None:
     )
 
 
-def _ensure_intake(kind: str, settings: Settings) -> None:
+def ensure_intake(kind: str, settings: Settings) -> None:
+    """Make the intake actor of this release, and end those of others."""
     from cluster.runtime import roster
 
     release = version()
@@ -161,7 +164,7 @@ def _deploy(plan: Plan) -> None:
     serve.start(
         proxy_location="HeadOnly",
         http_options=HTTPOptions(
-            host="127.0.0.1" if plan.haproxy else plan.host,
+            host=plan.replicas_host or plan.host,
             port=plan.port,
             keep_alive_timeout_s=KEEP_ALIVE_S,
         ),

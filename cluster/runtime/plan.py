@@ -20,6 +20,8 @@ class Plan:
     ray_arguments: list[str]
     "Empty: Ray runs already."
     ray_address: str
+    replicas_host: str = ""
+    "Where replicas listen for HAProxy; empty: on `host`, so that other nodes reach them."
     api: str = API
     "Import path of the application's builder."
     api_arguments: dict[str, Any] = field(default_factory=dict)

@@ -37,6 +37,7 @@ from cluster.runtime.processes import adopt_orphans, belonging_to, end, reap_str
 from cluster.runtime.ray_environment import Ports, common_environment, ray_environment, ray_start_arguments
 from cluster.runtime.ray_head import RayHead
 from cluster.runtime.redis_server import RedisServer
+from cluster.runtime.sockets import LOOPBACK
 from cluster.runtime.state import Lock, Phase, State, save_state
 from cluster.runtime.vault import ensure_master_key
 from cluster.settings import Settings
@@ -194,6 +195,8 @@ class Supervisor:
             "haproxy": self._haproxy,
             "ray_arguments": start if with_ray else [],
             "ray_address": address,
+            # HAProxy binds the public address itself (see `front`); nobody else needs to reach a replica.
+            "replicas_host": LOOPBACK if self._haproxy else "",
             **self._wanted.plan,
         }
         more = ray_environment(self._places, ports, haproxy=self._haproxy, max_connections=self._connections)

@@ -1,0 +1,40 @@
+"""`python -m cluster.runtime.attach`: on a Ray cluster that others keep, make apps, keys and the intake, and end.
+
+The doors are then deployed from a configuration in `cluster/serve/`. Running it again makes what is missing.
+Runs on a node of the cluster; where Redis is and the master key come from the environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+import structlog
+
+from cluster.errors import HouseError
+from cluster.log import set_up_logging
+from cluster.runtime.head import connect_ray, ensure_apps, ensure_intake
+from cluster.runtime.plan import INTAKE
+from cluster.runtime.vault import ensure_master_key
+from cluster.settings import Settings
+
+
+def main() -> int:
+    """Do it; 0 when everything is there."""
+    set_up_logging()
+    settings = Settings()
+    try:
+        ensure_master_key(settings)
+        fresh = asyncio.run(ensure_apps(settings))
+        connect_ray(os.environ.get("RAY_ADDRESS", "auto"))
+        ensure_intake(INTAKE, settings)
+    except HouseError as error:
+        structlog.get_logger().error("not_attached", reason=error.message)
+        return 1
+    structlog.get_logger().info("attached", first_start=fresh)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

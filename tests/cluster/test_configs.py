@@ -1,0 +1,131 @@
+"""Configurations for clusters name things that exist: import paths, arguments, environment variables, keys.
+
+No Ray runs here; its own schema and constants are asked.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster.runtime.places import Places
+from cluster.runtime.plan import Plan
+from cluster.runtime.ray_environment import HOT_LAYER, Ports, ray_environment
+from cluster.settings import Settings
+
+pytestmark = pytest.mark.ray
+CLUSTER = Path(__file__).resolve().parents[2] / "cluster"
+SERVE = sorted((CLUSTER / "serve").glob("*.yaml"))
+
+
+def _environment() -> dict[str, str]:
+    return ray_environment(Places.of(Path("/x")), Ports(1, 2, 3, 4, 5, 6), haproxy=True)
+
+
+def _manifests() -> list[dict[str, Any]]:
+    folder = CLUSTER / "kuberay" / "base"
+    names = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
+    assert sorted(names) == sorted(
+        path.name for path in folder.glob("*.yaml") if path.name != "kustomization.yaml"
+    )
+    return [part for name in names for part in yaml.safe_load_all((folder / name).read_text())]
+
+
+@pytest.mark.filterwarnings("ignore:Using extra keyword arguments on `Field`", "ignore:.*look_back_period_s")
+@pytest.mark.parametrize("path", SERVE, ids=lambda path: path.stem)
+def test_a_serve_configuration_is_one_that_serve_accepts(path: Path) -> None:
+    from ray.serve.schema import ServeDeploySchema
+
+    schema = ServeDeploySchema.model_validate(yaml.safe_load(path.read_text()))
+    assert schema.applications
+    for application in schema.applications:
+        module, _, name = application.import_path.partition(":")
+        build = getattr(importlib.import_module(module), name)
+        known = set(re.findall(r'args(?:\.get\(|\[)"(\w+)"', inspect.getsource(build)))
+        assert set(application.args) <= known, (path.name, application.name)
+
+
+def test_there_is_a_configuration_for_each_environment() -> None:
+    assert [path.stem for path in SERVE] == ["development", "playground", "production"]
+
+
+def test_every_variable_we_set_is_one_that_ray_reads() -> None:
+    import ray
+
+    sources = ["serve/_private/constants.py", "_private/ray_constants.py", "_private/node.py"]
+    known = "\n".join((Path(ray.__file__).parent / name).read_text() for name in sources)
+    dockerfile = (CLUSTER / "docker" / "Dockerfile").read_text()
+    ours = set(_environment()) | set(re.findall(r"(RAY_SERVE_\w+)=", dockerfile))
+    serve = {name for name in ours if name.startswith(("RAY_SERVE_", "RAY_ROTATION_"))} - {
+        # Read where logging is set up.
+        "RAY_SERVE_LOG_ROTATION_MAX_BYTES"
+    }
+    assert len(serve) > 20
+    assert {name for name in serve if name not in known} == set()
+
+
+def test_the_image_sets_the_same_behaviour_as_a_start() -> None:
+    dockerfile = (CLUSTER / "docker" / "Dockerfile").read_text()
+    baked = {
+        name: quoted or plain
+        for name, quoted, plain in re.findall(r'(RAY_\w+)=(?:"([^"]*)"|(\S+))', dockerfile)
+    }
+    baked.pop("RAY_SERVE_HAPROXY_BINARY_PATH")
+    started = _environment()
+    assert baked["RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH"] == HOT_LAYER
+    assert {name: started.get(name) for name in baked} == baked
+
+
+def test_the_manifests_bring_up_what_the_code_knows() -> None:
+    kinds = {part["kind"]: part for part in _manifests()}
+    head = kinds["RayCluster"]["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
+    variables = {item["name"]: item.get("value", "") for item in head["env"]}
+    plan = Plan.parse(variables["KIOSK_PLAN"])
+    assert (plan.ray_arguments, plan.ray_address, plan.playground) == ([], "auto", True)
+    fields = {f"KIOSK_{name.upper()}" for name in Settings.model_fields}
+    assert {name for name in variables if name.startswith("KIOSK_")} - fields == {"KIOSK_PLAN"}
+    assert kinds["RayCluster"]["spec"]["authOptions"] == {"mode": "token"}
+    assert kinds["RayCluster"]["spec"]["rayVersion"].startswith("2.60.")
+
+
+def test_secrets_are_named_and_never_written_down() -> None:
+    wanted = set(
+        re.findall(r"--from-literal=([\w-]+)=", (CLUSTER / "kuberay/base/kustomization.yaml").read_text())
+    )
+    used = set(re.findall(r"secretKeyRef: \{name: kiosk, key: ([\w-]+)\}", str(_raw_manifests())))
+    assert used == wanted == {"master-key", "redis-password"}
+
+
+def test_the_store_of_the_manifests_loses_nothing() -> None:
+    (redis,) = [part for part in _manifests() if part["kind"] == "StatefulSet"]
+    command = redis["spec"]["template"]["spec"]["containers"][0]["args"][0]
+    for words in ("--appendonly yes", "--appendfsync everysec", "--maxmemory-policy noeviction"):
+        assert words in command
+
+
+def test_one_machine_in_a_container_is_reachable_from_that_machine_only() -> None:
+    service = yaml.safe_load((CLUSTER / "docker" / "compose.yaml").read_text())["services"]["kiosk"]
+    assert service["ports"] == ["127.0.0.1:8000:8000"]
+    assert (CLUSTER.parent / service["build"]["dockerfile"]).exists()
+    # Values come from outside or not at all.
+    assert all("=" not in item for item in service["environment"])
+
+
+def test_a_baked_wrapper_leaves_the_address_to_serve(tmp_path: Path) -> None:
+    from cluster.runtime.front import Wishes, tighten
+    from cluster.runtime.fronting import bake
+
+    bake(tmp_path)
+    wishes = Wishes.load(tmp_path / "haproxy.json")
+    assert str(tmp_path / "haproxy.json") in (tmp_path / "haproxy").read_text()
+    assert "bind *:8000" in tighten("frontend http_frontend\n    bind *:8000\n", wishes)
+
+
+def _raw_manifests() -> str:
+    return "\n".join(path.read_text() for path in sorted((CLUSTER / "kuberay" / "base").glob("*.yaml")))
