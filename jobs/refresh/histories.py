@@ -1,0 +1,200 @@
+"""What readers did before the moment of asking, and how it fades: the input of every score."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from pydantic import BaseModel, ConfigDict, Field
+
+from actors.vectors.types import Floats, Rows, Scores
+from jobs.refresh.dataset import Interactions
+
+DAY_S = 86_400.0
+
+
+class Fading(BaseModel):
+    """How the events of a history lose weight; the newest one always counts in full."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    half_life_items: float | None = Field(default=10.0, gt=0)
+    "Halves the weight for so many distinct items further back; none: all count alike."
+    half_life_days: float | None = Field(default=None, gt=0)
+    "Halves the weight for so many days between the event and the question; none: age does not matter."
+    newest: int = Field(default=200, ge=1)
+    "So many of the newest distinct items count."
+
+
+@dataclass(frozen=True, slots=True)
+class Histories:
+    """Events of `q` readers before they are asked about, oldest first.
+
+    Shapes:
+        starts: int64 [q + 1]; items: int64 [m], rows of the catalog, -1 for unknown; at_s: float64 [m];
+        weights: float32 [m]; now_s: float64 [q]
+    """
+
+    starts: Rows
+    items: Rows
+    at_s: Floats
+    weights: Scores
+    now_s: Floats
+    "When each reader is asked about."
+    n_items: int
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def lengths(self) -> Rows:
+        """Number of events of each history."""
+        return np.diff(self.starts)
+
+    @classmethod
+    def of(cls, data: Interactions, readers: Rows, now_s: float | Floats | None = None) -> Histories:
+        """Take all of `data` as the histories of some readers; -1 stands for one who is unknown.
+
+        Shapes:
+            readers: int64 [q]
+        """
+        bounds = data.starts()
+        known = np.maximum(readers, 0)
+        first = bounds[known]
+        lengths = (
+            np.where(readers >= 0, bounds[known + 1] - first, 0) if data.n_readers else np.zeros_like(known)
+        )
+        starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+        rows = spread(first, lengths)
+        now = data.now_s if now_s is None else now_s
+        return cls(
+            starts=starts,
+            items=data.item[rows],
+            at_s=data.at_s[rows],
+            weights=data.weight[rows],
+            now_s=np.broadcast_to(np.asarray(now, np.float64), (len(readers),)),
+            n_items=data.n_items,
+        )
+
+    @classmethod
+    def of_lists(cls, items: Sequence[Sequence[int]], n_items: int) -> Histories:
+        """Make histories of plain lists of rows, oldest first, all of weight 1 and without a clock."""
+        lengths = np.array([len(rows) for rows in items], np.int64)
+        starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+        flat = np.array([row for rows in items for row in rows], np.int64)
+        at_s = (np.arange(len(flat)) - np.repeat(starts[:-1], lengths)).astype(np.float64)
+        return cls(starts, flat, at_s, np.ones(len(flat), np.float32), lengths.astype(np.float64), n_items)
+
+    def block(self, first: int, last: int) -> Histories:
+        """Take the histories from `first` up to, not including, `last`."""
+        last = min(last, len(self))
+        rows = slice(self.starts[first], self.starts[last])
+        return Histories(
+            starts=self.starts[first : last + 1] - self.starts[first],
+            items=self.items[rows],
+            at_s=self.at_s[rows],
+            weights=self.weights[rows],
+            now_s=self.now_s[first:last],
+            n_items=self.n_items,
+        )
+
+    def pick(self, which: Rows) -> Histories:
+        """Take some histories.
+
+        Shapes:
+            which: int64 [k]
+        """
+        lengths = self.lengths[which]
+        rows = spread(self.starts[which], lengths)
+        return Histories(
+            starts=np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
+            items=self.items[rows],
+            at_s=self.at_s[rows],
+            weights=self.weights[rows],
+            now_s=self.now_s[which],
+            n_items=self.n_items,
+        )
+
+    def owners(self) -> Rows:
+        """Say which history each event belongs to.
+
+        Shapes:
+            returns: int64 [m]
+        """
+        return np.repeat(np.arange(len(self)), self.lengths)
+
+    def seen(self) -> Any:
+        """Mark every known item that occurs.
+
+        Shapes:
+            returns: scipy CSR bool [q, n]
+        """
+        known = self.items >= 0
+        ones = np.ones(int(known.sum()), np.bool_)
+        return sp.csr_matrix(
+            (ones, (self.owners()[known], self.items[known])), shape=(len(self), self.n_items)
+        )
+
+
+def faded(histories: Histories, fading: Fading) -> Any:
+    """Weigh every item of every history by what was done with it and how long ago.
+
+    An event's place is the number of distinct items after it; events of one moment share a place, so all lines of a
+    basket are equally recent. Repeated events of an item add up.
+
+    Shapes:
+        returns: scipy CSR float32 [q, n], indices sorted
+    """
+    shape = (len(histories), histories.n_items)
+    known = histories.items >= 0
+    owner, item = histories.owners()[known], histories.items[known]
+    if not len(item):
+        return sp.csr_matrix(shape, dtype=np.float32)
+    at_s = histories.at_s[known]
+    place = _places(owner, item, at_s, histories.n_items)
+    weights = histories.weights[known].astype(np.float64)
+    if fading.half_life_items is not None:
+        weights *= np.exp2(-place / fading.half_life_items)
+    if fading.half_life_days is not None:
+        age_s = np.maximum(histories.now_s[owner] - at_s, 0.0)
+        weights *= np.exp2(-age_s / (DAY_S * fading.half_life_days))
+    counts = place < fading.newest
+    matrix = sp.csr_matrix((weights[counts], (owner[counts], item[counts])), shape=shape)
+    matrix.sum_duplicates()
+    return matrix.astype(np.float32)
+
+
+def spread(first: Rows, lengths: Rows) -> Rows:
+    """List the positions of several runs one after the other.
+
+    Shapes:
+        first, lengths: int64 [k]
+        returns: int64 [sum of lengths]
+    """
+    total = int(lengths.sum())
+    ends = np.cumsum(lengths)
+    shift: npt.NDArray[np.int64] = np.repeat(first - (ends - lengths), lengths)
+    return np.arange(total, dtype=np.int64) + shift
+
+
+def _places(owner: Rows, item: Rows, at_s: Floats, n_items: int) -> Rows:
+    """Count the distinct items after each event, events of one moment alike."""
+    count = len(item)
+    keys = (owner * n_items + item)[::-1]
+    _, newest = np.unique(keys, return_index=True)
+    fresh = np.zeros(count, np.int64)
+    fresh[newest] = 1
+    before = np.cumsum(fresh) - fresh  # distinct items met before this one, going back from the end
+    owners, times = owner[::-1], at_s[::-1]
+    new_owner = np.ones(count, np.bool_)
+    new_owner[1:] = owners[1:] != owners[:-1]
+    new_moment = new_owner.copy()
+    new_moment[1:] |= times[1:] != times[:-1]
+    moment = np.cumsum(new_moment) - 1
+    first_of_owner = before[new_owner][np.cumsum(new_owner) - 1]
+    place: Rows = before[new_moment][moment] - first_of_owner
+    return place[::-1]

@@ -1,0 +1,261 @@
+"""Recipes: what to learn and how, as a file a data scientist can copy and change.
+
+    name = "shop"
+    [parts.rules]                    a part of the blend: name, learner, parameters
+    learner = "rules"
+    half_life_days = 14
+    tune = { window = [10, 30] }     tried on validation
+    [blend]
+    weights = "auto"                 or { rules = 1.0, trend = 0.3 }
+
+`load("shop")` reads one that comes along, `load("./mine.toml")` one of yours (`.toml` or `.json`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError, model_validator
+from typing_extensions import Self
+
+from cluster.errors import Invalid, NotFound
+from jobs.refresh.als import AlsRecipe
+from jobs.refresh.baskets import BasketsRecipe
+from jobs.refresh.cold import CohortRecipe, ContentRecipe
+from jobs.refresh.content_knn import ContentKnnRecipe
+from jobs.refresh.ease import EaseRecipe
+from jobs.refresh.item_knn import ItemKnnRecipe
+from jobs.refresh.learner import STRICT, PartRecipe
+from jobs.refresh.popularity import PopularityRecipe
+from jobs.refresh.repeats import RepeatsRecipe
+from jobs.refresh.rules import RulesRecipe
+from jobs.refresh.session_knn import SessionKnnRecipe
+
+PRESETS = ("default", "sequence", "shop", "session")
+
+Weights = Literal["auto"] | dict[str, Annotated[float, Field(ge=0, le=100)]]
+
+
+class OwnRecipe(PartRecipe):
+    """A learner of your own."""
+
+    learner: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
+    "Where it is: `package.module:Class`."
+    config: dict[str, Any] = Field(default_factory=dict)
+    "Given to its constructor."
+
+
+def _kind_of(part: Any) -> str:
+    learner = part.get("learner", "") if isinstance(part, Mapping) else getattr(part, "learner", "")
+    return "own" if ":" in str(learner) else str(learner)
+
+
+_Ease = Annotated[EaseRecipe, Tag("ease")]
+_Rules = Annotated[RulesRecipe, Tag("rules")]
+_ItemKnn = Annotated[ItemKnnRecipe, Tag("item_knn")]
+_ContentKnn = Annotated[ContentKnnRecipe, Tag("content_knn")]
+_SessionKnn = Annotated[SessionKnnRecipe, Tag("session_knn")]
+_Popularity = Annotated[PopularityRecipe, Tag("popularity")]
+_Repeats = Annotated[RepeatsRecipe, Tag("repeats")]
+_Baskets = Annotated[BasketsRecipe, Tag("baskets")]
+_Als = Annotated[AlsRecipe, Tag("als")]
+_Own = Annotated[OwnRecipe, Tag("own")]
+
+AnyPart = Annotated[
+    _Ease | _Rules | _ItemKnn | _ContentKnn | _SessionKnn | _Popularity | _Repeats | _Baskets | _Als | _Own,
+    Discriminator(_kind_of),
+]
+
+
+class EventsRecipe(BaseModel):
+    """Which events are learned from."""
+
+    model_config = STRICT
+
+    weights: dict[str, float] = Field(default_factory=dict)
+    "Type of event -> weight, -1 to 1, where it should differ from the platform's own."
+    newest: int | None = Field(default=None, ge=1)
+    "Learn from so many of the newest events only."
+
+
+class BlendRecipe(BaseModel):
+    """How parts become one score."""
+
+    model_config = STRICT
+
+    weights: Weights = "auto"
+    "Part -> weight for readers with a history; `auto` chooses on validation."
+    start: dict[str, float] = Field(default_factory=dict)
+    "Where `auto` starts; a small validation stays near it."
+    weights_new: Weights = "auto"
+    "Part -> weight for readers without a history; only popularity can say something about them."
+    most_parts: int = Field(default=8, ge=1)
+    "So many parts at most are taken by `auto`."
+    k: int = Field(default=10, ge=1)
+    "Length of the lists by whose NDCG is chosen."
+
+
+class ValidationRecipe(BaseModel):
+    """What choices are made by. The newest events are held back, then learned from as well."""
+
+    model_config = STRICT
+
+    protocol: Literal["auto", "by_time", "leave_last_out", "next_in_session"] = "auto"
+    "`auto`: by time when that asks enough readers, else leave last out."
+    share: float = Field(default=0.1, gt=0, lt=0.5)
+    "Share of the events that is held back by time."
+    seen: Literal["auto", "out", "allowed"] = "auto"
+    "May a reader's own items be recommended again? `auto`: when a fifth of what they take is taken again."
+    kinds: tuple[str, ...] = ()
+    "Types of events that are asked for; all that speak for an item when empty."
+    readers: int = Field(default=4_000, ge=10)
+    "Readers that weights are chosen by."
+    folds: int = Field(default=2, ge=1, le=5)
+    "So many trials, one before the other, as long as a single one asks too few readers."
+    tune_readers: int = Field(default=1_000, ge=10)
+    "Readers that parameters are tuned by."
+    tune_events: int = Field(default=300_000, ge=100)
+    "Events that parameters are tuned with: of some readers, all of theirs."
+    tune_items: int = Field(default=5_000, ge=10)
+    "EASE is tuned in catalogs up to so many items; beyond, its first values are taken."
+
+
+class LimitsRecipe(BaseModel):
+    """What a training may use."""
+
+    model_config = STRICT
+
+    memory_mb: int = Field(default=4_096, ge=64)
+    "A training that is estimated to need more is refused before it starts."
+
+
+class Recipe(BaseModel):
+    """Everything that decides what is learned, beside the data."""
+
+    model_config = STRICT
+
+    name: str = Field(default="own", pattern=r"^[\w.-]{1,64}$")
+    "For people."
+    seed: int = Field(default=1, ge=0)
+    "Same recipe, data and seed: same bytes."
+    events: EventsRecipe = EventsRecipe()
+    parts: dict[str, AnyPart]
+    "Name -> part of the blend."
+    blend: BlendRecipe = BlendRecipe()
+    validation: ValidationRecipe = ValidationRecipe()
+    limits: LimitsRecipe = LimitsRecipe()
+    baskets: BasketsRecipe | None = None
+    "What is bought together; none leaves `buy_together` to the live counts."
+    cohorts: CohortRecipe | None = None
+    "What readers of a kind take, for those without a history."
+    content: ContentRecipe | None = None
+    "What new items are like, for items without events."
+
+    @model_validator(mode="after")
+    def _names_agree(self) -> Self:
+        if not self.parts:
+            raise ValueError("parts: there must be at least one")
+        for field, weights in (
+            ("weights", self.blend.weights),
+            ("start", self.blend.start),
+            ("weights_new", self.blend.weights_new),
+        ):
+            unknown = [] if weights == "auto" else sorted(set(weights) - set(self.parts))
+            if unknown:
+                raise ValueError(
+                    f"blend.{field}: there is no part {', '.join(unknown)}; parts are {', '.join(self.parts)}"
+                )
+        for name, part in self.parts.items():
+            _check_tuning(name, part)
+        return self
+
+    def changed(self, changes: Mapping[str, Any]) -> Recipe:
+        """Give this recipe with some fields changed, named by dotted path as in `parts.rules.window`.
+
+        Errors:
+            Invalid: there is no such field, or the value does not fit; says which
+        """
+        fields = self.model_dump(mode="json")
+        for path, value in changes.items():
+            *above, last = path.split(".")
+            place = fields
+            for step in above:
+                place = place.get(step) if isinstance(place, dict) else None  # type: ignore[assignment]
+                if place is None:
+                    break
+            if not isinstance(place, dict):
+                raise Invalid(f"recipe has no {path}")
+            place[last] = value
+        return parse(fields)
+
+
+def parse(fields: Mapping[str, Any]) -> Recipe:
+    """Check fields and make a recipe of them.
+
+    Errors:
+        Invalid: says every field that does not fit, by its path
+    """
+    try:
+        return Recipe.model_validate(fields)
+    except ValidationError as error:
+        raise Invalid("recipe can't be used: " + "; ".join(_told(error))) from None
+
+
+def load(name: str | Path) -> Recipe:
+    """Read a recipe: a preset by its name, or a file.
+
+    Errors:
+        NotFound: neither a preset nor a file
+        Invalid: not TOML or JSON, or fields that do not fit
+    """
+    if str(name) in PRESETS:
+        text = resources.files("jobs.refresh").joinpath("recipes", f"{name}.toml").read_text("utf-8")
+        return parse(_toml(text, str(name)))
+    path = Path(name)
+    if not path.is_file():
+        raise NotFound(f"no recipe {str(name)!r}: neither a file nor one of {', '.join(PRESETS)}")
+    text = path.read_text("utf-8")
+    if path.suffix == ".json":
+        try:
+            return parse(json.loads(text))
+        except json.JSONDecodeError as error:
+            raise Invalid(f"{path.name} is not JSON: {error}") from None
+    return parse(_toml(text, path.name))
+
+
+def _toml(text: str, name: str) -> dict[str, Any]:
+    try:
+        import tomllib as toml  # 3.11 and later
+    except ModuleNotFoundError:  # pragma: no cover
+        import tomli as toml  # type: ignore[import-not-found,no-redef]
+    try:
+        return toml.loads(text)
+    except toml.TOMLDecodeError as error:
+        raise Invalid(f"{name} is not TOML: {error}") from None
+
+
+def _check_tuning(name: str, part: PartRecipe) -> None:
+    """See that every value to try is one the part could have."""
+    for field, values in part.tune.items():
+        if field not in type(part).model_fields or field in ("learner", "tune"):
+            raise ValueError(f"parts.{name}.tune: {part!r:.20} has no parameter {field!r}")
+        if not values:
+            raise ValueError(f"parts.{name}.tune.{field}: there must be at least one value")
+        for value in values:
+            type(part).model_validate({**part.model_dump(), field: value, "tune": {}})
+
+
+def _told(error: ValidationError) -> list[str]:
+    """Say what is wrong where, without the tags that tell parts apart."""
+    told = []
+    for fault in error.errors():
+        place = [str(step) for step in fault["loc"]]
+        if len(place) > 2 and place[0] == "parts":
+            del place[2]
+        message = fault["msg"].removeprefix("Value error, ")
+        told.append(f"{'.'.join(place)}: {message}" if place else message)
+    return told

@@ -1,0 +1,65 @@
+"""Names and codes: what an item or reader is called outside, and its number inside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from actors.vectors.types import Rows
+
+
+class Vocabulary:
+    """Distinct names in ascending order; the position of a name is its code.
+
+    Codes depend on the names alone, never on the order in which rows were read, so the same data give the same
+    artefact.
+    """
+
+    def __init__(self, names: Any) -> None:
+        self._names = names
+
+    @classmethod
+    def of(cls, names: Iterable[str] | Any) -> Vocabulary:
+        """Take the distinct names of an iterable or of an Arrow array; nulls are left out."""
+        found = pc.unique(_strings(names)).drop_null()
+        return cls(found.take(pc.sort_indices(found)))
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vocabulary) and bool(self._names.equals(other._names))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def names(self) -> Any:
+        """The names as a pyarrow string array."""
+        return self._names
+
+    def name(self, code: int) -> str:
+        """Give the name of one code."""
+        found: str = self._names[code].as_py()
+        return found
+
+    def codes(self, names: Iterable[str] | Any) -> Rows:
+        """Look names up.
+
+        Shapes:
+            returns: int64 [m], -1 where a name is unknown
+        """
+        found = pc.index_in(_strings(names), value_set=self._names).fill_null(-1)
+        codes: Rows = found.to_numpy(zero_copy_only=False).astype(np.int64)
+        return codes
+
+
+def _strings(names: Iterable[str] | Any) -> Any:
+    if isinstance(names, pa.ChunkedArray):
+        names = names.combine_chunks()
+    if not isinstance(names, pa.Array):
+        return pa.array(list(names), pa.string())
+    return names.cast(pa.string())

@@ -1,0 +1,128 @@
+"""Every learner of the house, and one as a data scientist would bring it, under the promises of all learners."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from jobs.refresh.als import Als, AlsRecipe
+from jobs.refresh.baskets import Baskets
+from jobs.refresh.content_knn import ContentKnn, ContentKnnRecipe
+from jobs.refresh.dataset import Interactions
+from jobs.refresh.ease import Ease, EaseRecipe
+from jobs.refresh.histories import Fading, Histories
+from jobs.refresh.item_knn import ItemKnn, ItemKnnRecipe
+from jobs.refresh.learner import Batch, Learner, Parts
+from jobs.refresh.learners import learner_of
+from jobs.refresh.popularity import Popularity, PopularityRecipe
+from jobs.refresh.recipe import OwnRecipe
+from jobs.refresh.repeats import Repeats
+from jobs.refresh.rules import Rules, RulesRecipe
+from jobs.refresh.session_knn import SessionKnn, SessionKnnRecipe
+from tests.suites.learners import ITEMS, LearnerSuite, checkerboard
+
+DECAYED = {"half_life_days": 2.0, "fading": Fading(half_life_items=3.0, half_life_days=2.0)}
+
+
+class TestEase(LearnerSuite):
+    @pytest.fixture(params=[{}, DECAYED, {"items": 12, "keep": 4}], ids=["plain", "decayed", "pruned"])
+    def learner(self, request: pytest.FixtureRequest) -> Learner:
+        return Ease(EaseRecipe(regularisation=1.0, **request.param))
+
+
+class TestRules(LearnerSuite):
+    @pytest.fixture(params=[{}, DECAYED, {"power": 0.5, "keep": 2, "gap_minutes": 3_000}])
+    def learner(self, request: pytest.FixtureRequest) -> Learner:
+        return Rules(RulesRecipe(**request.param))
+
+
+class TestItemKnn(LearnerSuite):
+    @pytest.fixture(params=[{}, DECAYED, {"neighbours": 1, "shrinkage": 0}])
+    def learner(self, request: pytest.FixtureRequest) -> Learner:
+        return ItemKnn(ItemKnnRecipe(**request.param))
+
+
+class TestContentKnn(LearnerSuite):
+    @pytest.fixture
+    def learner(self) -> Learner:
+        return ContentKnn(ContentKnnRecipe(neighbours=4))
+
+    @pytest.fixture
+    def data(self) -> Interactions:
+        """Even and odd items are described by other words."""
+        data = checkerboard()
+        content = np.zeros((data.n_items, 3), np.float32)
+        content[np.arange(ITEMS), np.arange(ITEMS) % 2] = 1
+        return data.described(content)
+
+
+class TestSessionKnn(LearnerSuite):
+    @pytest.fixture(params=[{}, {"sessions": 12, "longest": 3, "neighbours": 5}, {"gap_minutes": 3_000}])
+    def learner(self, request: pytest.FixtureRequest) -> Learner:
+        return SessionKnn(SessionKnnRecipe(**request.param))
+
+
+class TestPopularity(LearnerSuite):
+    @pytest.fixture(params=[{}, {"half_life_days": None}])
+    def learner(self, request: pytest.FixtureRequest) -> Learner:
+        return Popularity(PopularityRecipe(**request.param))
+
+
+class TestRepeats(LearnerSuite):
+    @pytest.fixture
+    def learner(self) -> Learner:
+        return Repeats()
+
+
+class TestBaskets(LearnerSuite):
+    @pytest.fixture
+    def learner(self) -> Learner:
+        return Baskets()
+
+
+class TestAls(LearnerSuite):
+    @pytest.fixture(params=[{}, DECAYED])
+    def learner(self, request: pytest.FixtureRequest) -> Learner:
+        return Als(AlsRecipe(factors=4, **request.param))
+
+
+@dataclass(frozen=True)
+class Follower:
+    """A model of one's own: what came directly after the last item."""
+
+    counts: np.ndarray
+
+    def score(self, histories: Histories) -> Batch:
+        scores = np.zeros((len(histories), histories.n_items), np.float32)
+        for row in range(len(histories)):
+            known = [item for item in histories.items[slice(*histories.starts[row : row + 2])] if item >= 0]
+            if known:
+                scores[row] = self.counts[known[-1]]
+        return scores
+
+    def save(self) -> Parts:
+        return Parts({"counts": self.counts}, {"made_by": "a data scientist"})
+
+
+class Markov:
+    """A learner of one's own, without a single import from the house but types."""
+
+    def __init__(self, floor: float = 0.0) -> None:
+        self.floor = floor
+
+    def train(self, data: Interactions, rng: np.random.Generator) -> Follower:
+        counts = np.full((data.n_items, data.n_items), self.floor, np.float32)
+        same = data.reader[1:] == data.reader[:-1]
+        np.add.at(counts, (data.item[:-1][same], data.item[1:][same]), 1)
+        return Follower(counts)
+
+    def load(self, parts: Parts) -> Follower:
+        return Follower(parts.array("counts"))
+
+
+class TestALearnerOfOnesOwn(LearnerSuite):
+    @pytest.fixture
+    def learner(self) -> Learner:
+        return learner_of(OwnRecipe(learner=f"{__name__}:Markov", config={"floor": 0.0}))
