@@ -3,12 +3,17 @@
 The order of steps matters: dithering works on the ranking; boosts reorder what came into question and never bring
 in what did not; spacing comes last and leaves pinned places alone. Positions count from the start of the whole
 list, not of the page.
+
+What may move is the head of the ranking, always the same number of products: were it to grow with the page asked
+for, products would come up on later pages that belong on earlier ones, and others would be shown twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
+
+import numpy as np
 
 from actors.recommender.catalog import Catalog
 from actors.recommender.dither import dithered
@@ -18,7 +23,8 @@ from actors.vectors.types import Mask
 from cluster.query.tree import Everything
 from cluster.query.values import canonical, leaves_of
 
-_DEPTH = 500
+HEAD = 1000
+"So many of the best may be moved: as many as the longest page has rows."
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,22 +37,25 @@ class Placed:
     "Names of the rules that matched."
 
 
-def depth_for(query: ReaderQuery, wanted: int) -> int:
-    """Say how far down the ranking must be known: what boosts and spacing may choose from."""
+def known_for(query: ReaderQuery, wanted: int) -> int:
+    """Say how many of the best must be known to find the first `wanted`: what may move is known as a whole."""
     if query.boosts or query.boost_circles or query.spacing or query.dithering > 1:
-        return max(_DEPTH, 10 * wanted)
-    return 2 * wanted + 14
+        return max(HEAD, wanted)
+    return wanted
+
+
+def depth_for(known: int) -> int:
+    """Say how many ranked rows usually hold so many different products."""
+    return known + min(known, HEAD) + 14
 
 
 def one_per_group(rows: Sequence[int], catalog: Catalog) -> list[int]:
     """Keep the first variant of every product; rows must be ranked, so that is the likeliest one."""
-    seen: set[int] = set()
-    kept: list[int] = []
-    groups = catalog.groups
-    for row, group in zip(rows, groups[list(rows)].tolist(), strict=True):
-        if group not in seen:
-            seen.add(group)
-            kept.append(row)
+    if not len(rows):
+        return []
+    ranked = np.asarray(rows, np.int64)
+    _, first = np.unique(catalog.groups[ranked], return_index=True)
+    kept: list[int] = ranked[np.sort(first)].tolist()
     return kept
 
 
@@ -65,22 +74,24 @@ def arrange(
 
     `before` counts the places that came on earlier pages, `shown` holds their rows; `start` counts from there.
     """
-    order = dithered(ranked, query.dithering, seed) if query.dithering > 1 else ranked
+    head, tail = ranked[:HEAD], ranked[HEAD:]
+    if query.dithering > 1:
+        head = dithered(head, query.dithering, seed)
     if shown:
-        order = [row for row in order if row not in shown]
+        head, tail = ([row for row in part if row not in shown] for part in (head, tail))
     if not (query.boosts or query.boost_circles or query.spacing):
-        return [Placed(row) for row in order[start : start + rows]]
+        return [Placed(row) for row in (head + tail)[start : start + rows]]
     values = _Values(catalog)
-    order = gathered(order, query.spacing, values)
+    head = gathered(head, query.spacing, values)
     rules = _rules(query, catalog)
-    pinned = _pinned(order, rules, before)
+    pinned = _pinned(head, rules, before)
     taken = set(pinned.values())
     to_front = [mask for boost, mask in rules if boost.positions is None]
-    first = [row for row in order if row not in taken and any(mask[row] for mask in to_front)]
+    first = [row for row in _any_of(to_front, head) if row not in taken]
     chosen = set(first)
-    order = first + [row for row in order if row not in chosen]
-    order = spaced(order, query.spacing, values, pinned=pinned, front=len(first), wanted=start + rows)
-    return [_placed(row, rules) for row in order[start : start + rows]]
+    head = first + [row for row in head if row not in chosen]
+    head = spaced(head, query.spacing, values, pinned=pinned, front=len(first), wanted=start + rows)
+    return [_placed(row, rules) for row in (head + tail)[start : start + rows]]
 
 
 class _Values:
@@ -117,7 +128,7 @@ def _pinned(order: Sequence[int], rules: Sequence[tuple[Boost, Mask]], before: i
     for boost, mask in rules:
         if boost.positions is None:
             continue
-        matching = (row for row in order if mask[row] and row not in taken)
+        matching = (row for row in _any_of([mask], order) if row not in taken)
         for place in sorted(set(boost.positions)):
             if place < before or place - before in pinned or place - before >= len(order):
                 continue
@@ -127,6 +138,15 @@ def _pinned(order: Sequence[int], rules: Sequence[tuple[Boost, Mask]], before: i
             pinned[place - before] = row
             taken.add(row)
     return pinned
+
+
+def _any_of(masks: Sequence[Mask], rows: Sequence[int]) -> list[int]:
+    """Keep the rows that any of the masks marks."""
+    if not masks or not rows:
+        return []
+    ranked = np.asarray(rows, np.int64)
+    kept: list[int] = ranked[np.any([mask[ranked] for mask in masks], axis=0)].tolist()
+    return kept
 
 
 def _placed(row: int, rules: Sequence[tuple[Boost, Mask]]) -> Placed:

@@ -243,5 +243,7 @@ def _attribute_values(product: Mapping[str, Any], field: str) -> Iterator[str]:
     for value in leaves_of(product, canonical(field)):
         if isinstance(value, str):
             yield value
+        elif isinstance(value, bool):
+            yield str(value).lower()
         else:
-            yield str(value).lower() if isinstance(value, bool) else f"{value:g}"
+            yield str(int(value) if isinstance(value, float) and value.is_integer() else value)

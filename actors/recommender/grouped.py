@@ -7,11 +7,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from actors.recommender.arrange import arrange, depth_for, one_per_group
+from actors.recommender.arrange import arrange
 from actors.recommender.groups import Groups
 from actors.recommender.messages import Group, RecommendationResult
 from actors.recommender.project import project
-from actors.recommender.recall import admitted, left_out_of
+from actors.recommender.recall import admitted, deep_enough, left_out_of
 from actors.recommender.request import Request
 from actors.recommender.score import score_all
 from actors.vectors.top import best_rows
@@ -32,7 +32,8 @@ def categories(request: Request) -> RecommendationResult:
     else:
         depth = len(root) + 1
         codes = [code for code, path in enumerate(groups.values) if len(path) == depth and path[:-1] == root]
-    return _answer(request, groups, codes, first=[])
+    enough = max(1, request.query.group_rows) if request.query.filter is not None else 1
+    return _answer(request, groups, codes, first=[], enough=enough)
 
 
 def attributes(request: Request) -> RecommendationResult:
@@ -46,14 +47,14 @@ def attributes(request: Request) -> RecommendationResult:
 
 
 def _answer(
-    request: Request, groups: Groups[V], codes: list[int], first: Sequence[int]
+    request: Request, groups: Groups[V], codes: list[int], first: Sequence[int], enough: int = 1
 ) -> RecommendationResult:
     query, standing = request.query, request.standing
     scores = score_all(request.taste, request.holdings, standing)
-    allowed, asked = _allowed(request)
+    allowed = _allowed(request)
     ranking = np.where(allowed, scores, np.float32(-np.inf))
+    ranking[[row for row in request.catalog.rows_of(query.exclude) if row < len(ranking)]] = -np.inf
     candidates = np.array(codes, np.int64)
-    enough = max(1, query.group_rows) if asked else 1
     candidates = candidates[groups.totals(ranking > -np.inf)[candidates] >= enough]
     merit = _merit(groups, candidates, ranking, request)
     order = candidates[np.argsort(-merit, kind="stable")].tolist()
@@ -68,15 +69,14 @@ def _answer(
     return RecommendationResult(groups=found, served_by="personal" if request.taste.known else "trending")
 
 
-def _allowed(request: Request) -> tuple[Mask, bool]:
-    """Mark rows with a product that passes type and filters; say whether any were asked for."""
+def _allowed(request: Request) -> Mask:
+    """Mark rows with a product that passes type and filters: what totals count."""
     count = len(request.standing)
     mask = admitted(request.query, request.catalog)
     allowed = request.catalog.present[:count].copy()
     if mask is not None:
         allowed &= mask[:count]
-    allowed[[row for row in request.catalog.rows_of(request.query.exclude) if row < count]] = False
-    return allowed, mask is not None
+    return allowed
 
 
 def _merit(groups: Groups[V], candidates: Rows, ranking: Scores, request: Request) -> Floats:
@@ -103,10 +103,11 @@ def _group(
     request: Request, groups: Groups[V], code: int, allowed: Mask, ranking: Scores, scores: Scores
 ) -> Group:
     query, catalog = request.query, request.catalog
-    depth = depth_for(query, query.group_rows) if query.group_rows else 0
-    pool = groups.best_of(code, ranking, depth).tolist()
-    if query.dedupe:
-        pool = one_per_group(pool, catalog)
+    pool: list[int] = []
+    if query.group_rows:
+        pool = deep_enough(
+            lambda depth: groups.best_of(code, ranking, depth), query, catalog, query.group_rows
+        )
     page = arrange(pool, query, catalog, start=0, rows=query.group_rows, seed=request.seed)
     by_row = {placed.row: float(scores[placed.row]) for placed in page}
     value = groups.values[code]

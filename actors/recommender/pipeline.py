@@ -20,6 +20,8 @@ from actors.recommender.score import score_all, score_own, score_rows
 from actors.recommender.taste import did_with, recent_rows, taste_for, traces_of
 from actors.vectors.types import Scores
 
+_STRETCH = 50
+
 
 def products(request: Request) -> RecommendationResult:
     """Answer `user_to_products`."""
@@ -29,16 +31,22 @@ def products(request: Request) -> RecommendationResult:
 
 
 def trending(request: Request) -> RecommendationResult:
-    """Answer `user_to_trending`: what leads now; near-equals stand in the order of the reader's taste."""
+    """Answer `user_to_trending`: what leads now; near-equals stand in the order of the reader's taste.
+
+    Taste reorders stretches of the trend that stay the same whichever page is asked for.
+    """
     standing, blend, taste = request.standing, request.holdings.blend, request.taste
     left_out, again = left_out_of(request), ""
-    pool = leading(request, left_out)
+    wanted = request.before + request.wanted
+    if taste.known:
+        wanted = -(-wanted // _STRETCH) * _STRETCH
+    pool = leading(request, left_out, wanted)
     if not pool:
-        pool, again = best_of(request, standing.trend.copy(), left_out)
+        pool, again = best_of(request, standing.trend.copy(), left_out, wanted=wanted)
     own = score_rows(pool, taste, request.holdings, standing)
     if taste.known:
         ranking = standing.trend[pool] + np.float32(blend.taste_in_trending) * np.clip(own, -5, 5)
-        order = np.argsort(-ranking, kind="stable")
+        order = np.lexsort((-ranking, np.arange(len(pool)) // _STRETCH))
         pool, own = [pool[at] for at in order.tolist()], own[order]
     return _page(
         request, pool, standing.base[pool] + own, again or ("trending" if standing.voted else "newest")

@@ -5,15 +5,17 @@ Exact before approximate (decision S7): with every product scored, any filter ha
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from actors.recommender.arrange import depth_for, one_per_group
+from actors.recommender.arrange import depth_for, known_for, one_per_group
 from actors.recommender.catalog import Catalog
 from actors.recommender.messages import ReaderQuery
 from actors.recommender.request import Request
 from actors.recommender.taste import recent_rows
 from actors.vectors.top import best_rows
-from actors.vectors.types import Mask, Scores
+from actors.vectors.types import Mask, Rows, Scores
 
 
 def admitted(query: ReaderQuery, catalog: Catalog) -> Mask | None:
@@ -45,9 +47,9 @@ def left_out_of(request: Request) -> list[int]:
 
 
 def best_of(
-    request: Request, ranking: Scores, left_out: list[int], *, hide_always: bool = False
+    request: Request, ranking: Scores, left_out: list[int], *, hide_always: bool = False, wanted: int = 0
 ) -> tuple[list[int], str]:
-    """Pick the best admitted rows, one per group, as many as the page and its arranging need.
+    """Pick the best admitted rows, one per group, as many as the page and its arranging need, at least `wanted`.
 
     What earlier pages showed is still among them: dithering needs the whole list to repeat its order.
 
@@ -67,45 +69,50 @@ def best_of(
     if query.exclude:
         ranking[_within(catalog.rows_of(query.exclude), ranking)] = -np.inf
     if not left_out:
-        return _deep_enough(request, ranking), ""
+        return _deep_enough(request, ranking, wanted), ""
     left_out = _within(left_out, ranking)
     kept = ranking[left_out]
     ranking[left_out] = -np.inf
-    pool = _deep_enough(request, ranking)
+    pool = _deep_enough(request, ranking, wanted)
     if pool or hide_always or request.start or request.shown:
         return pool, ""
     ranking[left_out] = kept
-    return _deep_enough(request, ranking), "seen_again"
+    return _deep_enough(request, ranking, wanted), "seen_again"
 
 
-def leading(request: Request, left_out: list[int]) -> list[int]:
-    """Pick from the leaders of the trend, which are known beforehand; nothing when they do not fill the page.
+def leading(request: Request, left_out: list[int], wanted: int) -> list[int]:
+    """Pick from the leaders of the trend, which are known beforehand; nothing when they are not `wanted` many.
 
     Only for requests that filter nothing.
     """
     query, catalog, standing = request.query, request.catalog, request.standing
     if query.type is not None or query.filter is not None or query.circles:
         return []
-    wanted = request.before + request.wanted
+    known = known_for(query, wanted)
     hidden = {*left_out, *catalog.rows_of(query.exclude)}
-    rows = [row for row in standing.leaders if row not in hidden][: depth_for(query, wanted)]
+    rows = [row for row in standing.leaders if row not in hidden][: depth_for(known)]
     if standing.versions[0] != catalog.version:
         offered = catalog.offered
         rows = [row for row in rows if offered[row]]
     pool = one_per_group(rows, catalog) if query.dedupe else rows
-    return pool if len(pool) >= wanted else []
+    return pool if len(pool) >= known else []
 
 
-def _deep_enough(request: Request, ranking: Scores) -> list[int]:
-    """Go down the ranking until enough different products came up, or it ends."""
-    wanted = request.before + request.wanted
-    depth = depth_for(request.query, wanted)
+def deep_enough(best: Callable[[int], Rows], query: ReaderQuery, catalog: Catalog, wanted: int) -> list[int]:
+    """Go down a ranking until enough different products came up, or it ends; `best` gives its first rows."""
+    known = known_for(query, wanted)
+    depth = depth_for(known)
     while True:
-        rows = best_rows(ranking, depth).tolist()
-        pool = one_per_group(rows, request.catalog) if request.query.dedupe else rows
-        if len(pool) >= wanted or len(rows) < depth:
+        rows = best(depth).tolist()
+        pool = one_per_group(rows, catalog) if query.dedupe else rows
+        if len(pool) >= known or len(rows) < depth:
             return pool
         depth *= 4
+
+
+def _deep_enough(request: Request, ranking: Scores, wanted: int) -> list[int]:
+    wanted = max(wanted, request.before + request.wanted)
+    return deep_enough(lambda depth: best_rows(ranking, depth), request.query, request.catalog, wanted)
 
 
 def _within(rows: list[int], ranking: Scores) -> list[int]:

@@ -301,6 +301,37 @@ def test_start_is_a_plain_offset_without_a_session(shop: Recommender, kind: Kind
 
 
 @pytest.mark.parametrize("kind", LISTS)
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"boosts": (Boost(parse("brand:Alder"), name="own"),)},
+        {"boosts": (Boost(parse("brand:Alder"), (0, 7, 61)),)},
+        {"spacing": (Spacing("brand", 2),)},
+        {"spacing": (Spacing("brand", always_together=True),)},
+    ],
+    ids=["nothing", "boost", "places", "spacing", "together"],
+)
+def test_plain_pages_are_pieces_of_one_list(shop: Recommender, kind: Kind, more: dict[str, Any]) -> None:
+    brands = ("Alder", "Birk", "Mori", "Fernhill", "Quist")
+    shop.apply(
+        product_change(
+            [
+                {"product_id": f"x{n}", "title": f"Tool {n % 7} {n % 11}", "brand": brands[n * n % 5]}
+                for n in range(900)
+            ],
+            LATER,
+        )
+    )
+    votes = [view(f"r{r}", f"x{n}") for r in range(20) for n in range(r, 900, r + 1)]
+    shop.apply(interaction_change(votes, f"{NOW_MS + 1}-0"))
+    whole = ids(ask(shop, kind, "gina", rows=300, **more))
+    pages = [ids(ask(shop, kind, "gina", rows=30, start=start, **more)) for start in range(0, 300, 30)]
+    assert [product_id for page in pages for product_id in page] == whole
+    assert len(set(whole)) == 300
+
+
+@pytest.mark.parametrize("kind", LISTS)
 @pytest.mark.parametrize("dithering", [1.0, 4.0])
 def test_pages_of_a_session_never_repeat_and_cover_everything(
     shop: Recommender, kind: Kind, dithering: float
@@ -418,6 +449,34 @@ def test_with_a_filter_only_categories_with_enough_matches_come(shop: Recommende
     assert {product_id for products in _groups(two).values() for product_id in products} <= steel
 
 
+def test_only_a_filter_asks_for_enough_and_only_of_categories(shop: Recommender) -> None:
+    books = ask(shop, "user_to_categories", rows=9, group_rows=5, root_category=("Garden",), type="tool")
+    assert ("Garden", "Watering") in _groups(books)
+    found = ask(
+        shop, "user_to_attributes", rows=9, group_rows=2, field_name="tags", filter=parse("brand:Fernhill")
+    )
+    assert _totals(found) == {"autumn": 2, "steel": 1}
+
+
+def test_what_is_excluded_still_belongs_to_its_category(shop: Recommender) -> None:
+    found = ask(shop, "user_to_categories", "carl", rows=9, group_rows=9, exclude=("bread-knife",))
+    assert _totals(found)["Kitchen",] == 4
+    assert "bread-knife" not in _groups(found)["Kitchen",]
+
+
+def test_many_variants_of_one_product_do_not_keep_others_out_of_a_group(shop: Recommender) -> None:
+    variants = [
+        {"product_id": f"v{n}", "product_group_id": "v", "title": "Hoe", "categories": [["Hoes"]]}
+        for n in range(40)
+    ]
+    others = [{"product_id": f"o{n}", "title": "Rake", "categories": [["Hoes"]]} for n in range(3)]
+    shop.apply(product_change(variants + others, LATER))
+    did = [RecentEvent("add_to_cart", ("draw-hoe",), NOW_MS).pack()]
+    query = ReaderQuery("user_to_categories", APP, "default", user_id="z", rows=9, group_rows=4)
+    products = _groups(shop.answer(query, did, (), NOW_MS))["Hoes",]
+    assert len(products) == 4
+
+
 def test_products_of_a_group_are_one_per_variant_unseen_ones_first(shop: Recommender) -> None:
     found = ask(shop, "user_to_categories", "gina", rows=1, group_rows=10)
     products = _groups(found)["Garden",]
@@ -445,6 +504,21 @@ def test_wanted_values_come_first_in_their_order_and_unwanted_never(shop: Recomm
         boost_values=("Mori", "Nobody", "Alder"), exclude_values=("Birk",),
     )  # fmt: skip
     assert list(_groups(found)) == ["Mori", "Alder", "Fernhill"]
+
+
+def test_numbers_keep_all_their_digits_as_values(shop: Recommender) -> None:
+    weights = (1234567, 1234568, 12345.678, 20.0)
+    shop.apply(
+        product_change(
+            [
+                {"product_id": f"w{n}", "custom_attributes": {"weight": weight}}
+                for n, weight in enumerate(weights)
+            ],
+            LATER,
+        )
+    )
+    found = ask(shop, "user_to_attributes", rows=9, field_name="custom_attributes.weight")
+    assert set(_totals(found)) == {"1234567", "1234568", "12345.678", "20"}
 
 
 def test_custom_attributes_and_arrays_are_fields_too(shop: Recommender) -> None:
