@@ -18,7 +18,7 @@ EPILOG = """
 
 Works on a running installation and on a stopped one. Ends with 1 when something is bad.
 """
-_SIGNS = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]", "bad": "[bold red]bad[/]"}
+_STYLES = {"ok": "green", "warning": "yellow", "bad": "bold red"}
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False) -> None:
@@ -32,7 +32,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="One JSON object
         table = screen.table("check", "", "", title=f"Installation in {installation.places.data_dir}")
         for finding in findings:
             words = finding.words if not finding.advice else f"{finding.words}\n→ {finding.advice}"
-            table.add_row(finding.check, _SIGNS[finding.level], words)
+            table.add_row(finding.check, screen.marked(finding.level, _STYLES[finding.level]), words)
         screen.out().print(table)
     if not well:
         raise typer.Exit(1)

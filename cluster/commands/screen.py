@@ -1,4 +1,7 @@
-"""What commands print: results on standard output, progress and errors on standard error."""
+"""What commands print: results on standard output, progress and errors on standard error.
+
+Texts are never read as markup: paths and messages may hold brackets.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from cluster.errors import HouseError
 from cluster.log import strike_out
@@ -15,12 +19,12 @@ from cluster.log import strike_out
 
 def out() -> Console:
     """Where results go."""
-    return Console(highlight=False, soft_wrap=True)
+    return Console(highlight=False, soft_wrap=True, markup=False)
 
 
 def err() -> Console:
     """Where progress and errors go."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
 
 
 def tell_json(value: Any) -> None:
@@ -37,7 +41,12 @@ def tell_error(error: HouseError, *, as_json: bool) -> None:
     """Print an error: a sentence for people, an object for programs."""
     if as_json:
         tell_json({"error": {"code": error.code, "message": error.message}})
-    err().print("[bold red]error:[/] ", strike_out(error.message), sep="")
+    err().print(marked("error:", "bold red", f" {strike_out(error.message)}"))
+
+
+def marked(word: str, style: str, rest: str = "") -> Text:
+    """Colour a word; the rest is shown exactly as it is, brackets included."""
+    return Text.assemble((word, style), rest)
 
 
 def table(*columns: str, title: str = "") -> Table:

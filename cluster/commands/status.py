@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from cluster.commands import screen
 from cluster.commands.installation import Installation
@@ -45,10 +46,14 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="One JSON object
 def _show(parts: list[Part], url: str) -> None:
     table = screen.table("part", "", "", title=f"Kiosk at {url}")
     for part in parts:
-        table.add_row(part.part, "[green]ok[/]" if part.ok else "[bold red]not ok[/]", part.detail)
+        table.add_row(part.part, _sign(part.ok), part.detail)
     screen.out().print(table)
     if not all(part.ok for part in parts):
         screen.err().print("`kiosk doctor` says what can be done.")
+
+
+def _sign(well: bool) -> Text:
+    return screen.marked("ok", "green") if well else screen.marked("not ok", "bold red")
 
 
 def _not_running(installation: Installation, *, as_json: bool) -> None:

@@ -125,7 +125,7 @@ def _here(installation: Installation, password: str, *, as_json: bool) -> int:
             _show(summarise(installation, state, reveal=True, password=password), as_json=as_json)
             screen.err().print("Ctrl-C stops everything.")
         elif not shown or state.phase != "ready":
-            screen.err().print(f"[dim]{state.message}[/]")
+            screen.err().print(state.message, style="dim")
 
     places = installation.places
     os.environ.setdefault("KIOSK_DATA_DIR", str(places.data_dir))
@@ -145,13 +145,14 @@ def _refuse_failed(state: State) -> None:
 def _show(summary: Summary, *, as_json: bool) -> None:
     state = summary.state
     if state.proxy and state.proxy != "haproxy":
-        screen.err().print(
-            f"[bold red]warning:[/] requests go through the {state.proxy}. They are up to ten times slower."
-        )
+        words = f" requests go through the {state.proxy}. They are up to ten times slower."
+        screen.err().print(screen.marked("warning:", "bold red", words))
     if as_json:
         screen.tell_json(summary.told(secrets=True))
         return
-    screen.out().print(f"[bold green]Kiosk is ready[/] (after {state.ready_after_s or 0:.1f} s).")
+    screen.out().print(
+        screen.marked("Kiosk is ready", "bold green", f" (after {state.ready_after_s or 0:.1f} s).")
+    )
     screen.tell_lines(*summary.lines())
 
 

@@ -86,6 +86,16 @@ def test_the_slow_proxy_is_bad() -> None:
     assert machine_checks.haproxy(_state()).level == "ok"
 
 
+def test_advice_is_shown_with_its_brackets(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = Finding("haproxy", "bad", "not [here]", "pip install 'ray[serve]'")
+    monkeypatch.setattr(machine_checks, "haproxy", lambda state: bad)
+    shown = CliRunner().invoke(command_line(), ["doctor"], env={"COLUMNS": "160"}).stdout
+    assert "not [here]" in shown
+    assert "pip install 'ray[serve]'" in shown
+
+
 @pytest.mark.parametrize(
     ("host", "level"),
     [("127.0.0.1", "ok"), ("localhost", "ok"), ("0.0.0.0", "warning"), ("10.1.2.3", "warning")],
