@@ -9,7 +9,7 @@ Source: reference 1, 6.1, 6.4 to 6.6
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -185,6 +185,8 @@ class Query(Wire):
     user_id: Name | None = None
     anonymous_id: VisitorName | None = None
     user_hash: Name | None = None
+    user_type: Literal["anonymous", "registered", "free", "subscriber", "paid", "internal"] | None = None
+    "Read at the edge: the second form of `user_hash` is made with it, and a token must name the same."
     user_cohort: Cohort = Field(default_factory=dict)
     rows: Count = 5
     type: Name | None = None
