@@ -21,6 +21,8 @@ from actors.vectors.types import Codes, Floats, Mask, Rows, Scores
 from cluster.errors import Invalid
 from jobs.refresh.vocabulary import Vocabulary
 
+_LARGEST_WEIGHT = 1_000.0
+
 Weigh = Callable[[str, float], float]
 "Says what one event of a type with a value is worth, -1 to 1; 0 leaves it out."
 
@@ -222,7 +224,7 @@ def _assembled(
     named = readers.is_valid().to_numpy(zero_copy_only=False) & items.is_valid().to_numpy(
         zero_copy_only=False
     )
-    sound = named & np.isfinite(at_s) & np.isfinite(weight)
+    sound = named & np.isfinite(at_s) & (np.abs(np.nan_to_num(weight, nan=np.inf)) <= _LARGEST_WEIGHT)
     kept = np.flatnonzero(sound & (weight != 0))
     positions = pa.array(kept)
     readers, items = readers.take(positions), items.take(positions)

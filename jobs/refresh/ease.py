@@ -95,7 +95,7 @@ def _inverse(matrix: Any, regularisation: float) -> npt.NDArray[np.float32]:
     factor, failed = lapack.spotrf(gram, lower=1, overwrite_a=1, clean=0)
     if not failed:
         factor, failed = lapack.spotri(factor, lower=1, overwrite_c=1)
-    if failed or not np.isfinite(np.diag(factor)).all():
+    if failed or not (np.isfinite(np.diag(factor)) & (np.diag(factor) > 0)).all():
         raise Invalid(f"EASE can't be solved with regularisation {regularisation:g}; make it larger")
     inverse: npt.NDArray[np.float32] = factor
     return inverse
@@ -113,7 +113,8 @@ def _pruned(lower: npt.NDArray[np.float32], chosen: Rows, n_items: int, keep: in
         for row in range(first, last):
             # the other half of the symmetric matrix stands below
             block[row - first, row:] = lower[row:, row]
-        block /= -diagonal
+        with np.errstate(over="ignore", invalid="ignore"):  # a matrix near singular overflows
+            block /= -diagonal
         block[np.arange(last - first), np.arange(first, last)] = 0.0
         blocks.append(strongest(block, keep, chosen, n_items))
     return placed(sp.vstack(blocks, format="csr"), chosen, n_items)

@@ -35,7 +35,7 @@ class SessionKnnRecipe(PartRecipe):
     idf: float = Field(default=0.3, ge=0)
     "How much rare items count above frequent ones."
     steps: int = Field(default=30, ge=1)
-    "A shared item so many places back in the query no longer counts."
+    "Only so many of the newest events of the query count."
     sessions: int = Field(default=200_000, ge=1)
     "Newest sessions that are kept."
     longest: int = Field(default=100, ge=1)
@@ -140,7 +140,7 @@ class Sessions:
         Cost:
             0.2 ms
         """
-        items = items[(items >= 0) & (weights > 0)]
+        items = items[(items >= 0) & (weights > 0)][-self.recipe.steps :]
         places = {item: len(items) - 1 - at for at, item in enumerate(items.tolist())}
         if not places:
             return np.zeros(0, np.int64), np.zeros(0)
