@@ -28,6 +28,8 @@ class Fading(BaseModel):
     "Halves the weight for so many days between the event and the question; none: age does not matter."
     newest: int = Field(default=200, ge=1)
     "So many of the newest distinct items count."
+    ordered: bool = False
+    "Do lines of one basket follow each other? If not, all events of one moment are equally recent."
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +145,8 @@ class Histories:
 def faded(histories: Histories, fading: Fading) -> Any:
     """Weigh every item of every history by what was done with it and how long ago.
 
-    An event's place is the number of distinct items after it; events of one moment share a place, so all lines of a
-    basket are equally recent. Repeated events of an item add up.
+    An event's place is the number of distinct items after it; unless they are `ordered`, events of one moment share
+    a place, so all lines of a basket are equally recent. Repeated events of an item add up.
 
     Shapes:
         returns: scipy CSR float32 [q, n], indices sorted
@@ -155,7 +157,7 @@ def faded(histories: Histories, fading: Fading) -> Any:
     if not len(item):
         return sp.csr_matrix(shape, dtype=np.float32)
     at_s = histories.at_s[known]
-    place = _places(owner, item, at_s, histories.n_items)
+    place = _places(owner, item, None if fading.ordered else at_s, histories.n_items)
     weights = histories.weights[known].astype(np.float64)
     if fading.half_life_items is not None:
         weights *= np.exp2(-place / fading.half_life_items)
@@ -181,20 +183,22 @@ def spread(first: Rows, lengths: Rows) -> Rows:
     return np.arange(total, dtype=np.int64) + shift
 
 
-def _places(owner: Rows, item: Rows, at_s: Floats, n_items: int) -> Rows:
-    """Count the distinct items after each event, events of one moment alike."""
+def _places(owner: Rows, item: Rows, at_s: Floats | None, n_items: int) -> Rows:
+    """Count the distinct items after each event; with times, events of one moment alike."""
     count = len(item)
     keys = (owner * n_items + item)[::-1]
     _, newest = np.unique(keys, return_index=True)
     fresh = np.zeros(count, np.int64)
     fresh[newest] = 1
     before = np.cumsum(fresh) - fresh  # distinct items met before this one, going back from the end
-    owners, times = owner[::-1], at_s[::-1]
+    owners = owner[::-1]
     new_owner = np.ones(count, np.bool_)
     new_owner[1:] = owners[1:] != owners[:-1]
-    new_moment = new_owner.copy()
-    new_moment[1:] |= times[1:] != times[:-1]
-    moment = np.cumsum(new_moment) - 1
     first_of_owner = before[new_owner][np.cumsum(new_owner) - 1]
-    place: Rows = before[new_moment][moment] - first_of_owner
+    if at_s is not None:
+        times = at_s[::-1]
+        new_moment = new_owner.copy()
+        new_moment[1:] |= times[1:] != times[:-1]
+        before = before[new_moment][np.cumsum(new_moment) - 1]
+    place: Rows = before - first_of_owner
     return place[::-1]

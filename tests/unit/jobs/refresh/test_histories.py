@@ -30,6 +30,7 @@ def test_repeats_add_up_and_do_not_age_the_others() -> None:
 def test_lines_of_one_moment_are_equally_recent() -> None:
     histories = replace(Histories.of_lists([[0, 1, 2]], 3), at_s=np.array([1.0, 5.0, 5.0]))
     assert weights(histories, Fading(half_life_items=1)) == [[0.25, 1, 1]]
+    assert weights(histories, Fading(half_life_items=1, ordered=True)) == [[0.25, 0.5, 1]]
 
 
 def test_age_in_days_counts_from_the_question() -> None:

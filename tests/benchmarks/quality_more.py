@@ -1,0 +1,196 @@
+"""Trending, baskets, readers and items nobody knows: quality beside the figures of the ranking notes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from jobs.refresh import metrics
+from jobs.refresh.als import Als, AlsRecipe
+from jobs.refresh.baskets import Baskets, BasketsRecipe
+from jobs.refresh.cold import CohortRecipe, ContentRecipe, train_cohorts, train_content
+from jobs.refresh.dataset import Interactions
+from jobs.refresh.evaluate import Scorer, examine
+from jobs.refresh.histories import DAY_S, Fading, Histories
+from jobs.refresh.popularity import Popularity, PopularityRecipe, decayed_counts
+from jobs.refresh.split import Targets, Trial, by_time, rest_of_basket
+from jobs.refresh.vocabulary import Vocabulary
+from tests.benchmarks import quality_sets as sets
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class MoreLine:
+    """One figure."""
+
+    task: str
+    scorer: str
+    figure: str
+    value: float
+    floor: float | None = None
+
+    @property
+    def kept(self) -> bool | None:
+        """Is the floor reached? None where there is none."""
+        return None if self.floor is None else self.value >= self.floor
+
+
+def more_lines(folders: set[str], tell: Tell) -> list[MoreLine]:
+    """Measure what the sets at hand allow."""
+    lines: list[MoreLine] = []
+    if "online-retail-y1" in folders:
+        tell("trending, baskets, new readers")
+        lines += _trending() + _baskets() + _new_readers()
+    if "amazon-toys" in folders:
+        tell("new items")
+        lines += _new_items(sets.amazon_toys(), "amazon-toys", 0.091)
+    return lines
+
+
+def _trending() -> list[MoreLine]:
+    """A list made every morning of the last tenth of the days, against what sells on that day and in the week."""
+    data = sets.online_retail(guests=True)
+    day = (data.at_s // DAY_S).astype(np.int64)
+    days = np.unique(day)
+    mornings = days[int(len(days) * 0.9) :]
+    lines = []
+    for span, floor in ((1, 0.805), (7, 0.907)):
+        for label, half_life, bound in (("half-life 7 days", 7.0, floor), ("all time", None, None)):
+            found = [
+                _gain(data, day, morning, span, half_life)
+                for morning in mornings
+                if morning + span <= days[-1] + 1
+            ]
+            task = f"trending, best sellers of {span} day{'s' if span > 1 else ''}"
+            lines.append(MoreLine(task, label, "ndcg@20", float(np.mean(found)), bound))
+    return lines
+
+
+def _gain(data: Interactions, day: Any, morning: int, span: int, half_life: float | None) -> float:
+    """NDCG@20 of one morning's list; an item is worth the baskets it is in."""
+    counts = decayed_counts(data.pick(day < morning), half_life, float(morning) * DAY_S)
+    later = data.pick((day >= morning) & (day < morning + span))
+    lines = np.unique(np.stack((later.basket, later.item)), axis=1)
+    worth = np.bincount(lines[1], minlength=data.n_items).astype(np.float64)
+    discounts = metrics.discounts_to(20)
+    best = float(np.sort(worth)[::-1][:20] @ discounts)
+    return float(worth[np.argsort(-counts, kind="stable")[:20]] @ discounts) / best
+
+
+def _baskets() -> list[MoreLine]:
+    """One line of every basket of the last tenth is given; the others are asked for."""
+    data = sets.online_retail(guests=True)
+    instant = float(np.quantile(data.at_s, 0.9))
+    trial = rest_of_basket(data, instant, np.random.default_rng(1))
+    rng = np.random.default_rng(1)
+    recipes: list[tuple[str, BasketsRecipe, float | None, float | None]] = [
+        ("raw co-count", BasketsRecipe(kinds=(), damping=0.0), None, None),
+        ("kiosk baskets", BasketsRecipe(kinds=()), 0.205, 0.43),
+        ("kiosk baskets, half-life 60 days", BasketsRecipe(kinds=(), half_life_days=60.0), None, None),
+    ]
+    popular: Scorer = Popularity(PopularityRecipe(half_life_days=None)).train(trial.train, rng)
+    scorers = [("popularity", popular, None, None)]
+    scorers += [(name, Baskets(recipe).train(trial.train, rng), *floors) for name, recipe, *floors in recipes]
+    lines = []
+    for name, scorer, floor, coverage in scorers:
+        examined = examine(scorer, trial)
+        lines.append(
+            MoreLine("bought together", name, "ndcg@10", float(examined.figures["ndcg@10"].mean()), floor)
+        )
+        lines.append(MoreLine("bought together", name, "coverage@10", examined.coverage, coverage))
+    return lines
+
+
+def _new_readers() -> list[MoreLine]:
+    """Readers whose first purchase is in the last tenth: everybody's list against that of their country."""
+    data = sets.online_retail()
+    trial = by_time(data, seen="out").test
+    owners = np.unique(data.pick(data.at_s > float(np.quantile(data.at_s, 0.9))).reader)
+    new = trial.pick(np.flatnonzero(trial.histories.lengths == 0))
+    known_before = np.zeros(data.n_readers, np.bool_)
+    known_before[trial.train.reader] = True
+    new_owners = owners[~known_before[owners]]
+    where = sets.countries()
+    named = [where.get(name, "") for name in data.readers.names.to_pylist()]
+    profiles = Vocabulary.of(named).codes(named).astype(np.int32)[:, None]
+    rng = np.random.default_rng(1)
+    lines = []
+    for label, half_life in (("all time", None), ("half-life 7 days", 7.0)):
+        counted = Popularity(PopularityRecipe(half_life_days=half_life)).train(trial.train, rng)
+        value = float(examine(counted, new).figures["ndcg@10"].mean())
+        lines.append(
+            MoreLine("new readers", f"everybody, {label}", "ndcg@10", value, 0.112 if half_life else None)
+        )
+        recipe = CohortRecipe(prior=2_000.0, half_life_days=half_life)
+        cohorts = train_cohorts(recipe, trial.train, profiles)
+        scored = _Given(cohorts.score(profiles[new_owners]))
+        value = float(examine(scored, replace(new, name="by country")).figures["ndcg@10"].mean())
+        lines.append(MoreLine("new readers", f"country with prior, {label}", "ndcg@10", value))
+    return lines
+
+
+class _Given:
+    """Scores that were worked out before, in the order of the readers of a trial of one block."""
+
+    def __init__(self, scores: npt.NDArray[np.float32]) -> None:
+        self._scores = scores
+
+    def score(self, histories: Histories) -> npt.NDArray[np.float32]:
+        assert len(histories) == len(self._scores), "the trial must fit one block"
+        return self._scores.copy()
+
+
+def _new_items(data: Interactions, name: str, floor: float) -> list[MoreLine]:
+    """A tenth of the items is taken out of training; they are ranked among themselves for the readers who took them."""
+    rng = np.random.default_rng(3)
+    cold = rng.random(data.n_items) < 0.1
+    train = data.pick(~cold[data.item])
+    asked = data.pick(cold[data.item])
+    readers = np.unique(asked.reader)
+    histories = Histories.of(train, readers)
+    targets = Targets.of_pairs(np.searchsorted(readers, asked.reader), asked.item, len(readers))
+    trial = Trial("new items", train, histories, targets, "allowed")
+    trial = trial.pick(np.flatnonzero(trial.histories.lengths > 0)).sample(3_000, rng)
+    model = Als(AlsRecipe(factors=64, fading=Fading(half_life_items=None))).train(train, rng)
+    content = train_content(ContentRecipe(), data.content, model.items, ~cold)
+    only = np.where(cold, 0.0, -np.inf).astype(np.float32)
+
+    def among(
+        label: str, scorer: Callable[[Histories], npt.NDArray[np.float32]], bound: float | None
+    ) -> MoreLine:
+        value = float(examine(_Among(scorer, only), trial).figures["ndcg@10"].mean())
+        return MoreLine(f"new items of {name}, among themselves", label, "ndcg@10", value, bound)
+
+    def regressed(asked: Histories) -> npt.NDArray[np.float32]:
+        return np.asarray(model.readers(asked) @ content.factors.T, np.float32)
+
+    alike = replace(
+        content, recipe=content.recipe.model_copy(update={"fading": Fading(half_life_items=None)})
+    )
+    return [
+        among(
+            "chance",
+            lambda asked: np.random.default_rng(1).random((len(asked), data.n_items), np.float32),
+            None,
+        ),
+        among("regression on content", regressed, None),
+        among(
+            "kiosk: regression and likeness", lambda asked: alike.score(asked, model.readers(asked)), floor
+        ),
+    ]
+
+
+class _Among:
+    """Scores of some items only."""
+
+    def __init__(self, scorer: Callable[[Histories], npt.NDArray[np.float32]], only: Any) -> None:
+        self._scorer = scorer
+        self._only = only
+
+    def score(self, histories: Histories) -> npt.NDArray[np.float32]:
+        return np.asarray(self._scorer(histories) + self._only, np.float32)

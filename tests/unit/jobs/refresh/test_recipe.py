@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.errors import Invalid, NotFound
+from jobs.refresh.learners import learner_of
+from jobs.refresh.recipe import PRESETS, OwnRecipe, Recipe, load, parse
+from jobs.refresh.rules import RulesRecipe
+
+SMALL: dict[str, Any] = {"parts": {"rules": {"learner": "rules"}, "trend": {"learner": "popularity"}}}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_can_be_read_and_survive_json(name: str) -> None:
+    recipe = load(name)
+    assert recipe.name == name
+    assert parse(json.loads(recipe.model_dump_json())) == recipe
+
+
+def test_files_are_read_by_their_ending(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('name = "mine"\n[parts.rules]\nlearner = "rules"\nwindow = 3\n')
+    (tmp_path / "mine.json").write_text(json.dumps({"name": "mine", **SMALL}))
+    from_toml = load(tmp_path / "mine.toml")
+    assert isinstance(from_toml.parts["rules"], RulesRecipe)
+    assert from_toml.parts["rules"].window == 3
+    assert list(load(tmp_path / "mine.json").parts) == ["rules", "trend"]
+
+
+def test_what_is_no_recipe_says_why(tmp_path: Path) -> None:
+    (tmp_path / "broken.toml").write_text("name = \n")
+    (tmp_path / "broken.json").write_text("{")
+    with pytest.raises(Invalid, match=r"broken\.toml is not TOML"):
+        load(tmp_path / "broken.toml")
+    with pytest.raises(Invalid, match=r"broken\.json is not JSON"):
+        load(tmp_path / "broken.json")
+    with pytest.raises(NotFound, match="neither a file nor one of default, sequence, shop, session"):
+        load("shops")
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, "parts: Field required"),
+        ({"parts": {}}, "parts: there must be at least one"),
+        ({"parts": {"r": {"learner": "ruels"}}}, "parts.r: Input tag 'ruels'"),
+        ({"parts": {"r": {"learner": "rules", "window": 0}}}, "parts.r.window: Input should be greater than"),
+        ({"parts": {"r": {"learner": "rules", "windows": 3}}}, "parts.r.windows: Extra inputs"),
+        ({"parts": {"r": {"learner": "ease", "regularisation": float("nan")}}}, "parts.r.regularisation"),
+        ({**SMALL, "blend": {"weights": {"ease": 1}}}, "blend.weights: there is no part ease; parts are rules, trend"),
+        ({**SMALL, "blend": {"weights": {"rules": -1}}}, "greater than or equal to 0"),
+        ({"parts": {"r": {"learner": "rules", "tune": {"widow": [1]}}}}, "has no parameter 'widow'"),
+        ({"parts": {"r": {"learner": "rules", "tune": {"window": []}}}}, "parts.r.tune.window: there must be at least"),
+        ({"parts": {"r": {"learner": "rules", "tune": {"window": [0]}}}}, "greater than or equal to 1"),
+        ({**SMALL, "seed": -1}, "seed: Input should be greater"),
+        ({**SMALL, "name": "../x"}, "name: String should match"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_told_with_their_place(fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        parse(fields)
+    assert told in refused.value.message
+
+
+def test_fields_are_changed_by_path() -> None:
+    recipe = parse(SMALL).changed({"parts.rules.window": 7, "blend.weights": {"rules": 2.0}, "seed": 9})
+    assert isinstance(recipe.parts["rules"], RulesRecipe)
+    assert (recipe.parts["rules"].window, recipe.blend.weights, recipe.seed) == (7, {"rules": 2.0}, 9)
+
+
+@pytest.mark.parametrize("path", ["parts.ease.window", "parts.rules.widow", "nothing", "seed.deep"])
+def test_a_path_that_leads_nowhere_is_refused(path: str) -> None:
+    with pytest.raises(Invalid):
+        parse(SMALL).changed({path: 1})
+
+
+@pytest.mark.parametrize(
+    "learner",
+    ["no_such_module:Thing", "jobs.refresh.ease:NoSuchClass", "builtins:dict", "jobs.refresh.ease:Ease"],
+)
+def test_a_learner_that_can_not_be_used_is_refused(learner: str) -> None:
+    with pytest.raises(Invalid, match=f"learner {learner}"):
+        learner_of(OwnRecipe(learner=learner, config={"unknown": 1}))
+
+
+def test_every_part_of_a_recipe_has_a_sentence_for_every_field() -> None:
+    silent = [
+        f"{type(part).__name__}.{name}"
+        for preset in PRESETS
+        for part in load(preset).parts.values()
+        for name in type(part).model_fields
+        if name != "learner" and not _sentence(type(part), name)
+    ]
+    assert silent == []
+    assert [name for name in Recipe.model_fields if not _sentence(Recipe, name)] == [
+        "events",
+        "blend",
+        "validation",
+        "limits",
+    ]
+
+
+def _sentence(model: type, name: str) -> str:
+    """Find the text below a field in the source; classes do not keep it."""
+    import ast
+    import inspect
+    import textwrap
+
+    for kind in model.__mro__:
+        if name not in vars(kind).get("__annotations__", {}):
+            continue
+        [tree] = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+        assert isinstance(tree, ast.ClassDef)
+        for field, after in zip(tree.body, tree.body[1:], strict=False):
+            if isinstance(field, ast.AnnAssign) and getattr(field.target, "id", "") == name:
+                text = after.value if isinstance(after, ast.Expr) else None
+                return str(text.value) if isinstance(text, ast.Constant) else ""
+    return ""

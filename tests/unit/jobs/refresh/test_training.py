@@ -1,0 +1,350 @@
+"""From a recipe to an engine, to a snapshot, and back."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from cluster.errors import Conflict, Fault, Invalid
+from jobs.refresh.build import Origin, build, load
+from jobs.refresh.dataset import Columns, Interactions, from_frame
+from jobs.refresh.estimate import Size, estimate, peak, refuse_too_large
+from jobs.refresh.evaluate import compare, examine, interval, report
+from jobs.refresh.fit import Engine, fit, train
+from jobs.refresh.histories import DAY_S, Histories
+from jobs.refresh.learner import Batch, Parts
+from jobs.refresh.plan import make_plan, plan_for, reduced, split_of
+from jobs.refresh.popularity import Popularity, PopularityRecipe
+from jobs.refresh.recipe import Recipe, parse
+from jobs.refresh.recipe import load as load_recipe
+from jobs.refresh.snapshot import MANIFEST, Snapshot
+from jobs.refresh.split import by_time, leave_last_out
+
+
+def circles(readers: int = 300, items: int = 15, seed: int = 6) -> Interactions:
+    """Make readers who walk round a circle of items, one a day, beginning on different days; baskets of two."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for reader in range(readers):
+        first, begins = int(rng.integers(items)), int(rng.integers(60))
+        rows += [
+            (
+                f"r{reader:03d}",
+                f"i{(first + step) % items:02d}",
+                DAY_S * (begins + step),
+                f"{reader}-{step // 2}",
+            )
+            for step in range(int(rng.integers(3, 12)))
+        ]
+    return from_frame(
+        pl.DataFrame(rows, ["reader", "item", "at", "basket"], orient="row"), Columns(basket="basket")
+    )
+
+
+def recipe_of(**fields: Any) -> Recipe:
+    return parse(
+        {
+            "name": "small",
+            "parts": {
+                "rules": {
+                    "learner": "rules",
+                    "tune": {"window": [1], "fading": [{"half_life_items": 0.5}, {}]},
+                },
+                "ease": {"learner": "ease", "regularisation": 5.0},
+                "trend": {"learner": "popularity"},
+            },
+            "blend": {"start": {"ease": 1.0, "trend": 1.0}},
+            "baskets": {"kinds": []},
+            **fields,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def data() -> Interactions:
+    return circles()
+
+
+@pytest.fixture(scope="module")
+def engine(data: Interactions) -> Engine:
+    return train(recipe_of(), data)[0]
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+# --- plan and fit ------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_answers_every_question_and_is_a_recipe_again(data: Interactions) -> None:
+    steps: list[str] = []
+    plan = plan_for(recipe_of(), data, steps.append)
+    assert plan.recipe.blend.weights != "auto"
+    assert all(not part.tune for part in plan.recipe.parts.values())
+    assert plan.figure >= max(plan.single.values()) - 1e-9
+    assert plan.single["rules"] > plan.single["ease"] > 0
+    assert parse(plan.recipe.model_dump(mode="json")) == plan.recipe
+    assert steps[0] == "tune rules"
+    assert steps[-1] == "choose weights"
+
+
+def test_a_plan_beats_its_start_on_readers_it_never_saw(data: Interactions) -> None:
+    split = by_time(data, seen="out")
+    planned = fit(make_plan(recipe_of(), split.validation).recipe, split.test.train)
+    started = fit(
+        recipe_of(
+            parts={"ease": {"learner": "ease", "regularisation": 5.0}, "trend": {"learner": "popularity"}},
+            blend={"weights": {"ease": 1.0, "trend": 1.0}, "weights_new": {"trend": 1.0}},
+        ),
+        split.test.train,
+    )
+    rng = np.random.default_rng(0)
+    compared = compare(examine(started, split.test), examine(planned, split.test), "ndcg@10", rng)
+    assert compared.is_better
+
+
+def test_readers_without_a_history_get_what_everybody_takes(engine: Engine, data: Interactions) -> None:
+    scores = engine.score(Histories.of(data, np.array([-1])))[0]
+    counted = Popularity(PopularityRecipe()).train(data, np.random.default_rng(0)).common()
+    np.testing.assert_array_equal(np.argsort(-scores), np.argsort(-counted))
+
+
+def test_open_questions_can_not_be_fitted(data: Interactions) -> None:
+    with pytest.raises(Invalid, match="make a plan first"):
+        fit(recipe_of(), data)
+
+
+def test_parts_for_smaller_catalogs_are_left_out(data: Interactions) -> None:
+    parts = {"ease": {"learner": "ease", "items_up_to": 3}, "trend": {"learner": "popularity"}}
+    plan = plan_for(recipe_of(parts=parts, blend={"start": {"ease": 1.0, "trend": 1.0}}), data)
+    assert list(plan.recipe.parts) == ["trend"]
+    only = recipe_of(parts={"ease": parts["ease"]}, blend={})
+    with pytest.raises(Invalid, match="no part of recipe small is meant for 15 items"):
+        plan_for(only, data)
+
+
+def test_too_little_data_says_so() -> None:
+    frame = pl.DataFrame({"reader": ["a", "b"], "item": ["x", "y"], "at": [1.0, 2.0]})
+    with pytest.raises(Invalid, match="too little data"):
+        plan_for(recipe_of(), from_frame(frame))
+
+
+def test_the_protocol_follows_the_data(data: Interactions) -> None:
+    recipe = load_recipe("default")
+    assert split_of(recipe, circles(3_000)).test.name == "by time"
+    assert split_of(recipe, circles(30)).test.name == "leave last out"
+    assert split_of(recipe, replace(data, clock=False)).test.name == "leave last out"
+    with pytest.raises(Invalid, match="needs times"):
+        split_of(recipe.changed({"validation.protocol": "by_time"}), replace(data, clock=False))
+
+
+def test_repeats_are_allowed_where_they_are_usual() -> None:
+    rng = np.random.default_rng(1)
+    rows = [
+        (f"r{reader}", f"i{reader % 5}" if rng.random() < 0.7 else f"i{rng.integers(5, 30)}", float(day))
+        for day in range(100)
+        for reader in rng.integers(0, 400, 60)
+    ]
+    shop = from_frame(pl.DataFrame(rows, ["reader", "item", "at"], orient="row"))
+    assert split_of(load_recipe("default"), shop).test.seen == "allowed"
+    assert split_of(load_recipe("default"), circles(3_000)).test.seen == "out"
+
+
+def test_tuning_sees_no_more_events_than_it_may(data: Interactions) -> None:
+    recipe = recipe_of(validation={"tune_events": 500, "tune_readers": 20})
+    trial = reduced(recipe, leave_last_out(data).test)
+    assert len(trial) == 20
+    assert 200 < len(trial.train) < 800
+
+
+def test_only_the_newest_events_are_learned_from_when_told(data: Interactions) -> None:
+    engine, _ = train(recipe_of(events={"newest": 400}), data)
+    assert engine.facts.events == 400
+
+
+# --- snapshots ---------------------------------------------------------------------------------------------------
+
+
+def test_equal_recipe_data_and_seed_give_equal_bytes(tmp_path: Path, engine: Engine) -> None:
+    build(engine, tmp_path / "one", written_at_ms=5)
+    build(train(recipe_of(), circles())[0], tmp_path / "two", written_at_ms=5)
+    assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
+
+
+def test_a_version_names_what_was_learned_not_when(tmp_path: Path, engine: Engine) -> None:
+    first = build(engine, tmp_path / "one", written_at_ms=5)
+    later = build(engine, tmp_path / "two", written_at_ms=6, sequence=2)
+    other = build(train(recipe_of(), circles(seed=7))[0], tmp_path / "three", written_at_ms=5)
+    assert first.facts["version"] == later.facts["version"] != other.facts["version"]
+
+
+def test_a_snapshot_scores_as_the_engine_it_was_built_from(
+    tmp_path: Path, engine: Engine, data: Interactions
+) -> None:
+    build(
+        engine, tmp_path / "s", written_at_ms=5, origin=Origin({"interaction": "9-1"}, "hashing-128-1", "0.1")
+    )
+    snapshot = Snapshot.open(tmp_path / "s")
+    again = load(snapshot)
+    histories = Histories.of(data, np.arange(-1, 40))
+    np.testing.assert_array_equal(again.score(histories), engine.score(histories))
+    assert again.baskets is not None
+    assert engine.baskets is not None
+    np.testing.assert_array_equal(again.baskets.score(histories), engine.baskets.score(histories))
+    assert again.recipe == engine.recipe
+    assert again.facts == engine.facts
+    assert again.items == engine.items
+    assert snapshot.manifest.facts["offsets"] == {"interaction": "9-1"}
+    assert snapshot.size == sum(
+        len(held) for name, held in files_of(tmp_path / "s").items() if name != MANIFEST
+    )
+
+
+def test_arrays_are_mapped_not_read(tmp_path: Path, engine: Engine) -> None:
+    build(engine, tmp_path / "s", written_at_ms=5)
+    part = next(iter(Snapshot.open(tmp_path / "s").parts.values()))
+    for array in part.arrays.values():
+        assert isinstance(array, np.memmap)
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+
+
+def test_every_damaged_file_is_noticed(tmp_path: Path, engine: Engine) -> None:
+    build(engine, tmp_path / "s", written_at_ms=5)
+    for name, held in files_of(tmp_path / "s").items():
+        path = tmp_path / "s" / name
+        flipped = bytearray(held)
+        flipped[len(held) // 2] ^= 4
+        for damaged in (bytes(flipped), held[:-1], held + b"x"):
+            path.write_bytes(damaged)
+            with pytest.raises(Fault, match="damaged"):
+                Snapshot.open(tmp_path / "s")
+        path.unlink()
+        with pytest.raises(Fault, match=f"{os.path.basename(name)}: it is missing"):
+            Snapshot.open(tmp_path / "s")
+        path.write_bytes(held)
+    Snapshot.open(tmp_path / "s")
+
+
+def test_a_snapshot_is_never_written_over_another(tmp_path: Path, engine: Engine) -> None:
+    build(engine, tmp_path / "s", written_at_ms=5)
+    before = files_of(tmp_path / "s")
+    with pytest.raises(Conflict, match="there is a snapshot already: s"):
+        build(engine, tmp_path / "s", written_at_ms=6)
+    assert files_of(tmp_path / "s") == before
+
+
+class Careless:
+    """A learner of one's own whose model can't be kept."""
+
+    def train(self, data: Interactions, rng: np.random.Generator) -> Careless:
+        return self
+
+    def load(self, parts: Parts) -> Careless:
+        return self
+
+    def score(self, histories: Histories) -> Batch:
+        return np.zeros((len(histories), histories.n_items), np.float32)
+
+    def save(self) -> Parts:
+        return Parts({"names": np.array(["a", None], object)})
+
+
+def test_objects_are_never_written_and_nothing_is_left_behind(tmp_path: Path, data: Interactions) -> None:
+    recipe = recipe_of(
+        parts={"mine": {"learner": f"{__name__}:Careless"}},
+        blend={"weights": {"mine": 1.0}, "weights_new": {}},
+    )
+    with pytest.raises(Fault, match="mine/names holds objects"):
+        build(fit(recipe, data), tmp_path / "s", written_at_ms=5)
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- evaluation --------------------------------------------------------------------------------------------------
+
+
+def test_a_report_tells_segments_apart_with_intervals(data: Interactions) -> None:
+    split = by_time(data, seen="out")
+    engine = fit(make_plan(recipe_of(), split.validation).recipe, split.test.train)
+    summed = report(examine(engine, split.test), np.random.default_rng(0))
+    assert [segment.name for segment in summed.segments][:2] == ["all", "new"]
+    assert summed.all.readers == sum(segment.readers for segment in summed.segments[1:]) == len(split.test)
+    for segment in summed.segments:
+        for figure in segment.figures.values():
+            assert figure.low <= figure.mean <= figure.high
+    new, light = summed.segment("new"), summed.segment("light")
+    assert new is not None
+    assert light is not None
+    assert light.figures["ndcg@10"].mean > new.figures["ndcg@10"].mean
+    assert 0 < summed.coverage <= 1
+
+
+def test_figures_do_not_depend_on_blocks(
+    data: Interactions, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = leave_last_out(data).test
+    whole = examine(engine, trial)
+    monkeypatch.setattr("jobs.refresh.evaluate._BLOCK_BYTES", 300)
+    parts = examine(engine, trial)
+    for name, values in whole.figures.items():
+        np.testing.assert_allclose(parts.figures[name], values)
+    assert parts.coverage == whole.coverage
+
+
+def test_an_interval_is_as_wide_as_theory_says() -> None:
+    values = np.random.default_rng(0).normal(0, 1, 2_000)
+    low, high = interval(values, np.random.default_rng(1))
+    assert high - low == pytest.approx(2 * 1.96 / 2_000**0.5, rel=0.1)
+
+
+def test_only_the_same_trial_can_be_compared(data: Interactions, engine: Engine) -> None:
+    split = leave_last_out(data)
+    one, other = examine(engine, split.test), examine(engine, split.validation[0])
+    with pytest.raises(Invalid, match="same trial"):
+        compare(one, other, "ndcg@10", np.random.default_rng(0))
+    with pytest.raises(Invalid, match="no figure 'ndgc'"):
+        compare(one, one, "ndgc", np.random.default_rng(0))
+    same = compare(one, one, "ndcg@10", np.random.default_rng(0))
+    assert (same.difference, same.is_better, same.is_worse) == (0, False, False)
+
+
+def test_a_trial_that_asks_nobody_is_refused(data: Interactions, engine: Engine) -> None:
+    with pytest.raises(Invalid, match="nobody can be asked"):
+        examine(engine, leave_last_out(data).test.pick(np.zeros(0, np.int64)))
+
+
+# --- estimates ---------------------------------------------------------------------------------------------------
+
+
+def test_what_can_not_fit_is_refused_with_advice() -> None:
+    recipe = recipe_of(parts={"ease": {"learner": "ease", "items": 60_000}}, blend={})
+    with pytest.raises(
+        Invalid,
+        match=r"needs about 2\d,\d{3} MB, limits.memory_mb allows 4,096.*part ease.*lower its `items`",
+    ):
+        refuse_too_large(recipe, Size(1_000_000, 50_000, 60_000))
+    refuse_too_large(recipe, Size(1_000_000, 50_000, 5_000))
+
+
+def test_costs_grow_with_what_there_is_to_learn() -> None:
+    recipe = load_recipe("default")
+    small, large = Size(10_000, 1_000, 1_000), Size(1_000_000, 50_000, 10_000)
+    for few, many in zip(estimate(recipe, small), estimate(recipe, large), strict=True):
+        assert many.seconds > few.seconds
+        assert many.memory >= few.memory
+    assert peak(estimate(recipe, large), large) > peak(estimate(recipe, small), small)
+    settled = recipe_of(
+        parts={"rules": {"learner": "rules"}}, blend={"weights": {"rules": 1.0}, "weights_new": {}}
+    )
+    assert [cost.trainings for cost in estimate(settled, small)] == [1]
