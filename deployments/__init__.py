@@ -2,7 +2,10 @@
 
     edge/     what every door shares: who is calling, may they, how errors look
     api/      the REST interface
+    archive/  the news archive for AI agents: MCP and OAuth
+    front/    the replica that answers HTTP, with all doors in it
     hosts/    deployments without a route: recommenders with a place of their own
 
-Each door is a Serve application of its own, so that redeploying one leaves the others' memory alone.
+The doors share one Serve application and one process, because they share keys, stores and memory; what needs a place of
+its own has one in `hosts`, so that redeploying the doors leaves its memory alone.
 """

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-API = "deployments.api.app:build"
+API = "deployments.front.app:build"
 INTAKE = "actors.intake.host:IntakeHost"
 
 

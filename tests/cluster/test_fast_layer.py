@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(300)]
 REDEPLOY = """
 import ray
 from ray import serve
-from deployments.api.app import build
+from deployments.front.app import build
 
 ray.init(address="{address}", namespace="kiosk", log_to_driver=False, configure_logging=False)
 serve.run(build({{"memory_budget_mb": 300}}), name="api", route_prefix="/")

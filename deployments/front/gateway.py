@@ -1,4 +1,4 @@
-"""The gateway: makes everything a replica of the REST interface needs, once, inside the replica. No routes here."""
+"""The gateway: makes everything a replica of the doors needs, once, inside the replica. No routes here."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _AWAY = (RayError, RayServeException, BackPressureError, DeploymentUnavailableEr
 
 
 class Gateway:
-    """One replica of the REST interface."""
+    """One replica of the doors."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._budget_mb = int(options.get("memory_budget_mb", MEMORY_BUDGET_MB))

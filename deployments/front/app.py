@@ -1,4 +1,4 @@
-"""The Serve application of the REST interface: `deployments.api.app:build`."""
+"""The Serve application of the doors: `deployments.front.app:build`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ray.serve.config import AutoscalingConfig, AutoscalingContext, AutoscalingP
 from ray.serve.schema import LoggingConfig
 
 from cluster.settings import Settings
-from deployments.api.gateway import Gateway
+from deployments.front.gateway import Gateway
 
 NAME = "api"
 
@@ -24,7 +24,7 @@ def build(args: dict[str, Any]) -> Application:
         look_back_period_s=15.0,
         upscale_delay_s=10.0,
         downscale_delay_s=120.0,
-        policy=AutoscalingPolicy(policy_function="deployments.api.app:replicas_wanted"),
+        policy=AutoscalingPolicy(policy_function="deployments.front.app:replicas_wanted"),
     )
     deployment = serve.deployment(
         serve.ingress()(Gateway),
