@@ -25,6 +25,8 @@ from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from cluster.errors import Fault
 
@@ -102,7 +104,12 @@ class Vault:
 
     def __init__(self, master: bytes, randomness: Randomness = secrets.token_bytes) -> None:
         self._cipher = AESGCM(master)
+        self._master = master
         self._randomness = randomness
+
+    def derive(self, purpose: str) -> bytes:
+        """Make a key of 32 bytes for one purpose: the same on every replica and after every restart."""
+        return HKDF(SHA256(), 32, salt=None, info=b"kiosk " + purpose.encode()).derive(self._master)
 
     def seal(self, plain: str, name: str) -> str:
         """Encrypt a text; the result is URL-safe base64."""

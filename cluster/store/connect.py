@@ -18,6 +18,7 @@ from cluster.store.intake import IDLE_MS, MOST_WAITING, RedisIntake
 from cluster.store.interactions import RedisInteractions
 from cluster.store.leases import RedisLeases
 from cluster.store.limits import RedisLimits
+from cluster.store.oauth import RedisAccounts, RedisGrants
 from cluster.store.pages import RedisPages
 from cluster.store.ports import Stores
 from cluster.store.quarantine import Quarantine
@@ -107,5 +108,7 @@ def open_stores(
         idempotency=RedisIdempotency(server),
         pages=RedisPages(server),
         leases=RedisLeases(server),
+        accounts=RedisAccounts(server, quarantine),
+        grants=RedisGrants(server),
         server=server,
     )

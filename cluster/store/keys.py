@@ -29,6 +29,47 @@ def access_quarantine() -> str:
     return "kiosk:{access}:quarantine"
 
 
+# --- people and what they allow: global, `{oauth}` is their hash tag -------------------------------------------
+
+
+def account() -> str:
+    """Hash username -> sealed JSON `Account`. Owner: administrators. For ever."""
+    return "kiosk:{oauth}:account"
+
+
+def account_quarantine() -> str:
+    """Stream, capped at about 10,000: broken accounts, as `quarantine`. Read by people."""
+    return "kiosk:{oauth}:quarantine"
+
+
+def oauth_code(sha256: str) -> str:
+    """Hash: code (sealed JSON `Code`), used (`1` after the first attempt). Owner: the door that issued it.
+    Ten minutes; the code itself is good for one, the rest is the memory of a replay."""
+    return f"kiosk:{{oauth}}:code:{sha256}"
+
+
+def oauth_grant(grant_id: str) -> str:
+    """Hash: grant (sealed JSON `Grant`), current and previous (SHA-256 of refresh tokens, space-separated),
+    until (ms: how long the previous ones are forgiven), used_at. 30 days after the last refresh."""
+    return f"kiosk:{{oauth}}:grant:{grant_id}"
+
+
+def oauth_grants(user_id: str) -> str:
+    """Sorted set grant_id -> last refresh: what a person allowed. 30 days after the last refresh."""
+    return f"kiosk:{{oauth}}:grants:{user_id}"
+
+
+def oauth_revoked() -> str:
+    """Sorted set: grant ids, and `user:<user_id>`, -> when they were revoked. Two hours: longer than any access
+    token lives. Doors hold all of it."""
+    return "kiosk:{oauth}:revoked"
+
+
+def oauth_version() -> str:
+    """String, integer. Incremented by every revocation; doors poll it. For ever."""
+    return "kiosk:{oauth}:version"
+
+
 # --- records ------------------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ from cluster.store.ports import Stores
 from cluster.store.twin.changes import MemoryChanges
 from cluster.store.twin.intake import MemoryIntake
 from cluster.store.twin.interactions import MemoryInteractions
+from cluster.store.twin.oauth import MemoryAccounts, MemoryGrants
 from cluster.store.twin.records import MemoryRecords, MemoryTasks
 from cluster.store.twin.small import (
     MemoryAccess,
@@ -38,4 +39,6 @@ def memory_stores(
         idempotency=MemoryIdempotency(clock),
         pages=MemoryPages(clock),
         leases=MemoryLeases(clock),
+        accounts=MemoryAccounts(),
+        grants=MemoryGrants(),
     )
