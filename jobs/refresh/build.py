@@ -12,18 +12,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from actors.learned.model import Array, Parts
+from actors.learned.registry import BASKETS, learned_of
+from actors.learned.snapshot import ITEMS, KIND, MANIFEST, Snapshot, digest_of, version_of
+from actors.learned.vocabulary import Vocabulary
 from cluster.artifacts.manifest import FileEntry, Manifest
 from cluster.errors import Conflict, Fault
-from jobs.refresh.blend import Blend, Part
 from jobs.refresh.fit import DataFacts, Engine
-from jobs.refresh.learner import Array, Parts
-from jobs.refresh.learners import learner_of
-from jobs.refresh.neighbours import Neighbours
 from jobs.refresh.recipe import parse
-from jobs.refresh.snapshot import ITEMS, KIND, MANIFEST, Snapshot, digest_of, version_of
-from jobs.refresh.vocabulary import Vocabulary
-
-BASKETS = "extra-baskets"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +68,10 @@ def load(snapshot: Snapshot) -> Engine:
         Invalid: it was trained with a learner of yours that is not installed here
     """
     facts = snapshot.manifest.facts
-    recipe = parse(facts["recipe"])
-    parts = tuple(
-        Part(
-            name=kept["name"],
-            model=learner_of(recipe.parts[kept["name"]]).load(snapshot.parts[kept["name"]]),
-            weight=kept["weight"],
-            weight_new=kept["weight_new"],
-        )
-        for kept in facts["parts"]
+    learned = learned_of(snapshot)
+    return Engine(
+        parse(facts["recipe"]), learned.blend, snapshot.items, DataFacts(**facts["data"]), learned.baskets
     )
-    baskets = Neighbours.load(snapshot.parts[BASKETS]) if BASKETS in snapshot.parts else None
-    return Engine(recipe, Blend(parts), snapshot.items, DataFacts(**facts["data"]), baskets)
 
 
 def _saved(engine: Engine) -> Iterator[tuple[str, Parts]]:

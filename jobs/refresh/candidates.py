@@ -13,10 +13,10 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from actors.learned.model import Model
+from actors.learned.scaled import Scaled
 from actors.vectors.types import Floats, Rows
-from jobs.refresh.learner import Model
 from jobs.refresh.metrics import discounts_to
-from jobs.refresh.scaled import Scaled
 from jobs.refresh.split import Trial
 
 _BLOCK_BYTES = 64 << 20

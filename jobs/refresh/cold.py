@@ -6,18 +6,19 @@ content   where an item without events would stand among the learned ones, from 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from pydantic import BaseModel, Field
 
+from actors.learned.cohorts import Cohorts
+from actors.learned.content import Content, Likening
+from actors.learned.histories import DAY_S, Fading
 from actors.vectors.types import Codes, Floats, Mask, Matrix, Rows
 from cluster.errors import Invalid
 from jobs.refresh.dataset import Interactions
-from jobs.refresh.histories import DAY_S, Fading, Histories, faded
-from jobs.refresh.learner import STRICT, Batch, Parts
+from jobs.refresh.learner import STRICT
 from jobs.refresh.popularity import daily_votes
 
 
@@ -47,48 +48,6 @@ class ContentRecipe(BaseModel):
     "Weight of likeness beside the regression."
     fading: Fading = Fading()
     "How the history fades."
-
-
-@dataclass(frozen=True, slots=True)
-class Cohorts:
-    """Shares of all votes, per profile value.
-
-    Shapes:
-        shares: float32 [c, n], one row per value of any field; everybody: float32 [n]; first: int64 [f], row of the
-        first value of each field
-    """
-
-    shares: Matrix
-    everybody: Matrix
-    first: Rows
-
-    def score(self, profiles: Codes) -> Batch:
-        """Give the mean over the fields that are known; everybody's shares when none is.
-
-        Shapes:
-            profiles: int32 [q, f], codes of values, -1 for unknown
-            returns: float32 [q, n]
-        """
-        known = profiles >= 0
-        rows = (self.first + np.maximum(profiles, 0))[known]
-        owner = np.nonzero(known)[0]
-        counts = known.sum(axis=1)
-        weights = 1.0 / counts[owner]
-        shape = (len(profiles), len(self.shares))
-        scores: Batch = (sp.csr_matrix((weights, (owner, rows)), shape=shape) @ self.shares).astype(
-            np.float32
-        )
-        scores[counts == 0] = self.everybody
-        return scores
-
-    def save(self) -> Parts:
-        """Give the shares."""
-        return Parts({"shares": self.shares, "everybody": self.everybody, "first": self.first})
-
-    @classmethod
-    def load(cls, parts: Parts) -> Cohorts:
-        """Bring the shares back."""
-        return cls(parts.array("shares"), parts.array("everybody"), parts.array("first"))
 
 
 def train_cohorts(recipe: CohortRecipe, data: Interactions, profiles: Codes) -> Cohorts:
@@ -131,45 +90,6 @@ def _shares(codes: Codes, item: Rows, weights: Floats, everybody: Floats, size: 
     return shares
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
-    """Vectors in the learned space for all items, worked out of their content.
-
-    Shapes:
-        factors: float32 [n, f]; content: CSR or dense float32 [n, d], rows of length 1
-    """
-
-    factors: Matrix
-    content: Any
-    recipe: ContentRecipe
-
-    def score(self, histories: Histories, readers: Matrix) -> Batch:
-        """Score every item by the regression and by likeness to the history, each brought to spread 1.
-
-        Shapes:
-            readers: float32 [q, f], vectors of the same space as the items were regressed to
-            returns: float32 [q, n]
-        """
-        history = faded(histories, self.recipe.fading)
-        scores = _spread_one(readers @ self.factors.T)
-        if self.recipe.likeness:
-            scores += np.float32(self.recipe.likeness) * _spread_one(self.likeness(history))
-        return scores
-
-    def likeness(self, history: Any) -> Batch:
-        """Add up, over a history, how alike each item is to its items.
-
-        Shapes:
-            history: CSR float32 [q, n]
-            returns: float32 [q, n]
-        """
-        used = np.unique(history.indices)
-        alike = self.content[used] @ self.content.T
-        alike = np.maximum(alike.toarray() if sp.issparse(alike) else alike, 0.0) ** self.recipe.power
-        likeness: Batch = (history[:, used] @ alike).astype(np.float32)
-        return likeness
-
-
 def train_content(recipe: ContentRecipe, content: Any, factors: Matrix, trained: Mask) -> Content:
     """Regress learned vectors on content, over the items that have both.
 
@@ -185,11 +105,5 @@ def train_content(recipe: ContentRecipe, content: Any, factors: Matrix, trained:
     gram = (gram.toarray() if sp.issparse(gram) else gram).astype(np.float64)
     gram[np.diag_indices_from(gram)] += recipe.regularisation
     slopes = np.linalg.solve(gram, np.asarray(known.T @ factors[trained], np.float64))
-    return Content(np.asarray(content @ slopes.astype(np.float32), np.float32), content, recipe)
-
-
-def _spread_one(scores: Batch) -> Batch:
-    spread = scores.std(axis=1, dtype=np.float64, keepdims=True)
-    scale = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 1e-12)
-    scaled: Batch = ((scores - scores.mean(axis=1, keepdims=True)) * scale).astype(np.float32)
-    return scaled
+    vectors = np.asarray(content @ slopes.astype(np.float32), np.float32)
+    return Content(vectors, content, Likening(recipe.power, recipe.likeness), recipe.fading)

@@ -10,10 +10,12 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from pydantic import Field
 
+from actors.learned.histories import Fading
+from actors.learned.model import Parts
+from actors.learned.neighbours import Neighbours
 from jobs.refresh.dataset import Interactions
-from jobs.refresh.histories import Fading
-from jobs.refresh.learner import PartRecipe, Parts
-from jobs.refresh.neighbours import Neighbours, strongest, tidy
+from jobs.refresh.learner import PartRecipe
+from jobs.refresh.neighbours import strongest, tidy
 
 _BLOCK_BYTES = 64 << 20
 

@@ -16,10 +16,10 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from actors.learned.vocabulary import Vocabulary
 from actors.recommender.events import EVENT_WEIGHTS, weight_of
 from actors.vectors.types import Codes, Floats, Mask, Rows, Scores
 from cluster.errors import Invalid
-from jobs.refresh.vocabulary import Vocabulary
 
 _LARGEST_WEIGHT = 1_000.0
 

@@ -17,13 +17,15 @@ import scipy.sparse as sp
 from pydantic import Field
 from scipy.linalg import lapack
 
+from actors.learned.histories import Fading
+from actors.learned.model import Parts
+from actors.learned.neighbours import Neighbours
 from actors.vectors.types import Rows
 from cluster.errors import Invalid
 from jobs.refresh.dataset import Interactions
-from jobs.refresh.histories import Fading
-from jobs.refresh.learner import PartRecipe, Parts
+from jobs.refresh.learner import PartRecipe
 from jobs.refresh.matrix import most_frequent, reader_item
-from jobs.refresh.neighbours import Neighbours, placed, strongest, tidy
+from jobs.refresh.neighbours import placed, strongest, tidy
 
 _BLOCK = 512
 _FLOPS_PER_S = 5e10

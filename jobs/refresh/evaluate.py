@@ -12,11 +12,11 @@ from typing import Protocol
 
 import numpy as np
 
+from actors.learned.histories import Histories
+from actors.learned.model import Batch
 from actors.vectors.types import Floats, Mask, Rows
 from cluster.errors import Invalid
 from jobs.refresh import metrics
-from jobs.refresh.histories import Histories
-from jobs.refresh.learner import Batch
 from jobs.refresh.split import Trial
 
 LIGHT_BELOW = 10

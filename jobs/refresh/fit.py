@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from actors.learned.blend import Blend, Part
+from actors.learned.histories import Histories
+from actors.learned.model import Batch
+from actors.learned.neighbours import Neighbours
+from actors.learned.vocabulary import Vocabulary
 from cluster.errors import Invalid
 from jobs.refresh.baskets import Baskets
-from jobs.refresh.blend import Blend, Part
 from jobs.refresh.dataset import Interactions
-from jobs.refresh.histories import Histories
-from jobs.refresh.learner import Batch
 from jobs.refresh.learners import learner_of, rng_for
-from jobs.refresh.neighbours import Neighbours
 from jobs.refresh.plan import Plan, Tell, for_catalog, is_settled, plan_for, say_nothing
 from jobs.refresh.recipe import Recipe
-from jobs.refresh.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)

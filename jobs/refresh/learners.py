@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from zlib import crc32
 
 import numpy as np
 
+from actors.learned.registry import own_loader
 from cluster.errors import Invalid
 from jobs.refresh.als import Als, AlsRecipe
 from jobs.refresh.baskets import Baskets, BasketsRecipe
@@ -57,11 +57,7 @@ def rng_for(seed: int, purpose: str) -> np.random.Generator:
 
 
 def _own(part: OwnRecipe) -> Learner:
-    module_name, _, class_name = part.learner.partition(":")
-    try:
-        made = getattr(importlib.import_module(module_name), class_name)(**part.config)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise Invalid(f"learner {part.learner} can't be used: {error}") from error
+    made = own_loader(part.learner, part.config)
     if not isinstance(made, Learner):
         raise Invalid(f"learner {part.learner} needs the methods train(data, rng) and load(parts)")
     return made

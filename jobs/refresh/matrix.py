@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from actors.learned.histories import DAY_S
 from actors.vectors.types import Floats, Rows
 from jobs.refresh.dataset import Interactions
-from jobs.refresh.histories import DAY_S
 
 MOST_PER_READER = 2_000
 "So many of a reader's newest events are learned from: a robot or a shared account must not fill the memory."

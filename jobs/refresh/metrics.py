@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from actors.learned.model import Batch
 from actors.vectors.types import Floats, Rows
-from jobs.refresh.learner import Batch
 from jobs.refresh.split import Targets
 
 Lists = npt.NDArray[np.int64]

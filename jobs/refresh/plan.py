@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from actors.learned.model import CommonModel, Model
 from actors.vectors.types import Floats
 from cluster.errors import Invalid
 from jobs.refresh.candidates import Candidates, gather
 from jobs.refresh.choose import choose_weights
 from jobs.refresh.dataset import Interactions
-from jobs.refresh.learner import CommonModel, Model, PartRecipe
+from jobs.refresh.learner import PartRecipe
 from jobs.refresh.learners import learner_of, rng_for
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.split import Seen, Split, Trial, by_time, last_day_sessions, leave_last_out

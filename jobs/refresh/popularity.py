@@ -8,10 +8,12 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from actors.vectors.types import Floats, Scores
+from actors.learned.counted import Counted
+from actors.learned.histories import DAY_S
+from actors.learned.model import Parts
+from actors.vectors.types import Floats
 from jobs.refresh.dataset import Interactions
-from jobs.refresh.histories import DAY_S, Histories
-from jobs.refresh.learner import Batch, PartRecipe, Parts
+from jobs.refresh.learner import PartRecipe
 
 
 class PopularityRecipe(PartRecipe):
@@ -22,37 +24,6 @@ class PopularityRecipe(PartRecipe):
     "Halves a vote for every so many days of age; none counts all of the past alike."
     power: float = Field(default=0.5, gt=0, le=1)
     "Counts to this power: below 1 the lead of the very few on top is smaller."
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """The same scores for everybody.
-
-    Shapes:
-        scores: float32 [n], 0 or more
-    """
-
-    scores: Scores
-
-    def common(self) -> Scores:
-        """Give the scores.
-
-        Shapes:
-            returns: float32 [n]
-        """
-        return self.scores
-
-    def score(self, histories: Histories) -> Batch:
-        """Repeat the scores for every history.
-
-        Shapes:
-            returns: float32 [q, n]
-        """
-        return np.repeat(self.scores[None], len(histories), axis=0)
-
-    def save(self) -> Parts:
-        """Give the scores."""
-        return Parts({"scores": self.scores})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +39,7 @@ class Popularity:
 
     def load(self, parts: Parts) -> Counted:
         """Bring back what was counted."""
-        return Counted(parts.array("scores"))
+        return Counted.load(parts)
 
 
 def decayed_counts(data: Interactions, half_life_days: float | None, now_s: float) -> Floats:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
+from actors.learned.habit import Habit
+from actors.learned.histories import Fading
+from actors.learned.model import Parts
 from jobs.refresh.dataset import Interactions
-from jobs.refresh.histories import Fading, Histories, faded
-from jobs.refresh.learner import Batch, PartRecipe, Parts
+from jobs.refresh.learner import PartRecipe
 
 
 class RepeatsRecipe(PartRecipe):
@@ -18,38 +20,6 @@ class RepeatsRecipe(PartRecipe):
     learner: Literal["repeats"] = "repeats"
     fading: Fading = Fading(half_life_items=100.0, newest=1_000)
     "How the history fades."
-
-
-@dataclass(frozen=True, slots=True)
-class Habit:
-    """The model: the faded history itself."""
-
-    fading: Fading
-
-    def sparse(self, histories: Histories) -> Any:
-        """Score a reader's own items.
-
-        Shapes:
-            returns: CSR float32 [q, n]
-        """
-        return faded(histories, self.fading)
-
-    def fading_as(self, fading: Fading) -> Habit:
-        """Give the same with another fading."""
-        return replace(self, fading=fading)
-
-    def score(self, histories: Histories) -> Batch:
-        """Score a reader's own items.
-
-        Shapes:
-            returns: float32 [q, n], 0 for items without history
-        """
-        scores: Batch = self.sparse(histories).toarray()
-        return scores
-
-    def save(self) -> Parts:
-        """Give the fading."""
-        return Parts({}, {"fading": self.fading.model_dump()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,4 +34,4 @@ class Repeats:
 
     def load(self, parts: Parts) -> Habit:
         """Bring the fading back."""
-        return Habit(Fading(**parts.facts["fading"]))
+        return Habit.load(parts)

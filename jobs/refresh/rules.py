@@ -10,12 +10,14 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
+from actors.learned.histories import Fading
+from actors.learned.model import Parts
+from actors.learned.neighbours import Neighbours
 from actors.vectors.types import Floats, Mask, Rows
 from jobs.refresh.dataset import Interactions
-from jobs.refresh.histories import Fading
-from jobs.refresh.learner import PartRecipe, Parts
+from jobs.refresh.learner import PartRecipe
 from jobs.refresh.matrix import event_weights, newest_per_reader
-from jobs.refresh.neighbours import Neighbours, pruned, tidy
+from jobs.refresh.neighbours import pruned, tidy
 
 _BLOCK_PAIRS = 8_000_000
 

@@ -16,10 +16,10 @@ from typing import Literal
 
 import numpy as np
 
+from actors.learned.histories import Histories, spread
 from actors.vectors.types import Mask, Rows
 from cluster.errors import Invalid
 from jobs.refresh.dataset import Interactions
-from jobs.refresh.histories import Histories, spread
 
 Seen = Literal["out", "allowed"]
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from actors.learned.histories import Fading
+from actors.learned.model import Model
 from actors.vectors.types import Floats
 from jobs.refresh.candidates import gather
 from jobs.refresh.choose import worth
 from jobs.refresh.ease import EaseRecipe
-from jobs.refresh.histories import Fading
-from jobs.refresh.learner import Model, PartRecipe
+from jobs.refresh.learner import PartRecipe
 from jobs.refresh.learners import learner_of
 from jobs.refresh.split import Trial
 

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from actors.learned.histories import DAY_S, Fading, Histories
+from actors.learned.vocabulary import Vocabulary
 from jobs.refresh import metrics
 from jobs.refresh.als import Als, AlsRecipe
 from jobs.refresh.baskets import Baskets, BasketsRecipe
 from jobs.refresh.cold import CohortRecipe, ContentRecipe, train_cohorts, train_content
 from jobs.refresh.dataset import Interactions
 from jobs.refresh.evaluate import Scorer, examine
-from jobs.refresh.histories import DAY_S, Fading, Histories
 from jobs.refresh.popularity import Popularity, PopularityRecipe, decayed_counts
 from jobs.refresh.split import Targets, Trial, by_time, rest_of_basket
-from jobs.refresh.vocabulary import Vocabulary
 from tests.benchmarks import quality_sets as sets
 
 Tell = Callable[[str], None]

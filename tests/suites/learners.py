@@ -17,10 +17,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+from actors.learned.histories import Histories
+from actors.learned.model import CommonModel, Model, Parts, SparseModel
+from actors.learned.vocabulary import Vocabulary
 from jobs.refresh.dataset import Columns, Interactions, from_frame
-from jobs.refresh.histories import Histories
-from jobs.refresh.learner import CommonModel, Learner, Model, Parts, SparseModel
-from jobs.refresh.vocabulary import Vocabulary
+from jobs.refresh.learner import Learner
 
 READERS, ITEMS = 40, 12
 DAY_S = 86_400.0

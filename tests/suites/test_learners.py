@@ -7,14 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from actors.learned.histories import Fading, Histories
+from actors.learned.model import Batch, Parts
 from jobs.refresh.als import Als, AlsRecipe
 from jobs.refresh.baskets import Baskets
 from jobs.refresh.content_knn import ContentKnn, ContentKnnRecipe
 from jobs.refresh.dataset import Interactions
 from jobs.refresh.ease import Ease, EaseRecipe
-from jobs.refresh.histories import Fading, Histories
 from jobs.refresh.item_knn import ItemKnn, ItemKnnRecipe
-from jobs.refresh.learner import Batch, Learner, Parts
+from jobs.refresh.learner import Learner
 from jobs.refresh.learners import learner_of
 from jobs.refresh.popularity import Popularity, PopularityRecipe
 from jobs.refresh.recipe import OwnRecipe

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from actors.learned.histories import Histories
 from jobs.refresh.dataset import Interactions
 from jobs.refresh.evaluate import Scorer
-from jobs.refresh.histories import Histories
 
 Train = Callable[[Interactions], Scorer]
 

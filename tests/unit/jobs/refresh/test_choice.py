@@ -6,14 +6,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from jobs.refresh.blend import Blend, Part
+from actors.learned.blend import Blend, Part
+from actors.learned.histories import Histories
+from actors.learned.model import Batch, Model, Parts
 from jobs.refresh.candidates import Candidates, gather
 from jobs.refresh.choose import choose_weights, worth
 from jobs.refresh.dataset import Columns, Interactions, from_frame
 from jobs.refresh.evaluate import examine
-from jobs.refresh.histories import Histories
 from jobs.refresh.item_knn import ItemKnn
-from jobs.refresh.learner import Batch, Model, Parts
 from jobs.refresh.popularity import Popularity, PopularityRecipe
 from jobs.refresh.rules import Rules, RulesRecipe
 from jobs.refresh.split import Trial, leave_last_out

@@ -8,12 +8,12 @@ import numpy as np
 import polars as pl
 import pytest
 
+from actors.learned.histories import DAY_S, Fading, Histories
 from cluster.errors import Invalid
 from jobs.refresh.baskets import Baskets, BasketsRecipe
 from jobs.refresh.content_knn import ContentKnn, ContentKnnRecipe
 from jobs.refresh.dataset import Columns, Interactions, from_frame
 from jobs.refresh.ease import Ease, EaseRecipe
-from jobs.refresh.histories import DAY_S, Fading, Histories
 from jobs.refresh.item_knn import ItemKnn, ItemKnnRecipe
 from jobs.refresh.learner import Learner
 from jobs.refresh.matrix import newest_per_reader, reader_item

@@ -6,18 +6,14 @@ import numpy as np
 import polars as pl
 import pytest
 
+from actors.learned.cohorts import Cohorts
+from actors.learned.factors import solved
+from actors.learned.histories import DAY_S, Fading, Histories
+from actors.learned.model import Parts
 from cluster.errors import Fault, Invalid
-from jobs.refresh.als import Als, AlsRecipe, solved
-from jobs.refresh.cold import (
-    CohortRecipe,
-    Cohorts,
-    ContentRecipe,
-    train_cohorts,
-    train_content,
-)
+from jobs.refresh.als import Als, AlsRecipe
+from jobs.refresh.cold import CohortRecipe, ContentRecipe, train_cohorts, train_content
 from jobs.refresh.dataset import Columns, Interactions, from_frame
-from jobs.refresh.histories import DAY_S, Fading, Histories
-from jobs.refresh.learner import Parts
 from jobs.refresh.matrix import reader_item
 from jobs.refresh.popularity import decayed_counts
 from jobs.refresh.session_knn import SessionKnn, SessionKnnRecipe, sessions_of

@@ -11,19 +11,19 @@ import numpy as np
 import polars as pl
 import pytest
 
+from actors.learned.histories import DAY_S, Histories
+from actors.learned.model import Batch, Parts
+from actors.learned.snapshot import MANIFEST, Snapshot
 from cluster.errors import Conflict, Fault, Invalid
 from jobs.refresh.build import Origin, build, load
 from jobs.refresh.dataset import Columns, Interactions, from_frame
 from jobs.refresh.estimate import Size, estimate, peak, refuse_too_large
 from jobs.refresh.evaluate import compare, examine, interval, report
 from jobs.refresh.fit import Engine, fit, train
-from jobs.refresh.histories import DAY_S, Histories
-from jobs.refresh.learner import Batch, Parts
 from jobs.refresh.plan import make_plan, plan_for, reduced, split_of
 from jobs.refresh.popularity import Popularity, PopularityRecipe
 from jobs.refresh.recipe import Recipe, parse
 from jobs.refresh.recipe import load as load_recipe
-from jobs.refresh.snapshot import MANIFEST, Snapshot
 from jobs.refresh.split import by_time, leave_last_out
 
 

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from actors.learned.model import Array, Parts
+from actors.learned.vocabulary import Vocabulary
 from cluster.artifacts.manifest import FileEntry, Manifest
 from cluster.errors import Fault, HouseError
-from jobs.refresh.learner import Array, Parts
-from jobs.refresh.vocabulary import Vocabulary
 
 KIND = "snapshot"
 MANIFEST = "manifest.json"

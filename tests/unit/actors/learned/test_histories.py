@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from actors.learned.histories import DAY_S, Fading, Histories, faded
 from jobs.refresh.dataset import from_frame
-from jobs.refresh.histories import DAY_S, Fading, Histories, faded
 
 NO_FADING = Fading(half_life_items=None)
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jobs.refresh.histories import Histories
-from jobs.refresh.learner import Batch, Model
-from jobs.refresh.scaled import Scaled
+from actors.learned.histories import Histories
+from actors.learned.model import Batch, Model
+from actors.learned.scaled import Scaled
 
 
 @dataclass(frozen=True, slots=True)

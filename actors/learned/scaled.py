@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from actors.learned.histories import Histories
+from actors.learned.model import Batch, CommonModel, Model, SparseModel
 from actors.vectors.types import Floats, Mask, Rows
-from jobs.refresh.histories import Histories
-from jobs.refresh.learner import Batch, CommonModel, Model, SparseModel
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,50 @@ import scipy.sparse as sp
 from pydantic import BaseModel, ConfigDict, Field
 
 from actors.vectors.types import Floats, Rows, Scores
-from jobs.refresh.dataset import Interactions
 
 DAY_S = 86_400.0
+
+
+class Happened(Protocol):
+    """Events by reader, then time, as histories are taken from them.
+
+    Shapes:
+        item: int64 [m]; at_s: float64 [m]; weight: float32 [m]
+    """
+
+    @property
+    def item(self) -> Rows:
+        """Rows of the catalog."""
+        ...
+
+    @property
+    def at_s(self) -> Floats:
+        """Seconds."""
+        ...
+
+    @property
+    def weight(self) -> Scores:
+        """What each event is worth."""
+        ...
+
+    @property
+    def n_readers(self) -> int:
+        """Number of readers."""
+        ...
+
+    @property
+    def n_items(self) -> int:
+        """Number of items."""
+        ...
+
+    @property
+    def now_s(self) -> float:
+        """The newest moment."""
+        ...
+
+    def starts(self) -> Rows:
+        """Say where each reader's rows begin."""
+        ...
 
 
 class Fading(BaseModel):
@@ -58,7 +99,7 @@ class Histories:
         return np.diff(self.starts)
 
     @classmethod
-    def of(cls, data: Interactions, readers: Rows, now_s: float | Floats | None = None) -> Histories:
+    def of(cls, data: Happened, readers: Rows, now_s: float | Floats | None = None) -> Histories:
         """Take all of `data` as the histories of some readers; -1 stands for one who is unknown.
 
         Shapes:

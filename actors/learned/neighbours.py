@@ -1,0 +1,67 @@
+"""The form most models have: what goes with what, as one sparse matrix, and how a history fades.
+
+Serving needs nothing else: the scores of a reader are the rows of the history's items, weighted and added up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from actors.learned.histories import Fading, Histories, faded
+from actors.learned.model import Batch, Parts
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """A model of weighted pairs.
+
+    Shapes:
+        weights: scipy CSR float32 [n, n]; row = item of the history, column = item to recommend
+    """
+
+    weights: Any
+    fading: Fading
+
+    def sparse(self, histories: Histories) -> Any:
+        """Add up the rows of what was done.
+
+        Shapes:
+            returns: CSR float32 [q, n]
+        """
+        return faded(histories, self.fading) @ self.weights
+
+    def score(self, histories: Histories) -> Batch:
+        """Add up the rows of what was done.
+
+        Shapes:
+            returns: float32 [q, n]
+        """
+        scores: Batch = self.sparse(histories).toarray()
+        return scores
+
+    def fading_as(self, fading: Fading) -> Neighbours:
+        """Give the same pairs with another fading of the history."""
+        return replace(self, fading=fading)
+
+    def save(self) -> Parts:
+        """Give the matrix as three arrays and the fading as facts."""
+        weights = self.weights
+        return Parts(
+            arrays={"starts": weights.indptr, "items": weights.indices, "weights": weights.data},
+            facts={"fading": self.fading.model_dump(), "items": int(weights.shape[0])},
+        )
+
+    @classmethod
+    def load(cls, parts: Parts) -> Neighbours:
+        """Bring a saved model back, without copying its arrays."""
+        count = int(parts.facts["items"])
+        weights = sp.csr_matrix((count, count), dtype=np.float32)
+        # set one by one: the constructor would check, and so read, every page of a memory-mapped array
+        weights.data = parts.array("weights")
+        weights.indices = parts.array("items")
+        weights.indptr = parts.array("starts")
+        return cls(weights, Fading(**parts.facts["fading"]))

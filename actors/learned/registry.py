@@ -1,0 +1,101 @@
+"""From what a snapshot keeps of a part to the model that scores; your own learners are imported by name."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from actors.learned.blend import Blend, Part
+from actors.learned.counted import Counted
+from actors.learned.factors import Factors
+from actors.learned.habit import Habit
+from actors.learned.model import Loader, Model, Parts
+from actors.learned.neighbours import Neighbours
+from actors.learned.sessions import Sessions
+from actors.learned.snapshot import Snapshot
+from cluster.errors import Fault, Invalid
+
+BASKETS = "extra-baskets"
+"Name of the extra that knows what is bought together."
+
+KNOWN: Mapping[str, Callable[[Parts], Model]] = MappingProxyType(
+    {
+        "als": Factors.load,
+        "baskets": Neighbours.load,
+        "content_knn": Neighbours.load,
+        "ease": Neighbours.load,
+        "item_knn": Neighbours.load,
+        "popularity": Counted.load,
+        "repeats": Habit.load,
+        "rules": Neighbours.load,
+        "session_knn": Sessions.load,
+    }
+)
+"Learner -> how its model comes back."
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """A snapshot that scores."""
+
+    snapshot: Snapshot
+    blend: Blend
+    baskets: Neighbours | None = None
+
+
+def learned_of(snapshot: Snapshot) -> Learned:
+    """Make an opened snapshot score; arrays stay where they are mapped.
+
+    Errors:
+        Invalid: it was trained with a learner of yours that is not installed here
+        Fault: the manifest lacks facts that models need
+    """
+    try:
+        configs = snapshot.manifest.facts["recipe"]["parts"]
+        parts = tuple(
+            Part(
+                name=kept["name"],
+                model=model_of(
+                    kept["learner"], snapshot.parts[kept["name"]], configs[kept["name"]].get("config", {})
+                ),
+                weight=float(kept["weight"]),
+                weight_new=float(kept["weight_new"]),
+            )
+            for kept in snapshot.manifest.facts["parts"]
+        )
+        baskets = Neighbours.load(snapshot.parts[BASKETS]) if BASKETS in snapshot.parts else None
+    except (KeyError, TypeError, ValueError) as error:
+        raise Fault(f"snapshot is damaged: its parts do not fit together: {error!r}") from error
+    return Learned(snapshot, Blend(parts), baskets)
+
+
+def model_of(learner: str, parts: Parts, config: Mapping[str, Any] | None = None) -> Model:
+    """Bring one part back.
+
+    Errors:
+        Invalid: nobody knows the learner, or your module or class can't be used
+    """
+    if ":" in learner:
+        return own_loader(learner, config or {}).load(parts)
+    if learner not in KNOWN:
+        raise Invalid(f"there is no learner {learner!r}; known are {', '.join(sorted(KNOWN))}")
+    return KNOWN[learner](parts)
+
+
+def own_loader(learner: str, config: Mapping[str, Any]) -> Loader:
+    """Make a learner of yours, named as `package.module:Class`.
+
+    Errors:
+        Invalid: the module or class can't be imported, does not take its `config`, or can't load
+    """
+    module_name, _, class_name = learner.partition(":")
+    try:
+        made = getattr(importlib.import_module(module_name), class_name)(**config)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise Invalid(f"learner {learner} can't be used: {error}") from error
+    if not isinstance(made, Loader):
+        raise Invalid(f"learner {learner} needs the methods train(data, rng) and load(parts)")
+    return made
