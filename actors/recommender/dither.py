@@ -20,16 +20,17 @@ def seed_of(*parts: str) -> int:
     return mmh3.hash64("\x00".join(parts), signed=False)[0]
 
 
-def dithered(rows: list[int], dithering: float, seed: int) -> list[int]:
+def dithered(rows: list[int], dithering: float, seed: int, first: int = 0) -> list[int]:
     """Sort by ln(rank) plus Gaussian noise of variance ln(1 + (dithering - 1) / 8).
 
-    At 1 nothing moves; at 5 the list loses a few percent of its worth and starts differently most of the time.
+    `first` is the rank of the first row. At 1 nothing moves; at 5 the list loses a few percent of its worth and
+    starts differently most of the time.
 
     Source:
         reference 6.6; the scale after the figures of the ranking notes
     """
     spread = math.sqrt(math.log1p((dithering - 1) * _STEP))
-    places = np.log(np.arange(1, 1 + len(rows)))
+    places = np.log(np.arange(1 + first, 1 + first + len(rows)))
     noisy = places + spread * _normal(np.array(rows, np.int64), seed)
     return [rows[at] for at in np.argsort(noisy, kind="stable").tolist()]
 

@@ -30,6 +30,10 @@ class Boost:
     positions: tuple[int, ...] | None = None
     "0-based slots in the whole list; None puts boosted products before the rest."
     name: str = ""
+    bury: bool = False
+    "Put what matches behind the rest instead."
+    label: str = field(default="", compare=False)
+    "How an explanation calls it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,12 @@ class ReaderQuery:
     "product_to_products: product ids; a group id is written `group:<id>`."
     buy_together: bool = False
     history_type: str = ""
+    removed: tuple[Boost, ...] = ()
+    "Stored rules that take out what their filter matches."
+    explain: bool = False
+    "Say of every product where it came from."
+    explain_missing: tuple[str, ...] = ()
+    "Say of these products why they are missing."
 
     @property
     def reader_ids(self) -> tuple[str, ...]:
@@ -120,3 +130,5 @@ class RecommendationResult:
     groups: list[Group] = field(default_factory=list)
     served_by: str = ""
     "Which rung of the fallback ladder answered; logged, never returned to callers."
+    explanation: Mapping[str, Any] | None = None
+    "Only when the query asked for one."

@@ -92,6 +92,7 @@ def _page(request: Request, pool: list[int], scores: Scores, rung: str) -> Recom
         seed=request.seed,
         before=request.before,
         shown=request.shown_rows,
+        last_shown=request.last_shown,
     )
     by_row = dict(zip(pool, scores.tolist(), strict=True))
     return RecommendationResult(products=project(page, by_row, query, catalog), served_by=rung)

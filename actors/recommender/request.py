@@ -12,6 +12,9 @@ from actors.recommender.messages import ReaderQuery
 from actors.recommender.taste import Did, Taste, Trace, taste_of, traces_of
 from cluster.records.event import GROUP
 
+_DAY_MS = 86_400_000
+_LOOK_BACK = 200
+
 
 @dataclass(frozen=True)
 class Request:
@@ -64,8 +67,17 @@ class Request:
 
     @cached_property
     def seed(self) -> int:
-        """Seed of the noise: one per reader and `pagination_id`, else one per moment."""
-        return seed_of(*self.query.reader_ids, self.query.pagination_id or str(self.now_ms))
+        """Seed of the noise: one per reader and `pagination_id`, else one per reader and day (UTC).
+
+        So the pages of one reader fit together when they are turned by `start` alone.
+        """
+        return seed_of(*self.query.reader_ids, self.query.pagination_id or f"day {self.now_ms // _DAY_MS}")
+
+    @cached_property
+    def last_shown(self) -> list[int]:
+        """Rows that end the page before, in order: spacing looks back at them."""
+        distance = max((rule.minimum_distance for rule in self.query.spacing), default=0)
+        return self.catalog.rows_of(self.shown[-min(distance, _LOOK_BACK) :]) if distance else []
 
     @cached_property
     def anchor_rows(self) -> list[int]:

@@ -34,12 +34,13 @@ def spaced(
     pinned: Mapping[int, int],
     front: int,
     wanted: int,
+    previous: Sequence[int] = (),
 ) -> list[int]:
     """Let the best fitting row come next: the first that keeps its distance, else simply the first.
 
     `pinned` maps places to rows that stay there; the first `front` other rows stay before the rest. Only the first
     `wanted` places are worked on. A frequent value is brought forward where the rest of the list would otherwise
-    end in a heap of it.
+    end in a heap of it. `previous` are rows that stand right before the list.
 
     Cost:
         a look at 200 rows per place at most
@@ -55,10 +56,15 @@ def spaced(
             continue
         end = min(_LOOK_AHEAD, front if front > 0 else len(waiting))
         urgent = supply.urgent() if front <= 0 else frozenset()
-        at = _fitting(waiting[:end], placed, rules, values_of, pinned, urgent)
+        at = _fitting(waiting[:end], placed, rules, values_of, pinned, urgent, previous)
         placed.append(supply.taken(waiting.pop(at)))
         front -= 1
     return _filled(placed, waiting, pinned)
+
+
+def interleaved(rows: Sequence[int], pinned: Mapping[int, int]) -> list[int]:
+    """Put pinned rows into their places among the others."""
+    return _filled([], rows, pinned) if pinned else list(rows)
 
 
 class _Supply:
@@ -104,9 +110,10 @@ def _fitting(
     values_of: ValuesOf,
     pinned: Mapping[int, int],
     urgent: frozenset[tuple[str, str]],
+    previous: Sequence[int],
 ) -> int:
     """Find the first row whose values are not taken nearby, an urgent one if there is; 0 when all are."""
-    taken = [(rule.field, _nearby(rule, placed, values_of, pinned)) for rule in rules]
+    taken = [(rule.field, _nearby(rule, placed, values_of, pinned, previous)) for rule in rules]
     fitting = (
         at
         for at, row in enumerate(waiting)
@@ -120,16 +127,22 @@ def _fitting(
 
 
 def _nearby(
-    rule: Spacing, placed: Sequence[int], values_of: ValuesOf, pinned: Mapping[int, int]
+    rule: Spacing,
+    placed: Sequence[int],
+    values_of: ValuesOf,
+    pinned: Mapping[int, int],
+    previous: Sequence[int],
 ) -> frozenset[str]:
     """Collect the values of what stands within the distance, before and, where pinned, behind."""
     here = len(placed)
+    missing = rule.minimum_distance - here
     near = list(placed[max(0, here - rule.minimum_distance) :])
+    near += previous[-missing:] if missing > 0 else ()
     near += [row for place, row in pinned.items() if here < place <= here + rule.minimum_distance]
     return frozenset[str]().union(*(values_of(row, rule.field) for row in near))
 
 
-def _filled(placed: list[int], waiting: list[int], pinned: Mapping[int, int]) -> list[int]:
+def _filled(placed: list[int], waiting: Sequence[int], pinned: Mapping[int, int]) -> list[int]:
     """Append the rest, pinned rows in their places (or at the end when the list is too short)."""
     rest = iter(waiting)
     left = {place: row for place, row in pinned.items() if place >= len(placed)}

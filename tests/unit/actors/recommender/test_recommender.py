@@ -14,6 +14,7 @@ from cluster.records.recent import RecentEvent
 from cluster.store.ports import Change
 from tests.fakes.corner_shop import (
     APP,
+    DAY_MS,
     MINUTE_MS,
     NOW_MS,
     PRODUCTS,
@@ -362,11 +363,18 @@ def test_an_ended_session_stays_ended(shop: Recommender) -> None:
     )
 
 
-def test_dithering_shuffles_per_moment_and_keeps_the_products(shop: Recommender) -> None:
+def test_dithering_shuffles_per_reader_and_day_and_keeps_the_products(shop: Recommender) -> None:
     query = ReaderQuery(kind="user_to_products", app_id=APP, engine_id="default", rows=50, dithering=5.0)
-    lists = [ids(shop.answer(query, [], (), NOW_MS + n)) for n in range(8)]
+    readers = [replace(query, anonymous_id=f"visitor {n}") for n in range(8)]
+    lists = [ids(shop.answer(asked, [], (), NOW_MS)) for asked in readers]
     assert len({tuple(found) for found in lists}) > 4
     assert len({frozenset(found) for found in lists}) == 1
+    whole = lists[0]
+    pages = [
+        ids(shop.answer(replace(readers[0], start=at, rows=3), [], (), NOW_MS + at)) for at in (0, 3, 6, 9)
+    ]
+    assert [row for found in pages for row in found] == whole
+    assert ids(shop.answer(readers[0], [], (), NOW_MS + DAY_MS)) != whole
 
 
 def test_boosts_and_their_marks(shop: Recommender) -> None:
