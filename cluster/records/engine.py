@@ -1,12 +1,45 @@
-"""Engines: named recommenders of an app."""
+"""Engines: named recommenders of an app, where they live and how they grow."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from typing_extensions import Self
+
+from cluster.ids import DEFAULT_ENGINE
 
 Placement = Literal["door", "own"]
+ENGINE_NAME = r"[a-z0-9][a-z0-9-]{0,63}"
+
+
+class Scaling(BaseModel):
+    """How an engine with a deployment of its own grows and shrinks, and what one of its replicas may take."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    replicas_min: int = Field(default=1, ge=1, le=256)
+    "Replicas at rest."
+    replicas_max: int = Field(default=2, ge=1, le=256)
+    "Replicas under load."
+    target_requests: float = Field(default=4.0, gt=0, le=1000)
+    "Requests under way per replica before another one starts."
+    memory_budget_mb: int = Field(default=1024, ge=64)
+    "MiB a replica may hold."
+    num_cpus: float = Field(default=0.1, ge=0, le=256)
+    "Share of the node's processors that Ray keeps for a replica."
+    upscale_delay_s: float = Field(default=5.0, ge=0, le=3600)
+    "Load must last that long before a replica is added."
+    downscale_delay_s: float = Field(default=120.0, ge=0, le=86400)
+    "Rest must last that long before one is taken away."
+    look_back_s: float = Field(default=10.0, gt=0, le=600)
+    "Load is averaged over this time."
+
+    @model_validator(mode="after")
+    def _not_upside_down(self) -> Self:
+        if self.replicas_min > self.replicas_max:
+            raise ValueError("replicas_min is larger than replicas_max")
+        return self
 
 
 class Engine(BaseModel):
@@ -17,7 +50,57 @@ class Engine(BaseModel):
     app_id: str
     engine_id: str
     placement: Placement = "door"
-    "`door`: inside the replica that answers HTTP. `own`: a Serve deployment of its own."
+    """Where doors send queries. `door`: inside the replica that answers HTTP. `own`: a Serve deployment of its
+    own."""
+    moving_to: Placement | None = None
+    "Where it was asked to go; whoever keeps the deployments brings that about and takes this away."
+    moved_at: int = 0
+    "When `placement` changed last."
+    scaling: Scaling = Scaling()
+    "Of its own deployment."
     snapshot: str = ""
     "Version on the shelf that serves, empty before the first training."
     created_at: int = 0
+
+    @property
+    def is_default(self) -> bool:
+        """Is it the one that came with the first product?"""
+        return self.engine_id == DEFAULT_ENGINE
+
+    @property
+    def application(self) -> str:
+        """Name of its Serve application, whether there is one or not."""
+        return application_name(self.app_id, self.engine_id)
+
+    @property
+    def wanted(self) -> Placement:
+        """Where it is meant to be."""
+        return self.moving_to or self.placement
+
+    def arguments(self) -> dict[str, Any]:
+        """Say how its Serve application is built; no secrets."""
+        return {"app_id": self.app_id, "engine_id": self.engine_id, **self.scaling.model_dump()}
+
+
+class EngineStatus(BaseModel):
+    """What was seen of an engine's own deployment lately."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    app_id: str
+    engine_id: str
+    state: str
+    "`starting`, `running`, `failed` or `ending`."
+    replicas: int = 0
+    "That answer."
+    target: int = 0
+    "That are wanted now."
+    message: str = ""
+    "What stands in the way."
+    at: int = 0
+    "When it was seen."
+
+
+def application_name(app_id: str, engine_id: str = DEFAULT_ENGINE) -> str:
+    """Name the Serve application of an engine; neither name holds a dot."""
+    return f"recommender.{app_id}.{engine_id}"

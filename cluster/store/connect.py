@@ -12,6 +12,7 @@ from cluster.meter import Meter, SilentMeter
 from cluster.store.access import RedisAccess
 from cluster.store.address import Address
 from cluster.store.changes import RedisChanges
+from cluster.store.engine_watch import RedisEngineWatch
 from cluster.store.engines import RedisEngines
 from cluster.store.idempotency import RedisIdempotency
 from cluster.store.intake import IDLE_MS, MOST_WAITING, RedisIntake
@@ -21,8 +22,11 @@ from cluster.store.limits import RedisLimits
 from cluster.store.oauth import RedisAccounts, RedisGrants
 from cluster.store.pages import RedisPages
 from cluster.store.ports import Stores
+from cluster.store.promotions import RedisPromotions
 from cluster.store.quarantine import Quarantine
 from cluster.store.records import RedisRecords
+from cluster.store.runs import RedisRuns
+from cluster.store.schedules import RedisSchedules
 from cluster.store.server import HOT_S, SLOW_S, Server
 from cluster.store.tasks import RedisTasks
 from cluster.store.wire import text_of
@@ -104,10 +108,14 @@ def open_stores(
         interactions=RedisInteractions(server),
         changes=RedisChanges(server, quarantine),
         engines=RedisEngines(server, quarantine),
+        engine_watch=RedisEngineWatch(server),
         limits=RedisLimits(server),
         idempotency=RedisIdempotency(server),
         pages=RedisPages(server),
         leases=RedisLeases(server),
+        runs=RedisRuns(server, quarantine),
+        schedules=RedisSchedules(server, quarantine),
+        promotions=RedisPromotions(server),
         accounts=RedisAccounts(server, quarantine),
         grants=RedisGrants(server),
         server=server,

@@ -185,6 +185,21 @@ def engine(app: str) -> str:
     return f"{{{app}}}:engine"
 
 
+def engine_status(app: str) -> str:
+    """Hash engine_id -> JSON `EngineStatus`: what was seen of its own deployment. Owner: the engines' keeper."""
+    return f"{{{app}}}:engine-status"
+
+
+def engine_asked(app: str, minute: int) -> str:
+    """Hash `<placement>:<engine_id>` -> requests of one minute since 1970. Three minutes. Owner: doors."""
+    return f"{{{app}}}:engine-asked:{minute}"
+
+
+def engine_asked_last(app: str) -> str:
+    """Hash `<placement>:<engine_id>` -> when doors last asked it. A day after the last. Owner: doors."""
+    return f"{{{app}}}:engine-asked-last"
+
+
 def limit(app: str, key_id: str, bucket: str) -> str:
     """Hash tokens, at: one token bucket per key and class of request. One hour idle."""
     return f"{{{app}}}:limit:{key_id}:{bucket}"
@@ -196,9 +211,39 @@ def idempotency(app: str, token: str) -> str:
     return f"{{{app}}}:idempotency:{token}"
 
 
+def engine_history(app: str, engine_id: str) -> str:
+    """List of sealed JSON `Promotion`, oldest first: what served when. Only ever appended to. For ever."""
+    return f"{{{app}}}:engine-history:{engine_id}"
+
+
 # --- jobs and actors ------------------------------------------------------------------------------------------
 
 
 def lease(name: str) -> str:
     """String with a time to live: who currently does a job that only one may do (settle, intake)."""
     return f"kiosk:lease:{name}"
+
+
+def run(app: str) -> str:
+    """Hash run_id -> sealed JSON `Run`. Owner: jobs and the trainer. The newest 500 and whatever has not ended."""
+    return f"{{{app}}}:run"
+
+
+def run_revision(app: str) -> str:
+    """Hash run_id -> integer: how often the run was written; whoever writes must name it. As long as the run."""
+    return f"{{{app}}}:run-revision"
+
+
+def run_ids(app: str) -> str:
+    """Sorted set run_id by created_at. As long as the run."""
+    return f"{{{app}}}:run-id"
+
+
+def run_open(app: str) -> str:
+    """Set of run ids that have not ended."""
+    return f"{{{app}}}:run-open"
+
+
+def schedule(app: str) -> str:
+    """Hash name -> sealed JSON `Schedule`. Owner: administrators and the trainer. For ever."""
+    return f"{{{app}}}:schedule"

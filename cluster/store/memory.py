@@ -10,9 +10,11 @@ from cluster.store.twin.intake import MemoryIntake
 from cluster.store.twin.interactions import MemoryInteractions
 from cluster.store.twin.oauth import MemoryAccounts, MemoryGrants
 from cluster.store.twin.records import MemoryRecords, MemoryTasks
+from cluster.store.twin.runs import MemoryPromotions, MemoryRuns, MemorySchedules
 from cluster.store.twin.small import (
     MemoryAccess,
     MemoryEngines,
+    MemoryEngineWatch,
     MemoryIdempotency,
     MemoryLeases,
     MemoryLimits,
@@ -35,10 +37,14 @@ def memory_stores(
         interactions=MemoryInteractions(state),
         changes=MemoryChanges(state),
         engines=MemoryEngines(state),
+        engine_watch=MemoryEngineWatch(),
         limits=MemoryLimits(),
         idempotency=MemoryIdempotency(clock),
         pages=MemoryPages(clock),
         leases=MemoryLeases(clock),
+        runs=MemoryRuns(state),
+        schedules=MemorySchedules(state),
+        promotions=MemoryPromotions(state),
         accounts=MemoryAccounts(),
         grants=MemoryGrants(),
     )

@@ -6,13 +6,16 @@ All of them are async; `memory.py` and the Redis modules stand before the same b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from cluster.records.access import ApiKey, App
 from cluster.records.account import Account, Code, Grant
-from cluster.records.engine import Engine
+from cluster.records.engine import Engine, EngineStatus, Placement
+from cluster.records.promotion import Promotion
+from cluster.records.run import Run
+from cluster.records.schedule import Schedule
 from cluster.records.task import Task
 
 Noun = Literal["user", "product", "interaction"]
@@ -123,6 +126,15 @@ is no such code, or its owner was locked out since."""
 Rotated = Literal["rotated", "crowded", "stolen", "gone"]
 """What became of a refresh: done; too many at once inside the grace; an old token came back and the grant is
 revoked; or there is no such grant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How much an engine is asked in one of its places."""
+
+    per_s: float
+    "Over the last minute."
+    last_ms: int
 
 
 # --- ports ------------------------------------------------------------------------------------------------------
@@ -383,7 +395,42 @@ class EngineStore(Protocol):
 
     async def put(self, engine: Engine) -> None: ...
 
+    async def add(self, engine: Engine) -> bool:
+        """Put a new one; False when the name is taken."""
+        ...
+
+    async def change(self, app_id: str, engine_id: str, change: Callable[[Engine], Engine]) -> Engine | None:
+        """Read, change and write as one step, so that nobody's change is lost; None when there is none.
+
+        `change` may be called more than once.
+        """
+        ...
+
+    async def remove(self, app_id: str, engine_id: str) -> bool:
+        """Remove one; False when there was none."""
+        ...
+
     async def all(self, app_id: str) -> list[Engine]: ...
+
+
+class EngineWatch(Protocol):
+    """What is seen of engines while they serve; may be lost at any time."""
+
+    async def count(self, app_id: str, asked: Mapping[tuple[Placement, str], int], now_ms: int) -> None:
+        """Add up requests per place and engine id."""
+        ...
+
+    async def asked(self, app_id: str, now_ms: int) -> dict[tuple[Placement, str], Asked]:
+        """Read how much each engine was asked lately, in each of its places."""
+        ...
+
+    async def note(self, status: EngineStatus) -> None: ...
+
+    async def statuses(self, app_id: str) -> dict[str, EngineStatus]: ...
+
+    async def forget(self, app_id: str, engine_id: str) -> None:
+        """Drop the status of an engine without a deployment."""
+        ...
 
 
 class LimitStore(Protocol):
@@ -435,6 +482,53 @@ class LeaseStore(Protocol):
     async def release(self, name: str, owner: str) -> None: ...
 
 
+class RunStore(Protocol):
+    """Trainings and how far they are (`cluster.records.run` knows the steps)."""
+
+    async def get(self, app_id: str, run_id: str) -> Run | None: ...
+
+    async def swap(self, run: Run) -> Run | None:
+        """Write a run whose stored revision is still this one's (0: none is stored), and return it with the
+        next revision; None when somebody else wrote it meanwhile. This is the one way to write runs."""
+        ...
+
+    async def newest(self, app_id: str, limit: int = 50) -> list[Run]:
+        """The newest runs, newest first."""
+        ...
+
+    async def open(self, app_id: str) -> list[Run]:
+        """Runs that have not ended, oldest first."""
+        ...
+
+
+class ScheduleStore(Protocol):
+    """When engines are trained by themselves."""
+
+    async def put(self, schedule: Schedule) -> None: ...
+
+    async def remove(self, app_id: str, name: str) -> bool:
+        """Remove one; False when it was not there."""
+        ...
+
+    async def all(self, app_id: str) -> list[Schedule]: ...
+
+
+class PromotionStore(Protocol):
+    """Which snapshot serves, and the history of that."""
+
+    async def promote(self, entry: Promotion) -> bool:
+        """Let `entry.version` serve and append the entry to the history, in one step.
+
+        False, and nothing is written, when the engine does not exist or serves something else than
+        `entry.before` by now.
+        """
+        ...
+
+    async def history(self, app_id: str, engine_id: str, limit: int = 100) -> list[Promotion]:
+        """What served when, newest first."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Stores:
     """All ports of one process, made once by a composition root (`connect.open_stores` or `memory`)."""
@@ -446,9 +540,13 @@ class Stores:
     interactions: InteractionStore
     changes: ChangeLog
     engines: EngineStore
+    engine_watch: EngineWatch
     limits: LimitStore
     idempotency: IdempotencyStore
     pages: PageStore
     leases: LeaseStore
+    runs: RunStore
+    schedules: ScheduleStore
+    promotions: PromotionStore
     accounts: AccountStore
     grants: GrantStore

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from cluster.records.access import ApiKey, App, AppSettings
-from cluster.records.engine import Engine
+from cluster.records.engine import Engine, EngineStatus
 from cluster.store.ports import Lease, Replay, Stores
 from tests.suites.doing import APP, NOW, OTHER
 
@@ -84,6 +84,55 @@ class EngineSuite(_Suite):
         await stores.engines.put(Engine(app_id=APP, engine_id="e", snapshot="1"))
         await stores.engines.put(Engine(app_id=APP, engine_id="e", placement="own"))
         assert await stores.engines.get(APP, "e") == Engine(app_id=APP, engine_id="e", placement="own")
+
+    async def test_a_name_is_taken_once(self, stores: Stores) -> None:
+        assert await stores.engines.add(Engine(app_id=APP, engine_id="e", snapshot="1"))
+        assert not await stores.engines.add(Engine(app_id=APP, engine_id="e", snapshot="2"))
+        found = await stores.engines.get(APP, "e")
+        assert found is not None
+        assert found.snapshot == "1"
+
+    async def test_changes_at_once_are_all_made(self, stores: Stores) -> None:
+        await stores.engines.put(Engine(app_id=APP, engine_id="e"))
+
+        def longer(engine: Engine) -> Engine:
+            return engine.model_copy(update={"snapshot": engine.snapshot + "x"})
+
+        await asyncio.gather(*(stores.engines.change(APP, "e", longer) for _ in range(8)))
+        found = await stores.engines.get(APP, "e")
+        assert found is not None
+        assert found.snapshot == "x" * 8
+        assert await stores.engines.change(APP, "nope", longer) is None
+        assert await stores.engines.get(APP, "nope") is None
+
+    async def test_a_removed_engine_is_gone(self, stores: Stores) -> None:
+        await stores.engines.put(Engine(app_id=APP, engine_id="e"))
+        assert await stores.engines.remove(APP, "e")
+        assert not await stores.engines.remove(APP, "e")
+        assert await stores.engines.all(APP) == []
+
+
+class EngineWatchSuite(_Suite):
+    async def test_requests_add_up_over_the_last_minute(self, stores: Stores) -> None:
+        watch, begin = stores.engine_watch, NOW - NOW % 60_000
+        await watch.count(APP, {("door", "default"): 60, ("own", "big"): 6}, begin + 30_000)
+        await watch.count(APP, {("own", "big"): 6}, begin + 60_000)
+        asked = await watch.asked(APP, begin + 90_000)
+        assert asked["door", "default"].per_s == pytest.approx(0.5)
+        assert asked["own", "big"].per_s == pytest.approx(0.15)
+        assert asked["own", "big"].last_ms == begin + 60_000
+        assert (await watch.asked(APP, begin + 600_000))["own", "big"].per_s == 0
+        assert await watch.asked(OTHER, begin) == {}
+
+    async def test_a_status_is_read_back_replaced_and_forgotten(self, stores: Stores) -> None:
+        watch = stores.engine_watch
+        seen = EngineStatus(app_id=APP, engine_id="big", state="starting", at=NOW)
+        await watch.note(seen)
+        await watch.note(seen.model_copy(update={"state": "running", "replicas": 2}))
+        assert (await watch.statuses(APP))["big"].replicas == 2
+        await watch.forget(APP, "big")
+        await watch.forget(APP, "big")
+        assert await watch.statuses(APP) == {}
 
 
 class LimitSuite(_Suite):

@@ -15,6 +15,7 @@ from tests.suites.record_store import RecordStoreSuite
 from tests.suites.small import (
     AccessSuite,
     EngineSuite,
+    EngineWatchSuite,
     IdempotencySuite,
     LeaseSuite,
     LimitSuite,
@@ -59,6 +60,9 @@ class TestAccess(_Memory, AccessSuite): ...
 
 
 class TestEngines(_Memory, EngineSuite): ...
+
+
+class TestEngineWatch(_Memory, EngineWatchSuite): ...
 
 
 class TestLimits(_Memory, LimitSuite): ...

@@ -17,6 +17,7 @@ from tests.suites.record_store import RecordStoreSuite
 from tests.suites.small import (
     AccessSuite,
     EngineSuite,
+    EngineWatchSuite,
     IdempotencySuite,
     LeaseSuite,
     LimitSuite,
@@ -64,6 +65,9 @@ class TestAccess(_Redis, AccessSuite): ...
 
 
 class TestEngines(_Redis, EngineSuite): ...
+
+
+class TestEngineWatch(_Redis, EngineWatchSuite): ...
 
 
 class TestLimits(_Redis, LimitSuite): ...

@@ -1,15 +1,15 @@
-"""The small ports in dictionaries: access, engines, limits, idempotency, pages, leases."""
+"""The small ports in dictionaries: access, engines and their watch, limits, idempotency, pages, leases."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from cluster.clock import Clock
 from cluster.records.access import ApiKey, App
-from cluster.records.engine import Engine
-from cluster.store import idempotency, limits, pages
-from cluster.store.ports import AccessBook, Lease, Replay
+from cluster.records.engine import Engine, EngineStatus, Placement
+from cluster.store import engine_watch, idempotency, limits, pages
+from cluster.store.ports import AccessBook, Asked, Lease, Replay
 from cluster.store.twin.state import MemoryState
 
 
@@ -54,8 +54,55 @@ class MemoryEngines:
     async def put(self, engine: Engine) -> None:
         self._apps[engine.app_id].engines[engine.engine_id] = engine
 
+    async def add(self, engine: Engine) -> bool:
+        return self._apps[engine.app_id].engines.setdefault(engine.engine_id, engine) is engine
+
+    async def change(self, app_id: str, engine_id: str, change: Callable[[Engine], Engine]) -> Engine | None:
+        engines = self._apps[app_id].engines
+        if engine_id in engines:
+            engines[engine_id] = change(engines[engine_id])
+        return engines.get(engine_id)
+
+    async def remove(self, app_id: str, engine_id: str) -> bool:
+        return self._apps[app_id].engines.pop(engine_id, None) is not None
+
     async def all(self, app_id: str) -> list[Engine]:
         return [engine for _, engine in sorted(self._apps[app_id].engines.items())]
+
+
+class MemoryEngineWatch:
+    """`EngineWatch` in dictionaries."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, Placement, str, int], int] = {}
+        self._last: dict[tuple[str, Placement, str], int] = {}
+        self._statuses: dict[str, dict[str, EngineStatus]] = {}
+
+    async def count(self, app_id: str, asked: Mapping[tuple[Placement, str], int], now_ms: int) -> None:
+        for (place, engine_id), count in asked.items():
+            name = (app_id, place, engine_id, now_ms // engine_watch.MINUTE_MS)
+            self._counts[name] = self._counts.get(name, 0) + count
+            self._last[app_id, place, engine_id] = now_ms
+
+    async def asked(self, app_id: str, now_ms: int) -> dict[tuple[Placement, str], Asked]:
+        minute = now_ms // engine_watch.MINUTE_MS
+        found = {}
+        for (app, place, engine_id), last_ms in self._last.items():
+            if app == app_id:
+                before, now = (
+                    self._counts.get((app, place, engine_id, at), 0) for at in (minute - 1, minute)
+                )
+                found[place, engine_id] = Asked(engine_watch.rate(before, now, now_ms), last_ms)
+        return found
+
+    async def note(self, status: EngineStatus) -> None:
+        self._statuses.setdefault(status.app_id, {})[status.engine_id] = status
+
+    async def statuses(self, app_id: str) -> dict[str, EngineStatus]:
+        return dict(self._statuses.get(app_id, {}))
+
+    async def forget(self, app_id: str, engine_id: str) -> None:
+        self._statuses.get(app_id, {}).pop(engine_id, None)
 
 
 class MemoryLimits:

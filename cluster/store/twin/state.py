@@ -10,6 +10,9 @@ from typing import Generic, TypeVar
 
 from cluster.clock import Clock
 from cluster.records.engine import Engine
+from cluster.records.promotion import Promotion
+from cluster.records.run import Run
+from cluster.records.schedule import Schedule
 from cluster.records.task import Task
 
 Offset = tuple[int, int]
@@ -150,6 +153,10 @@ class AppState:
     links: dict[str, str] = field(default_factory=dict)
     linked: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     engines: dict[str, Engine] = field(default_factory=dict)
+    promotions: dict[str, list[Promotion]] = field(default_factory=dict)
+    "Oldest first."
+    runs: dict[str, Run] = field(default_factory=dict)
+    schedules: dict[str, Schedule] = field(default_factory=dict)
 
 
 class MemoryState:
