@@ -12,6 +12,7 @@ from tests.suites.doing import APP
 from tests.suites.intake import IntakeSuite
 from tests.suites.interactions import InteractionSuite
 from tests.suites.record_store import RecordStoreSuite
+from tests.suites.runs import PromotionSuite, RunSuite, ScheduleSuite
 from tests.suites.small import (
     AccessSuite,
     EngineSuite,
@@ -75,3 +76,12 @@ class TestPages(_Memory, PageSuite): ...
 
 
 class TestLeases(_Memory, LeaseSuite): ...
+
+
+class TestRuns(_Memory, RunSuite): ...
+
+
+class TestSchedules(_Memory, ScheduleSuite): ...
+
+
+class TestPromotions(_Memory, PromotionSuite): ...

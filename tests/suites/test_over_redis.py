@@ -14,6 +14,7 @@ from tests.suites.doing import APP
 from tests.suites.intake import IntakeSuite
 from tests.suites.interactions import InteractionSuite
 from tests.suites.record_store import RecordStoreSuite
+from tests.suites.runs import PromotionSuite, RunSuite, ScheduleSuite
 from tests.suites.small import (
     AccessSuite,
     EngineSuite,
@@ -80,3 +81,12 @@ class TestPages(_Redis, PageSuite): ...
 
 
 class TestLeases(_Redis, LeaseSuite): ...
+
+
+class TestRuns(_Redis, RunSuite): ...
+
+
+class TestSchedules(_Redis, ScheduleSuite): ...
+
+
+class TestPromotions(_Redis, PromotionSuite): ...

@@ -1,0 +1,167 @@
+"""Runs: the truth about a training, whoever works on it and however often that one dies (decision D5).
+
+    queued -> running -> finished | failed | cancelled
+       ^         |
+       +- lapse -+     the worker's lease ran out: the next claim is another attempt
+
+A run is a value; its steps below are plain functions that give the next value, or None where the step is not
+possible. The store replaces a value only if nobody else did meanwhile (`RunStore.swap`), so of two workers who
+both believe to own a run at most one can write, and a worker who was taken for dead can't write any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+RunStatus = Literal["queued", "running", "finished", "failed", "cancelled"]
+
+STAGES = ("dataset", "plan", "evaluate", "train", "publish")
+"What a training does, in this order."
+
+LEASE_MS = 15_000
+"So long a worker may be silent before it counts as dead."
+
+ENDED: frozenset[RunStatus] = frozenset({"finished", "failed", "cancelled"})
+
+_ABSURD_LEASES = 4
+
+
+class StageDone(BaseModel):
+    """A stage that is behind."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    seconds: float = 0.0
+    facts: dict[str, Any] = Field(default_factory=dict)
+    "Small: counts and names, for people."
+
+
+class Run(BaseModel):
+    """One training of one engine."""
+
+    model_config = ConfigDict(frozen=True)
+
+    app_id: str
+    run_id: str
+    engine_id: str
+    recipe: dict[str, Any] = Field(default_factory=dict)
+    "As it was asked for, with everything open that is open."
+    promote: bool = False
+    "Let it serve afterwards, if the gate allows."
+    by: str = ""
+    "Who asked: a person, `schedule nightly`, a program."
+    status: RunStatus = "queued"
+    attempt: int = 0
+    most_attempts: int = 5
+    owner: str = ""
+    "Who works on it."
+    until_ms: int = 0
+    "When the owner's lease ends unless it is renewed."
+    stage: str = ""
+    message: str = ""
+    "What is being done right now."
+    fraction: float = 0.0
+    "How much of the stage is done, about."
+    stages: tuple[StageDone, ...] = ()
+    version: str = ""
+    "The snapshot that was published."
+    promoted: bool = False
+    figures: dict[str, float] = Field(default_factory=dict)
+    verdict: str = ""
+    "What the gate says of it, in a sentence."
+    error: str = ""
+    created_at: int = 0
+    started_at: int | None = None
+    finished_at: int | None = None
+    revision: int = 0
+    "Grows with every write; the store's own."
+
+    @property
+    def has_ended(self) -> bool:
+        """Is nothing to be done any more?"""
+        return self.status in ENDED
+
+    def did(self, stage: str) -> bool:
+        """Is a stage behind?"""
+        return any(done.name == stage for done in self.stages)
+
+
+def is_free(run: Run, now_ms: int) -> bool:
+    """May somebody begin with it: is it waiting, or its worker silent for too long?
+
+    A lease that ends absurdly late was written by a clock that has been set back since; nobody waits for it.
+    """
+    if run.status == "queued":
+        return True
+    lapsed = run.until_ms <= now_ms or run.until_ms > now_ms + _ABSURD_LEASES * LEASE_MS
+    return run.status == "running" and lapsed
+
+
+def claimed(run: Run, owner: str, now_ms: int, lease_ms: int = LEASE_MS) -> Run | None:
+    """Take a free run."""
+    if not is_free(run, now_ms) or run.attempt >= run.most_attempts:
+        return None
+    return run.model_copy(
+        update={
+            "status": "running",
+            "attempt": run.attempt + 1,
+            "owner": owner,
+            "until_ms": now_ms + lease_ms,
+            "started_at": now_ms if run.started_at is None else run.started_at,
+            "message": "",
+            "fraction": 0.0,
+        }
+    )
+
+
+def worn_out(run: Run, now_ms: int) -> Run | None:
+    """End a run whose workers died too often."""
+    if not is_free(run, now_ms) or run.attempt < run.most_attempts:
+        return None
+    died = f"its worker died {run.attempt} times, the last time in stage {run.stage or STAGES[0]}"
+    return run.model_copy(
+        update={"status": "failed", "error": died, "finished_at": now_ms, "owner": "", "until_ms": 0}
+    )
+
+
+def is_owner(run: Run, owner: str, attempt: int) -> bool:
+    """Does the run still belong to this attempt of this worker?"""
+    return run.status == "running" and run.owner == owner and run.attempt == attempt
+
+
+def noted(
+    run: Run, owner: str, attempt: int, now_ms: int, changes: Mapping[str, Any], lease_ms: int = LEASE_MS
+) -> Run | None:
+    """Renew the lease and say how far it is."""
+    if not is_owner(run, owner, attempt):
+        return None
+    return run.model_copy(update={**changes, "until_ms": now_ms + lease_ms})
+
+
+def ended(
+    run: Run, owner: str, attempt: int, now_ms: int, status: RunStatus, changes: Mapping[str, Any]
+) -> Run | None:
+    """End it, as its owner."""
+    if not is_owner(run, owner, attempt) or status not in ENDED:
+        return None
+    over = {"status": status, "finished_at": now_ms, "owner": "", "until_ms": 0, "message": ""}
+    return run.model_copy(update={**changes, **over})
+
+
+def cancelled(run: Run, now_ms: int) -> Run | None:
+    """End it, as anybody; its worker notices with its next sign of life and writes nothing more."""
+    if run.has_ended:
+        return None
+    over = {"status": "cancelled", "finished_at": now_ms, "owner": "", "until_ms": 0, "message": ""}
+    return run.model_copy(update=over)
+
+
+def freed(run: Run, owner: str) -> Run | None:
+    """Let the next one begin at once, because this owner is known to be dead."""
+    if run.status != "running" or run.owner != owner:
+        return None
+    return run.model_copy(update={"owner": "", "until_ms": 0})
