@@ -25,6 +25,7 @@ from cluster.store.ports import Stores
 from cluster.store.promotions import RedisPromotions
 from cluster.store.quarantine import Quarantine
 from cluster.store.records import RedisRecords
+from cluster.store.rules import RedisRules
 from cluster.store.runs import RedisRuns
 from cluster.store.schedules import RedisSchedules
 from cluster.store.server import HOT_S, SLOW_S, Server
@@ -109,6 +110,7 @@ def open_stores(
         changes=RedisChanges(server, quarantine),
         engines=RedisEngines(server, quarantine),
         engine_watch=RedisEngineWatch(server),
+        boost_rules=RedisRules(server, quarantine),
         limits=RedisLimits(server),
         idempotency=RedisIdempotency(server),
         pages=RedisPages(server),

@@ -185,6 +185,11 @@ def engine(app: str) -> str:
     return f"{{{app}}}:engine"
 
 
+def boost_rule(app: str) -> str:
+    """Hash `<engine_id><0x1f><name>` -> sealed JSON `BoostRule`. Owner: administrators. For ever."""
+    return f"{{{app}}}:boost-rule"
+
+
 def engine_status(app: str) -> str:
     """Hash engine_id -> JSON `EngineStatus`: what was seen of its own deployment. Owner: the engines' keeper."""
     return f"{{{app}}}:engine-status"

@@ -10,6 +10,7 @@ from cluster.store.twin.intake import MemoryIntake
 from cluster.store.twin.interactions import MemoryInteractions
 from cluster.store.twin.oauth import MemoryAccounts, MemoryGrants
 from cluster.store.twin.records import MemoryRecords, MemoryTasks
+from cluster.store.twin.rules import MemoryRules
 from cluster.store.twin.runs import MemoryPromotions, MemoryRuns, MemorySchedules
 from cluster.store.twin.small import (
     MemoryAccess,
@@ -38,6 +39,7 @@ def memory_stores(
         changes=MemoryChanges(state),
         engines=MemoryEngines(state),
         engine_watch=MemoryEngineWatch(),
+        boost_rules=MemoryRules(),
         limits=MemoryLimits(),
         idempotency=MemoryIdempotency(clock),
         pages=MemoryPages(clock),

@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 
 from cluster.records.access import ApiKey, App
 from cluster.records.account import Account, Code, Grant
+from cluster.records.boost_rule import BoostRule
 from cluster.records.engine import Engine, EngineStatus, Placement
 from cluster.records.promotion import Promotion
 from cluster.records.run import Run
@@ -433,6 +434,22 @@ class EngineWatch(Protocol):
         ...
 
 
+class RuleStore(Protocol):
+    """Stored boost rules: few, read whole."""
+
+    async def put(self, app_id: str, rules: Sequence[BoostRule]) -> None:
+        """Store rules, all or none; one with the same engine and name is replaced."""
+        ...
+
+    async def all(self, app_id: str) -> list[BoostRule]:
+        """All rules of all engines, by engine and name."""
+        ...
+
+    async def remove(self, app_id: str, engine_id: str, names: Sequence[str]) -> int:
+        """Remove rules; say how many there were."""
+        ...
+
+
 class LimitStore(Protocol):
     """Token buckets shared by all doors."""
 
@@ -541,6 +558,7 @@ class Stores:
     changes: ChangeLog
     engines: EngineStore
     engine_watch: EngineWatch
+    boost_rules: RuleStore
     limits: LimitStore
     idempotency: IdempotencyStore
     pages: PageStore

@@ -1,0 +1,152 @@
+"""Stored boost rules: what an administrator raises, buries or takes out, and on which queries.
+
+When a rule applies: `api_names`, `anchor_products`, `module_names`, `context`, `filter_query` and (in searches)
+`query`/`queries` must all hold, those that are given. A request that names one of its `boosting_tags` gets it in any
+case. What it does: `boost` and `boost_fq` say which products, `position` and `pin_position` where they go.
+
+Source: reference 6.4; `name`, `engine_id`, `enabled`, `priority`, `boost_fq` and `context` are ours
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
+
+from cluster.errors import Invalid
+from cluster.ids import DEFAULT_ENGINE
+from cluster.records.faults import explain
+from cluster.records.fields import NAMED_ID, STRICT, fault
+
+Option = Literal["contains", "not_contain", "is", "is_not", "regex", "ends_with", "starts_with"]
+Action = Literal["pin", "bury", "remove"]
+ApiName = Literal[
+    "user_to_products",
+    "user_to_trending",
+    "user_to_categories",
+    "user_to_attributes",
+    "user_to_history",
+    "product_to_products",
+    "search",
+    "autocomplete",
+]
+
+_Text = Annotated[str, Field(min_length=1, max_length=4096)]
+_Name = Annotated[str, Field(min_length=1, max_length=512, pattern=NAMED_ID)]
+_Names = Annotated[list[_Name], Field(max_length=1000, fail_fast=True)]
+_Position = Annotated[int, Field(ge=1, le=1_000_000)]
+_Value = str | bool | int | float
+
+MOST_RULES = 500
+"Stored rules of one engine: each of them is looked at by every request."
+
+
+class Overlap(BaseModel):
+    """A condition: the request's own filter shares a clause with this one."""
+
+    model_config = STRICT
+
+    option: Literal["overlap_with"] = "overlap_with"
+    query: _Text
+
+
+class ProductBoost(BaseModel):
+    """Which products by one field, and what happens to them."""
+
+    model_config = STRICT
+
+    field: _Name
+    option: Option = "is"
+    query: _Text
+    action: Action = "pin"
+    pin_position: _Position | None = None
+    "1-based place in the whole list."
+
+    @model_validator(mode="after")
+    def _only_pins_have_a_place(self) -> ProductBoost:
+        if self.pin_position is not None and self.action != "pin":
+            raise fault(f"A pin_position goes with action 'pin', not with '{self.action}'.", "pin_position")
+        return self
+
+
+class BoostRule(BaseModel):
+    """One stored rule of one engine. Names are unique in an engine."""
+
+    model_config = STRICT
+
+    name: _Name
+    engine_id: Annotated[str, Field(min_length=1, max_length=512, pattern=NAMED_ID)] = DEFAULT_ENGINE
+    enabled: bool = True
+    priority: Annotated[int, Field(ge=-1_000_000, le=1_000_000)] = 0
+    "The higher one has a place that two rules want."
+    query: _Text | None = None
+    queries: Annotated[list[_Text], Field(max_length=1000, fail_fast=True)] = Field(default_factory=list)
+    query_option: Option = "contains"
+    filter_query: Annotated[list[Overlap], Field(max_length=20)] = Field(default_factory=list)
+    api_names: Annotated[list[ApiName], Field(max_length=20)] = Field(default_factory=list)
+    anchor_products: _Names = Field(default_factory=list)
+    module_names: _Names = Field(default_factory=list)
+    "Values of the session variable `module_name`."
+    context: Annotated[dict[str, list[_Value]], Field(max_length=50)] = Field(default_factory=dict)
+    "Session variable -> values; one of them must be sent in `custom_context`."
+    boosting_tags: _Names = Field(default_factory=list)
+    boost_match_type: Literal["any", "all"] = "any"
+    boost: Annotated[list[ProductBoost], Field(max_length=100)] = Field(default_factory=list)
+    boost_fq: _Text | None = None
+    position: Annotated[list[_Position], Field(max_length=1000)] = Field(default_factory=list)
+    "1-based places for what is pinned without a place of its own; none: before the rest."
+    json_asset: Any = None
+    "Handed to search pages as it is."
+
+    @model_validator(mode="after")
+    def _does_something(self) -> BoostRule:
+        if not self.boost and self.boost_fq is None and self.json_asset is None:
+            raise fault("The rule does nothing: give it boost, boost_fq or json_asset.")
+        if self.boost and self.boost_fq is not None:
+            raise fault("The rule has boost and boost_fq: keep one of them.", "boost_fq")
+        if self.boost_match_type == "all" and len({(one.action, one.pin_position) for one in self.boost}) > 1:
+            raise fault(
+                "With boost_match_type 'all' every entry needs the same action and pin_position.", "boost"
+            )
+        if self.position and not self.boost_fq and not any(one.action == "pin" for one in self.boost):
+            raise fault("There are positions but nothing is pinned: add a pin or take them out.", "position")
+        return self
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The search texts it waits for."""
+        return (*([self.query] if self.query else ()), *self.queries)
+
+
+_RULES: TypeAdapter[list[BoostRule]] = TypeAdapter(list[BoostRule])
+
+
+def read_rules(items: Sequence[Any]) -> list[BoostRule]:
+    """Read rules as an administrator wrote them.
+
+    Errors:
+        Invalid: fact `messages`, one sentence per bad rule (`rules.<index>.<path> is invalid. <what to change>`)
+    """
+    rules: list[BoostRule] = []
+    told: list[str] = []
+    names: set[tuple[str, str]] = set()
+    for index, item in enumerate(items):
+        try:
+            (rule,) = _RULES.validate_python([item])
+        except ValidationError as failure:
+            path, text = explain(failure.errors(include_url=False)[0], tagged=False)
+            told.append(rule_fault(index, path, text))
+            continue
+        if (rule.engine_id, rule.name) in names:
+            told.append(rule_fault(index, ["name"], "Another rule of this file has the same name."))
+        names.add((rule.engine_id, rule.name))
+        rules.append(rule)
+    if told:
+        raise Invalid(told[0] if len(told) == 1 else f"{told[0]} (and {len(told) - 1} more)", messages=told)
+    return rules
+
+
+def rule_fault(index: int, path: Sequence[str | int], text: str) -> str:
+    """Say what is wrong with one rule."""
+    return f"{'.'.join(['rules', str(index), *map(str, path)])} is invalid. {text}"

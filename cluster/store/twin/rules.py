@@ -1,0 +1,26 @@
+"""Stored boost rules in dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cluster.records.boost_rule import BoostRule
+
+
+class MemoryRules:
+    """`RuleStore` in dictionaries."""
+
+    def __init__(self) -> None:
+        self._rules: dict[str, dict[tuple[str, str], BoostRule]] = {}
+
+    async def put(self, app_id: str, rules: Sequence[BoostRule]) -> None:
+        kept = self._rules.setdefault(app_id, {})
+        kept.update({(rule.engine_id, rule.name): rule for rule in rules})
+
+    async def all(self, app_id: str) -> list[BoostRule]:
+        return [rule for _, rule in sorted(self._rules.get(app_id, {}).items(), key=lambda item: item[0])]
+
+    async def remove(self, app_id: str, engine_id: str, names: Sequence[str]) -> int:
+        kept = self._rules.get(app_id, {})
+        gone = [kept.pop((engine_id, name), None) for name in dict.fromkeys(names)]
+        return sum(rule is not None for rule in gone)
