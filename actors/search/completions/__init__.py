@@ -1,0 +1,10 @@
+"""Completions: which texts could somebody mean who typed this.
+
+texts       the texts of one field as one array of characters
+prefixes    every word start in alphabetical order: exact beginnings, the most popular first
+grams       which texts share pairs and triples of characters with what was typed
+words       the words of all texts: several words in any order, each with typos of its own
+lookup      THE LOOK-UP: exact beginnings, then near ones, then words; one order
+build       all of it from a list of texts
+markup      what was typed and what was not, escaped for HTML
+"""

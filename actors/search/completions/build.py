@@ -1,0 +1,36 @@
+"""From a list of texts to an index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from actors.search.completions.grams import Grams
+from actors.search.completions.lookup import Index
+from actors.search.completions.prefixes import Prefixes
+from actors.search.completions.texts import Texts
+from actors.search.completions.words import Words, rank_of
+from actors.vectors.types import Floats
+
+
+def build(originals: Sequence[str], popularity: Floats) -> Index:
+    """Index the texts of one field.
+
+    Shapes:
+        popularity: float64 [n], 0 or more
+    """
+    texts = Texts.of(originals)
+    places = texts.word_starts()
+    pull = np.log1p(np.maximum(popularity, 0.0))
+    largest = float(pull.max(initial=0.0))
+    return Index(
+        texts=texts,
+        prefixes=Prefixes.of(texts, rank_of(popularity)),
+        pairs=Grams.of(texts, 2),
+        triples=Grams.of(texts, 3),
+        words=Words.of(texts),
+        places=places.astype(np.int32 if texts.size < 2**31 else np.int64),
+        place_starts=np.searchsorted(places, texts.starts).astype(np.int64),
+        pull=(pull / largest if largest else pull).astype(np.float32),
+    )

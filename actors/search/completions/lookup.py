@@ -1,0 +1,143 @@
+"""THE LOOK-UP: exact beginnings, then near ones, then words in any order; one order of all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from actors.search.completions.grams import Grams
+from actors.search.completions.prefixes import Prefixes
+from actors.search.completions.texts import Texts
+from actors.search.completions.words import Words
+from actors.search.distance import Pattern, edits_allowed, text_of
+from actors.vectors.types import Floats, Mask, Rows
+
+_PULL = 0.8
+"What being the most popular text is worth, in typos."
+_FIRST_LETTER = 0.4
+"What a typo in the first letter costs more."
+_INSIDE = 0.15
+"What it costs to be found at a later word."
+_SHUFFLED = 0.5
+"What it costs to be found by words alone."
+_COMPARED = 700
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Texts that could be meant, best first.
+
+    Shapes:
+        texts: int64 [m]; edits: int64 [m]; cost: float64 [m]; place: int64 [m], where in the characters the likeness
+        begins, -1 when the text was found by its words; cut: int64 [m], how many characters of it were typed
+    """
+
+    texts: Rows
+    edits: Rows
+    cost: Floats
+    place: Rows
+    cut: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Everything one field's completions need.
+
+    Shapes:
+        places: int32 [w], where words begin, ascending; place_starts: int64 [n + 1], the words of each text;
+        pull: float32 [n], logarithm of the popularity, 0 to 1
+    """
+
+    texts: Texts
+    prefixes: Prefixes
+    pairs: Grams
+    triples: Grams
+    words: Words
+    places: Rows
+    place_starts: Rows
+    pull: npt.NDArray[np.float32]
+
+    def look_up(self, typed: str, wanted: int, allowed: Mask | None = None) -> Found:
+        """Find texts for what was typed (folded, see `folding.typed_so_far`).
+
+        Shapes:
+            allowed: bool [n], which texts may be returned; none: all
+        Cost:
+            see benchmarks/completions.py
+        """
+        pattern = text_of(typed)
+        first, last = self.prefixes.stretch(pattern, self.texts.codes)
+        exact = self._exact(first, last, len(pattern), wanted, allowed)
+        most = edits_allowed(len(typed.strip()))
+        if len(exact.texts) >= wanted or not most:
+            return exact
+        near = self._near(typed, most, allowed)
+        found = _joined(exact, near, wanted)
+        if " " in typed.strip() and (len(found.texts) < wanted or found.edits[0] > 1):
+            found = _joined(found, self._by_words(typed, most, wanted, allowed), wanted)
+        return found
+
+    def _exact(self, first: int, last: int, length: int, wanted: int, allowed: Mask | None) -> Found:
+        texts = self.prefixes.top(first, last, wanted, allowed)
+        zeros = np.zeros(len(texts), np.int64)
+        place = zeros - 2
+        return Found(texts, zeros, -_PULL * self.pull[texts].astype(np.float64), place, zeros + length)
+
+    def _near(self, typed: str, most: int, allowed: Mask | None) -> Found:
+        """Compare what was typed with the texts that share most with it."""
+        marked = text_of(" " + typed)
+        grams = self.triples if most <= 2 and len(marked) - 2 > 3 * most else self.pairs
+        shared, counts = grams.shared(marked, most, allowed)
+        if len(shared) > _COMPARED:
+            # of equally alike texts the more popular ones are compared
+            worth = counts + 0.5 * self.pull[shared]
+            shared = shared[np.argpartition(-worth, _COMPARED)[:_COMPARED]]
+        lengths = self.place_starts[shared + 1] - self.place_starts[shared]
+        owner = np.repeat(np.arange(len(shared)), lengths)
+        offsets = np.arange(len(owner)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        places = self.places[self.place_starts[shared][owner] + offsets].astype(np.int64)
+        found = Pattern(text_of(typed)).nearness(self.texts.codes, places, most)
+        kept = np.flatnonzero(found.edits <= most)
+        texts, places = shared[owner[kept]], places[kept]
+        edits, cut = found.edits[kept], found.cut[kept]
+        cost = edits - _PULL * self.pull[texts]
+        cost = cost + _FIRST_LETTER * (self.texts.codes[places] != text_of(typed)[0])
+        cost = cost + _INSIDE * (places != self.texts.starts[texts] + 1)
+        order = np.lexsort((cost, texts))
+        best = order[_first_of_each(texts[order])]
+        return Found(texts[best], edits[best], cost[best], places[best], cut[best])
+
+    def _by_words(self, typed: str, most: int, wanted: int, allowed: Mask | None) -> Found:
+        texts, edits = self.words.texts_with(typed, allowed)
+        kept = np.flatnonzero(edits <= most)
+        texts, edits = texts[kept], edits[kept]
+        cost = edits + _SHUFFLED - _PULL * self.pull[texts]
+        if len(texts) > 4 * wanted:
+            best = np.argpartition(cost, 4 * wanted)[: 4 * wanted]
+            texts, edits, cost = texts[best], edits[best], cost[best]
+        nowhere = np.full(len(texts), -1, np.int64)
+        return Found(texts, edits.astype(np.int64), cost, nowhere, np.zeros(len(texts), np.int64))
+
+
+def _joined(one: Found, other: Found, wanted: int) -> Found:
+    """Put two lists into one order; a text in both counts where it is cheaper."""
+    texts = np.concatenate((one.texts, other.texts))
+    cost = np.concatenate((one.cost, other.cost))
+    order = np.lexsort((cost, texts))
+    best = order[_first_of_each(texts[order])]
+    best = best[np.lexsort((texts[best], cost[best]))][:wanted]
+    return Found(
+        texts[best],
+        np.concatenate((one.edits, other.edits))[best],
+        cost[best],
+        np.concatenate((one.place, other.place))[best],
+        np.concatenate((one.cut, other.cut))[best],
+    )
+
+
+def _first_of_each(ordered: Rows) -> Mask:
+    first = np.ones(len(ordered), np.bool_)
+    first[1:] = ordered[1:] != ordered[:-1]
+    return first

@@ -1,0 +1,123 @@
+"""How many typos lie between what was typed and the beginnings of many texts, all at once.
+
+Optimal string alignment (insert, delete, replace, swap neighbours) as bit vectors, one 64-bit word a candidate. The
+loop runs over characters; numpy does all candidates in each step.
+
+Source:
+    H. Hyyrö, A bit-vector algorithm for computing Levenshtein and Damerau edit distances, Nordic Journal of
+    Computing 10 (2003)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from actors.vectors.types import Rows
+
+Text = npt.NDArray[np.uint16]
+"""uint16 [t]: folded texts as 16-bit characters, each followed by 0."""
+
+LONGEST = 64
+"Only so many characters of what was typed are compared."
+
+_WIDTHS = (np.uint8, np.uint16, np.uint32, np.uint64)
+_SIZES = (8, 16, 32, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class Nearness:
+    """How near the beginnings of some texts are.
+
+    Shapes:
+        edits: int64 [m]; cut: int64 [m], length of the beginning that was compared
+    """
+
+    edits: Rows
+    cut: Rows
+
+
+class Pattern:
+    """What was typed, prepared for comparing; as few bits a candidate as its length allows."""
+
+    def __init__(self, typed: Text) -> None:
+        self.typed = typed[:LONGEST]
+        self.length = len(self.typed)
+        self._bits: Any = _WIDTHS[np.searchsorted(_SIZES, self.length)]
+        table: Any = np.zeros(1 << 16, self._bits)
+        for place, code in enumerate(self.typed.tolist()):
+            table[code] |= self._bits(1 << place)
+        self._table = table
+
+    def nearness(self, text: Text, places: Rows, most: int) -> Nearness:
+        """Find for each text the beginning that is nearest, of equals the one most alike in length.
+
+        Shapes:
+            text: uint16 [t], ends with at least `LONGEST` + 8 zeros; places: int64 [m], where the texts begin
+        Cost:
+            2,800 places, 12 characters, 2 edits: 0.25 ms
+        """
+        count, length, steps = len(places), self.length, self.length + most
+        windows = text[places + np.arange(steps)[:, None]]
+        # a text ends where the next one begins
+        windows[np.logical_or.accumulate(windows == 0, axis=0)] = 0
+        matches = self._table[windows]
+        one, last = self._bits(1), self._bits(length - 1)
+        down: Any = np.zeros(count, self._bits)
+        diagonal, before = down.copy(), down.copy()
+        up, rise, fall, spare = ~down, down.copy(), down.copy(), down.copy()
+        score = np.full(count, length, np.int8)
+        best, cut = score.copy(), np.zeros(count, np.int8)
+        for step in range(steps):
+            match = matches[step]
+            # swapped = ((~diagonal & match) << 1) & before
+            np.invert(diagonal, out=spare)
+            spare &= match
+            np.left_shift(spare, one, out=spare)
+            spare &= before
+            # diagonal = (((match & up) + up) ^ up) | match | down | swapped
+            np.bitwise_and(match, up, out=diagonal)
+            diagonal += up
+            diagonal ^= up
+            diagonal |= match
+            diagonal |= down
+            diagonal |= spare
+            # rise = down | ~(diagonal | up); fall = diagonal & up
+            np.bitwise_or(diagonal, up, out=rise)
+            np.invert(rise, out=rise)
+            rise |= down
+            np.bitwise_and(diagonal, up, out=fall)
+            score += ((rise >> last) & one).astype(np.int8)
+            score -= ((fall >> last) & one).astype(np.int8)
+            # rise = rise << 1 | 1; up = fall << 1 | ~(diagonal | rise); down = diagonal & rise
+            np.left_shift(rise, one, out=rise)
+            rise |= one
+            np.bitwise_or(diagonal, rise, out=up)
+            np.invert(up, out=up)
+            np.left_shift(fall, one, out=fall)
+            up |= fall
+            np.bitwise_and(diagonal, rise, out=down)
+            before = match
+            if step + 1 >= length - most:
+                # of equally near beginnings the one that is as long as what was typed, else the shorter
+                better = score <= best if step < length else score < best
+                np.copyto(best, score, where=better)
+                np.copyto(cut, np.int8(step + 1), where=better)
+        return Nearness(best.astype(np.int64), cut.astype(np.int64))
+
+
+def text_of(typed: str) -> Text:
+    """Turn a folded text into 16-bit characters."""
+    return np.frombuffer(typed.encode("utf-16-le"), np.uint16)
+
+
+def edits_allowed(length: int) -> int:
+    """Say how many typos a text of some length may have.
+
+    Source:
+        ranking notes, section 8
+    """
+    return 0 if length < 3 else 1 if length <= 5 else 2 if length <= 8 else 3 if length <= 11 else 4

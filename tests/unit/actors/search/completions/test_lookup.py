@@ -1,0 +1,81 @@
+"""The look-up of completions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from actors.search.completions.build import build
+from actors.search.completions.lookup import Index
+from actors.search.folding import typed_so_far
+
+TITLES = [
+    "Steel hand trowel",
+    "Steel hand fork",
+    "Trowel rack",
+    "Garden hose 25 m",
+    "Café crème cups",
+    "The Last Berth",
+    "東京タワー",
+    "Watering can",
+    "Copper watering can",
+]
+POPULARITY = np.array([50.0, 40, 5, 30, 20, 10, 3, 60, 2])
+
+
+@pytest.fixture(scope="module")
+def index() -> Index:
+    return build(TITLES, POPULARITY)
+
+
+def looked_up(index: Index, typed: str, wanted: int = 5) -> list[str]:
+    return [TITLES[at] for at in index.look_up(typed_so_far(typed), wanted).texts.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        ("steel", ["Steel hand trowel", "Steel hand fork"]),
+        ("trow", ["Steel hand trowel", "Trowel rack"]),
+        ("trwel r", ["Trowel rack"]),
+        ("rtowel r", ["Trowel rack"]),
+        ("cafe", ["Café crème cups"]),
+        ("京タ", ["東京タワー"]),
+        ("berth last", ["The Last Berth"]),
+        ("can watering", ["Watering can"]),
+        ("wateringcan", ["Watering can"]),
+        ("qqqqqqq", []),
+    ],
+)
+def test_completions_begin_with_what_was_meant(index: Index, typed: str, wanted: list[str]) -> None:
+    assert looked_up(index, typed)[: len(wanted)] == wanted
+    if not wanted:
+        assert looked_up(index, typed) == []
+
+
+def test_nothing_typed_gives_the_most_popular(index: Index) -> None:
+    assert looked_up(index, "", 3) == ["Watering can", "Steel hand trowel", "Steel hand fork"]
+
+
+def test_only_allowed_texts_are_found(index: Index) -> None:
+    allowed = np.ones(len(TITLES), np.bool_)
+    allowed[0] = False
+    for typed in ("steel", "stel", "trowel steel"):
+        found = index.look_up(typed, 5, allowed)
+        assert 0 not in found.texts
+
+
+def test_a_finished_word_is_not_continued(index: Index) -> None:
+    assert looked_up(index, "ca ") == []
+    assert looked_up(index, "ca") == ["Watering can", "Café crème cups", "Copper watering can"]
+    assert looked_up(index, "can ") == ["Watering can", "Copper watering can"]
+
+
+def test_every_title_is_found_by_its_own_beginning() -> None:
+    rng = np.random.default_rng(5)
+    words = ["".join(rng.choice(list("abcdef"), rng.integers(2, 8))) for _ in range(60)]
+    titles = sorted({" ".join(rng.choice(words, rng.integers(1, 5))) for _ in range(3_000)})
+    many = build(titles, rng.random(len(titles)))
+    for at in rng.integers(0, len(titles), 200).tolist():
+        exact = {place for place, title in enumerate(titles) if f" {title}".find(f" {titles[at]}") >= 0}
+        assert set(many.look_up(titles[at], len(exact)).texts.tolist()) == exact
