@@ -73,14 +73,20 @@ def _pieces(text: str) -> list[tuple[str, int]]:
     for place, char in enumerate(text):
         if char in _APOSTROPHES:
             continue
-        for part in _SPECIAL.get(char.lower()) or unicodedata.normalize("NFKD", char.casefold()):
-            if unicodedata.combining(part):
+        for part in _parts(char):
+            if unicodedata.combining(part) or part in _APOSTROPHES:
                 continue
             if part.isalnum() or _PRIVATE <= ord(part) < _PRIVATE + _PRIVATE_SIZE:
                 pieces.append((_in_plane(unicodedata.normalize("NFC", part)), place))
             elif pieces and pieces[-1][0] != " ":
                 pieces.append((" ", place))
     return _composed(pieces)
+
+
+def _parts(char: str) -> str:
+    """Take a character apart and fold its case; some become capitals only when they are taken apart."""
+    parts = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", char).casefold())
+    return "".join(_SPECIAL.get(part, part) for part in parts)
 
 
 def _composed(pieces: list[tuple[str, int]]) -> list[tuple[str, int]]:
