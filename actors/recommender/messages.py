@@ -97,6 +97,8 @@ class ReaderQuery:
     "product_to_products: product ids; a group id is written `group:<id>`."
     buy_together: bool = False
     history_type: str = ""
+    rule_names: tuple[str, ...] = ()
+    "Stored rules asked for by name."
     removed: tuple[Boost, ...] = ()
     "Stored rules that take out what their filter matches."
     explain: bool = False

@@ -19,7 +19,7 @@ from actors.vectors.types import Mask, Rows, Scores
 
 
 def admitted(query: ReaderQuery, catalog: Catalog) -> Mask | None:
-    """Mark the rows that pass type, filter and distance; None when nothing is asked.
+    """Mark the rows that pass type, filter, distance and stored rules; None when nothing is asked.
 
     Stock and the reader's own list of exclusions are not in it.
 
@@ -32,6 +32,7 @@ def admitted(query: ReaderQuery, catalog: Catalog) -> Mask | None:
     if query.filter is not None:
         masks.append(catalog.matching(query.filter))
     masks += [catalog.near(circle) for circle in query.circles]
+    masks += [~catalog.matching(rule.filter) for rule in query.removed]
     if not masks:
         return None
     mask = masks[0]
@@ -86,7 +87,7 @@ def leading(request: Request, left_out: list[int], wanted: int) -> list[int]:
     Only for requests that filter nothing.
     """
     query, catalog, standing = request.query, request.catalog, request.standing
-    if query.type is not None or query.filter is not None or query.circles:
+    if query.type is not None or query.filter is not None or query.circles or query.removed:
         return []
     known = known_for(query, wanted)
     hidden = {*left_out, *catalog.rows_of(query.exclude)}

@@ -21,6 +21,7 @@ from deployments.api.interactions import Interactions
 from deployments.api.products import Products
 from deployments.api.recommendation import BODIES, Recommendations
 from deployments.api.records import Records
+from deployments.api.stored_rules import StoredRules
 from deployments.api.users import Users
 from deployments.api.wire import records as wire
 from deployments.edge.admission import Rules
@@ -59,7 +60,14 @@ def endpoints(means: Means) -> tuple[Endpoint, ...]:
         *_records(
             products, Aggregation("product", means.stores.records), wire.Shown | wire.enveloped(wire.Shown)
         ),
-        *_recommendations(Recommendations(means.recommender, means.clock, means.new_service_id)),
+        *_recommendations(
+            Recommendations(
+                means.recommender,
+                StoredRules(means.stores.boost_rules, means.clock),
+                means.clock,
+                means.new_service_id,
+            )
+        ),
     )
 
 

@@ -15,6 +15,7 @@ from actors.recommender.messages import Kind, ReaderQuery, RecommendationResult
 from cluster.clock import Clock
 from cluster.ids import ServiceId
 from deployments.api.endpoint import Answer, Schema
+from deployments.api.stored_rules import StoredRules
 from deployments.api.wire.faults import unprocessable
 from deployments.api.wire.recommendation import (
     ProductToProducts,
@@ -44,9 +45,14 @@ class Recommendations:
     """Endpoints 20 to 25."""
 
     def __init__(
-        self, client: RecommenderClient, clock: Clock, new_service_id: Callable[[], ServiceId]
+        self,
+        client: RecommenderClient,
+        rules: StoredRules,
+        clock: Clock,
+        new_service_id: Callable[[], ServiceId],
     ) -> None:
         self._client = client
+        self._rules = rules
         self._clock = clock
         self._new_service_id = new_service_id
 
@@ -70,7 +76,8 @@ class Recommendations:
         write = _WRITERS.get(kind, _products)
 
         async def answer(request: Arrival) -> Reply:
-            name, found = write(await self._client.answer(request.parsed))
+            query = await self._rules.apply(request.parsed)
+            name, found = write(await self._client.answer(query))
             return result(
                 name,
                 dumps(found),

@@ -150,6 +150,7 @@ def to_query(body: Recommendation, kind: Kind, *, app_id: str, user_id: str, now
         cohort=body.user_cohort,
         context=body.custom_context,
         boosting_tags=tuple(body.boosting_tags),
+        rule_names=(body.boost_rule_name,) if body.boost_rule_name and not body.boost_fq else (),
         **_own_parts(body),
     )
 
