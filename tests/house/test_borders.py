@@ -18,8 +18,10 @@ HOMES = {
     "fastapi": ("deployments/",),
     "starlette": ("deployments/",),
     "uvicorn": ("deployments/",),
-    "jwt": ("deployments/edge/tokens.py",),
-    "authlib": ("deployments/edge/tokens.py",),
+    "jwt": ("deployments/edge/tokens.py", "deployments/archive/oauth/"),
+    "authlib": ("deployments/edge/tokens.py", "deployments/archive/oauth/"),
+    "itsdangerous": ("deployments/archive/oauth/",),
+    "jinja2": ("deployments/",),
     "typer": ("cluster/commands/", "cluster/__main__.py"),
     "rich": ("cluster/commands/", "cluster/__main__.py", "jobs/ingest/"),
 }

@@ -1,0 +1,92 @@
+"""Where clients find us: one origin, from which every address in metadata, tokens and redirects is built.
+
+A public address comes from the configuration and from nowhere else; what a request says in `Host` or
+`X-Forwarded-Host` could be anybody's words, and metadata built from them would send clients to a stranger. Without
+a configured one only loopback is served, and there the three spellings of it are told apart as clients compare
+them: whoever came by `localhost` finds `localhost`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from cluster.errors import Invalid
+
+MCP_PATH = "/mcp"
+ISSUER_PATH = "/archive"
+AUTHORIZE_PATH = "/oauth/authorize/archive"
+CLIENTS_PATH = "/oauth/authorize/clients"
+TOKEN_PATH = "/oauth/token"  # noqa: S105 - a path
+REGISTER_PATH = "/oauth/register"
+REVOKE_PATH = "/oauth/revoke"
+RESOURCE_METADATA_PATH = "/.well-known/oauth-protected-resource"
+SERVER_METADATA_PATH = "/.well-known/oauth-authorization-server"
+
+_LOOPBACK_HOST = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::\d{1,5})?")
+_HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Makes the origin for a request."""
+
+    public_url: str
+    "Configured origin; empty: none."
+    fallback: str
+    "Origin for requests whose `Host` is not loopback while none is configured."
+
+    @classmethod
+    def of(cls, public_url: str, *, host: str = "127.0.0.1", port: int = 8000) -> Addresses:
+        """Check a configured origin; without one, `host` and `port` are where the doors listen.
+
+        Errors:
+            Invalid: not an origin, or plain http beyond loopback
+        """
+        own = host if host in ("127.0.0.1", "localhost") else "127.0.0.1"
+        fallback = f"http://[::1]:{port}" if host == "::1" else f"http://{own}:{port}"
+        return cls(parse_origin(public_url) if public_url else "", fallback)
+
+    def base(self, host: str) -> str:
+        """Choose the origin for a request with this `Host` header."""
+        if self.public_url:
+            return self.public_url
+        return f"http://{host}" if is_loopback(host) else self.fallback
+
+
+def is_loopback(host: str) -> bool:
+    """Is this host, with or without a port, one of the three spellings of the own machine?"""
+    return _LOOPBACK_HOST.fullmatch(host) is not None
+
+
+def parse_origin(text: str) -> str:
+    """Read a public address: `https://` and a host, or `http://` and loopback; one slash at the end is taken off.
+
+    Errors:
+        Invalid: anything else
+    """
+    parts = urlsplit(text)
+    origin = text[:-1] if text.endswith("/") else text
+    if parts.scheme not in ("https", "http") or origin != f"{parts.scheme}://{parts.netloc}":
+        raise Invalid("KIOSK_PUBLIC_URL is an origin without a path, as https://news.example.com")
+    if not _HOST.fullmatch(parts.netloc):
+        raise Invalid("KIOSK_PUBLIC_URL does not name a host")
+    if parts.scheme == "http" and not is_loopback(parts.netloc):
+        raise Invalid("KIOSK_PUBLIC_URL must be https: tokens would travel in the clear")
+    return origin
+
+
+def resource_of(base: str) -> str:
+    """Name the protected resource: what tokens are bound to."""
+    return base + MCP_PATH
+
+
+def issuer_of(base: str) -> str:
+    """Name the authorization server."""
+    return base + ISSUER_PATH
+
+
+def resource_metadata_of(base: str) -> str:
+    """Where the resource's metadata stands: the address every 401 names."""
+    return base + RESOURCE_METADATA_PATH + MCP_PATH

@@ -1,0 +1,136 @@
+"""What a client asks of a person: the authorization request, checked.
+
+Until client and redirect address are known to belong together every fault is a page, never a redirect; after that
+every fault is the client's to hear, at its address.
+
+Source: RFC 6749 section 4.1, RFC 7636 section 4.3, RFC 8707 section 2, RFC 9207.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from deployments.archive.oauth.addresses import AUTHORIZE_PATH, issuer_of, resource_of
+from deployments.archive.oauth.clients import Client, read_client
+from deployments.archive.oauth.forms import Parameters
+from deployments.archive.oauth.pkce import is_challenge
+from deployments.archive.oauth.redirects import extend
+from deployments.archive.oauth.replies import Refused
+from deployments.archive.oauth.signing import Signing
+from deployments.archive.oauth.token import same_resource
+
+LONGEST_STATE = 1500
+ONCE = (
+    "response_type",
+    "response_mode",
+    "state",
+    "code_challenge",
+    "code_challenge_method",
+    "resource",
+    "scope",
+)
+
+
+class NotAnswerable(Exception):
+    """Who asks, or where to answer, is not known: the person is told, and nobody else."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Declined(Exception):
+    """The client asked for something it can't have; it is told at its address."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__("declined")
+        self.location = location
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A whole and answerable request."""
+
+    client_id: str
+    redirect_uri: str
+    state: str | None
+    challenge: str
+    resource: str
+    base: str
+
+    def back(self, **answer: str) -> str:
+        """Make the address the answer goes to."""
+        return _back(self.redirect_uri, self.state, self.base, answer)
+
+    def address(self) -> str:
+        """Make the address, below our origin, at which the same is asked again."""
+        query = {
+            "response_type": "code",
+            "client_id": self.client_id,
+            "redirect_uri": self.redirect_uri,
+            "code_challenge": self.challenge,
+            "code_challenge_method": "S256",
+            "resource": self.resource,
+        }
+        if self.state is not None:
+            query["state"] = self.state
+        return f"{AUTHORIZE_PATH}?{urlencode(query, quote_via=quote, safe='', errors='surrogateescape')}"
+
+    def kept(self) -> dict[str, Any]:
+        """Say it as JSON, for a form."""
+        return asdict(self)
+
+
+def read_asked(parameters: Parameters, signing: Signing, base: str) -> tuple[Asked, Client]:
+    """Check a request.
+
+    Errors:
+        NotAnswerable: unknown client, or an address it did not register
+        Declined: anything else
+    """
+    try:
+        client_id, redirect_uri = parameters.once("client_id"), parameters.once("redirect_uri")
+    except Refused as refused:
+        raise NotAnswerable(refused.description) from refused
+    client = read_client(signing, client_id) if client_id else None
+    if client is None:
+        raise NotAnswerable("The application is not registered here.")
+    if redirect_uri is None or not client.allows(redirect_uri):
+        raise NotAnswerable("The application did not register the address it wants the answer sent to.")
+    # One that stands there twice is given back as it stood there first.
+    state = parameters.get("state")
+    try:
+        return _checked(parameters, client, redirect_uri, base), client
+    except Refused as refused:
+        answer = {"error": refused.error, "error_description": refused.description}
+        raise Declined(_back(redirect_uri, state, base, answer)) from refused
+
+
+def _checked(parameters: Parameters, client: Client, redirect_uri: str, base: str) -> Asked:
+    found = {name: parameters.once(name) for name in ONCE}
+    if len(found["state"] or "") > LONGEST_STATE:
+        raise Refused("invalid_request", f"state is longer than {LONGEST_STATE} characters")
+    if found["response_type"] is None:
+        raise Refused("invalid_request", "response_type is missing")
+    if found["response_type"] != "code":
+        raise Refused("unsupported_response_type", "response_type is code")
+    if found["response_mode"] not in (None, "query"):
+        raise Refused("invalid_request", "response_mode is query")
+    challenge = found["code_challenge"]
+    if challenge is None:
+        raise Refused("invalid_request", "code_challenge is missing")
+    if found["code_challenge_method"] != "S256":
+        raise Refused("invalid_request", "code_challenge_method is S256")
+    if not is_challenge(challenge):
+        raise Refused("invalid_request", "code_challenge is not 43 characters of base64url")
+    resource = resource_of(base)
+    if found["resource"] is not None and not same_resource(found["resource"], resource):
+        raise Refused("invalid_target", "there is no such resource here")
+    return Asked(client.client_id, redirect_uri, found["state"], challenge, resource, base)
+
+
+def _back(redirect_uri: str, state: str | None, base: str, answer: dict[str, str]) -> str:
+    more = {} if state is None else {"state": state}
+    return extend(redirect_uri, {**answer, **more, "iss": issuer_of(base)})

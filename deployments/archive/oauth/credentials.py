@@ -1,0 +1,59 @@
+"""Which client is calling the token or the revocation endpoint, and does it prove it.
+
+Source: RFC 6749, sections 2.3.1 and 5.2.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from urllib.parse import unquote_plus
+
+from starlette.requests import Request
+
+from deployments.archive.oauth.clients import Client, is_secret_of, read_client
+from deployments.archive.oauth.forms import Parameters
+from deployments.archive.oauth.replies import Refused
+from deployments.archive.oauth.signing import Signing
+
+CHALLENGE = {"www-authenticate": 'Basic realm="archive"'}
+
+
+def client_of(request: Request, form: Parameters, signing: Signing) -> Client:
+    """Tell which registered client calls.
+
+    Errors:
+        Refused: invalid_client: none, one we never registered, or one without its secret
+    """
+    client_id, secret = form.once("client_id"), form.once("client_secret")
+    basic = _basic(request)
+    if basic is not None:
+        if client_id not in (None, basic[0]):
+            raise _unknown("the body names another client than the header")
+        client_id, secret = basic
+    client = read_client(signing, client_id) if client_id else None
+    if client is None:
+        raise _unknown("this client is not registered; register it again")
+    if client.method != "none" and not is_secret_of(signing, client, secret or ""):
+        raise _unknown("the client's secret is missing or wrong")
+    return client
+
+
+def uses_basic(request: Request) -> bool:
+    """Did the client name itself in a header?"""
+    return request.headers.get("authorization", "")[:6].lower() == "basic "
+
+
+def _basic(request: Request) -> tuple[str, str] | None:
+    if not uses_basic(request):
+        return None
+    try:
+        text = base64.b64decode(request.headers["authorization"][6:].strip(), validate=True).decode()
+    except (binascii.Error, ValueError) as error:
+        raise _unknown("the Authorization header can't be read") from error
+    name, _, secret = text.partition(":")
+    return unquote_plus(name), unquote_plus(secret)
+
+
+def _unknown(description: str) -> Refused:
+    return Refused("invalid_client", description, 401)

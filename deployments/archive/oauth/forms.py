@@ -1,0 +1,92 @@
+"""Parameters of queries and forms: each at most once, empty ones as good as absent, bytes kept as they came.
+
+Source: RFC 6749, sections 3.1 and 3.2; RFC 7636 appendix C.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+
+from cluster.errors import HouseError
+from deployments.archive.oauth.replies import Refused
+from deployments.edge.body import Gone, read_body
+
+MOST_BYTES = 20_000
+MOST_FIELDS = 60
+FORM = "application/x-www-form-urlencoded"
+
+
+class Parameters:
+    """Parameters by name."""
+
+    def __init__(self, text: str) -> None:
+        try:
+            pairs = parse_qsl(
+                text, keep_blank_values=True, errors="surrogateescape", max_num_fields=MOST_FIELDS
+            )
+        except ValueError as error:
+            raise Refused("invalid_request", "too many parameters") from error
+        self._values: dict[str, str] = {}
+        self.doubled: set[str] = set()
+        "Names that came more than once."
+        for name, value in pairs:
+            if name in self._values:
+                self.doubled.add(name)
+            self._values.setdefault(name, value)
+
+    def get(self, name: str) -> str | None:
+        """Read one; None when it is absent or empty."""
+        return self._values.get(name) or None
+
+    def once(self, name: str) -> str | None:
+        """Read one that makes no sense twice.
+
+        Errors:
+            Refused: it came more than once
+        """
+        if name in self.doubled:
+            raise Refused("invalid_request", f"{name} stands there more than once")
+        return self.get(name)
+
+
+def query_of(request: Request) -> Parameters:
+    """Read the query."""
+    return Parameters(request.scope.get("query_string", b"").decode("utf-8", "surrogateescape"))
+
+
+async def body_of(request: Request) -> bytes:
+    """Read a small body.
+
+    Errors:
+        Refused: too large, or compressed
+    """
+    headers = request.headers
+    length, encoding = headers.get("content-length"), headers.get("content-encoding")
+    try:
+        return await read_body(
+            request.receive,
+            announced=None if length is None else length.encode("latin-1"),
+            encoding=None if encoding is None else encoding.encode("latin-1"),
+            most_bytes=MOST_BYTES,
+        )
+    except Gone:
+        raise
+    except HouseError as error:
+        too_large = error.code == "too_large"
+        text = f"the body is larger than {MOST_BYTES} bytes" if too_large else error.message
+        raise Refused("invalid_request", text, 413 if too_large else 400) from error
+
+
+async def form_of(request: Request) -> Parameters:
+    """Read a form.
+
+    Errors:
+        Refused: not a form, too large
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != FORM:
+        raise Refused("invalid_request", f"the body has to be {FORM}")
+    body = await body_of(request)
+    return Parameters(body.decode("utf-8", "surrogateescape"))

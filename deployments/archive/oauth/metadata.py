@@ -1,0 +1,71 @@
+"""The two documents clients begin with: of the protected resource and of the authorization server.
+
+Source: RFC 9728 section 2, RFC 8414 section 2, RFC 9207 section 3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from deployments.archive.oauth.addresses import (
+    AUTHORIZE_PATH,
+    REGISTER_PATH,
+    REVOKE_PATH,
+    TOKEN_PATH,
+    issuer_of,
+    resource_of,
+)
+from deployments.archive.oauth.clients import METHODS
+from deployments.archive.oauth.means import OAuthMeans
+from deployments.archive.oauth.replies import answer
+
+GRANT_TYPES = ("authorization_code", "refresh_token")
+_KEPT = {"cache-control": "public, max-age=300", "vary": "host"}
+
+
+def resource_document(base: str, title: str) -> dict[str, Any]:
+    """Describe the resource: where to get a token for it."""
+    return {
+        "resource": resource_of(base),
+        "authorization_servers": [issuer_of(base)],
+        "bearer_methods_supported": ["header"],
+        "resource_name": title,
+        "resource_documentation": f"{base}/llms.txt",
+    }
+
+
+def server_document(base: str) -> dict[str, Any]:
+    """Describe the authorization server."""
+    return {
+        "issuer": issuer_of(base),
+        "authorization_endpoint": base + AUTHORIZE_PATH,
+        "token_endpoint": base + TOKEN_PATH,
+        "registration_endpoint": base + REGISTER_PATH,
+        "revocation_endpoint": base + REVOKE_PATH,
+        "response_types_supported": ["code"],
+        "response_modes_supported": ["query"],
+        "grant_types_supported": list(GRANT_TYPES),
+        "token_endpoint_auth_methods_supported": list(METHODS),
+        "revocation_endpoint_auth_methods_supported": list(METHODS),
+        "code_challenge_methods_supported": ["S256"],
+        "authorization_response_iss_parameter_supported": True,
+        "service_documentation": f"{base}/llms.txt",
+    }
+
+
+class Metadata:
+    """Shows one of the documents."""
+
+    def __init__(self, means: OAuthMeans, kind: str) -> None:
+        self._means = means
+        self._kind = kind
+
+    async def __call__(self, request: Request) -> Response:
+        """Answer a request."""
+        base = self._means.base(request)
+        if self._kind == "resource":
+            return answer(resource_document(base, self._means.title), headers=_KEPT)
+        return answer(server_document(base), headers=_KEPT)

@@ -1,0 +1,60 @@
+"""The pages people see: plain HTML that needs no script, loads nothing, and can't be framed.
+
+Every value is escaped by the template engine. The policy names no `form-action`: browsers apply it to the redirect
+that follows the form, which leads to the client.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.responses import RedirectResponse, Response
+
+FOLDER = Path(__file__).parents[1] / "templates"
+PRIVATE = {
+    "cache-control": "no-store",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+
+
+class Pages:
+    """Writes pages."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._style = (FOLDER / "page.css").read_text("utf-8")
+        digest = base64.b64encode(hashlib.sha256(self._style.encode()).digest()).decode()
+        self._policy = (
+            f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
+            "frame-ancestors 'none'"
+        )
+        self._environment = Environment(
+            loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined,
+            trim_blocks=True, lstrip_blocks=True,
+        )  # fmt: skip
+
+    def show(self, name: str, status: int = 200, *, retry_after_s: int = 0, **values: Any) -> Response:
+        """Write a page of its template."""
+        template = self._environment.get_template(f"{name}.html")
+        text = template.render(title=self._title, style=self._style, **values)
+        headers = {**PRIVATE, "content-security-policy": self._policy, "x-frame-options": "DENY"}
+        if retry_after_s:
+            headers["retry-after"] = str(retry_after_s)
+        return Response(text.encode("utf-8", "replace"), status, headers, media_type="text/html")
+
+    def stop(self, heading: str, text: str, status: int = 400, *, retry_after_s: int = 0) -> Response:
+        """Write a page at which the way ends."""
+        return self.show("stop", status, retry_after_s=retry_after_s, heading=heading, text=text)
+
+
+def go(location: str, status: int = 303) -> Response:
+    """Send the browser elsewhere; 303 makes it forget what it posted."""
+    response = RedirectResponse(location, status, PRIVATE)
+    # As it is: the framework would escape once more what stands there escaped.
+    response.headers["location"] = location
+    return response

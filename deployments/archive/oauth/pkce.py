@@ -1,0 +1,26 @@
+"""Proof key for code exchange, S256 and nothing else.
+
+Source: RFC 7636, sections 4.1, 4.2, 4.6.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+
+from authlib.oauth2.rfc7636 import create_s256_code_challenge
+
+_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
+_VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
+
+
+def is_challenge(text: str) -> bool:
+    """Can this be an S256 challenge: 43 characters of base64url?"""
+    return _CHALLENGE.fullmatch(text) is not None
+
+
+def proves(verifier: str, challenge: str) -> bool:
+    """Does the verifier belong to the challenge? In constant time."""
+    if not _VERIFIER.fullmatch(verifier):
+        return False
+    return hmac.compare_digest(str(create_s256_code_challenge(verifier)).encode(), challenge.encode())

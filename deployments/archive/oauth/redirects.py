@@ -1,0 +1,96 @@
+"""Redirect addresses: which may be registered, when two are the same, and how an answer is hung onto one.
+
+    https://any.host/path        yes
+    http://127.0.0.1:PORT/path   yes, and localhost and [::1]; the port is free when matching
+    com.example.app:/path        yes, private-use schemes; not those a browser or system runs itself
+    everything else              no
+
+Source: RFC 6749 section 3.1.2, RFC 8252 section 7, OAuth 2.1 section 2.3.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping
+from urllib.parse import quote, urlencode, urlsplit
+
+LONGEST = 2000
+"Characters."
+
+_VISIBLE = re.compile(r"[!-~]+")
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):(.+)", re.IGNORECASE)
+_HTTPS_HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?")
+_LOOPBACK = re.compile(r"http://(localhost|127\.0\.0\.1|\[::1\])(?::(\d{1,5}))?((?:[/?].*)?)")
+_RUN_BY_SOMEBODY = frozenset(
+    {
+        "about", "blob", "chrome", "cid", "data", "edge", "file", "filesystem", "ftp", "gopher", "http", "https",
+        "intent", "jar", "javascript", "livescript", "mailto", "market", "mhtml", "mocha", "resource", "search",
+        "search-ms", "sms", "ssh", "tel", "telnet", "urn", "vbscript", "view-source", "ws", "wss",
+    }
+)  # fmt: skip
+"Schemes that a browser or a system acts upon by itself."
+
+
+def fault_of(uri: object) -> str:
+    """Say why an address can't be registered; empty when it can."""
+    if not isinstance(uri, str) or not uri:
+        return "a redirect address is not a text"
+    if len(uri) > LONGEST:
+        return f"a redirect address is longer than {LONGEST} characters"
+    if not _VISIBLE.fullmatch(uri) or any(char in uri for char in '\\#*"<>`{}|^'):
+        return "a redirect address holds a fragment, a wildcard or a character that may not stand there"
+    found = _SCHEME.fullmatch(uri)
+    if found is None:
+        return "a redirect address is not absolute"
+    scheme, rest = found[1].lower(), found[2]
+    if scheme == "https":
+        host = urlsplit(uri).netloc if rest.startswith("//") else ""
+        return "" if _is_host(host) else "an https redirect address does not name a plain host"
+    if scheme == "http":
+        loopback = _LOOPBACK.fullmatch(uri)
+        fine = loopback is not None and _is_port(loopback[2])
+        return "" if fine else "http is for loopback addresses only; use https"
+    if scheme in _RUN_BY_SOMEBODY or scheme.startswith("ms-"):
+        return f"the scheme {scheme} is not allowed"
+    if not rest.startswith("/") or "@" in urlsplit(uri).netloc:
+        return "a redirect address with a scheme of its own goes on with a slash and names no user"
+    return ""
+
+
+def fingerprint(uri: str) -> str:
+    """Make a mark that two addresses share exactly when they match: equal, but for the port of a loopback one."""
+    loopback = _LOOPBACK.fullmatch(uri)
+    if loopback is not None and _is_port(loopback[2]):
+        uri = f"http://{loopback[1]}:*{loopback[3]}"
+    digest = hashlib.sha256(uri.encode("utf-8", "surrogatepass")).digest()
+    return base64.urlsafe_b64encode(digest[:15]).decode()
+
+
+def shown_target(uri: str) -> str:
+    """Say where an address leads, for people: its host, or the scheme of an application."""
+    parts = urlsplit(uri)
+    return parts.netloc if parts.scheme in ("http", "https") else f"{parts.scheme}:"
+
+
+def is_on_this_machine(uri: str) -> bool:
+    """Does an address lead to a program on the person's own machine?"""
+    return not uri.lower().startswith("https:")
+
+
+def extend(uri: str, answer: Mapping[str, str]) -> str:
+    """Hang an answer onto a redirect address; a query that is there stays as it is."""
+    joint = "&" if "?" in uri else "?"
+    if uri.endswith(("?", "&")):
+        joint = ""
+    return uri + joint + urlencode(answer, quote_via=quote, safe="", errors="surrogateescape")
+
+
+def _is_host(host: str) -> bool:
+    found = _HTTPS_HOST.fullmatch(host)
+    return found is not None and _is_port(found[1])
+
+
+def _is_port(text: str | None) -> bool:
+    return text is None or int(text) < 65536

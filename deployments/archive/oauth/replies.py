@@ -1,0 +1,60 @@
+"""Answers to programs: JSON without nulls, readable from every origin, never kept by a cache."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import Response
+
+ANY_ORIGIN = {"access-control-allow-origin": "*"}
+NO_STORE = {"cache-control": "no-store", "pragma": "no-cache"}
+_ALLOWED_HEADERS = "Content-Type, Authorization, MCP-Protocol-Version"
+
+
+class Refused(Exception):
+    """A request of a program is refused: `error` is a word of the OAuth vocabulary."""
+
+    def __init__(self, error: str, description: str, status: int = 400, retry_after_s: int = 0) -> None:
+        super().__init__(error)
+        self.error = error
+        self.description = description
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+
+def answer(
+    document: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Write a document; members that are None are left out, because clients refuse nulls."""
+    body = json.dumps({name: value for name, value in document.items() if value is not None})
+    return Response(body, status, {**ANY_ORIGIN, **(headers or {})}, media_type="application/json")
+
+
+def refusal(refused: Refused, headers: Mapping[str, str] | None = None) -> Response:
+    """Write an error the way RFC 6749 section 5.2 has it."""
+    more = {"retry-after": str(refused.retry_after_s)} if refused.retry_after_s else {}
+    document = {"error": refused.error, "error_description": refused.description}
+    return answer(document, refused.status, {**NO_STORE, **more, **(headers or {})})
+
+
+def preflight(methods: str) -> Response:
+    """Answer a browser that asks before it sends."""
+    headers = {
+        "access-control-allow-methods": methods,
+        "access-control-allow-headers": _ALLOWED_HEADERS,
+        "access-control-max-age": "86400",
+    }
+    return Response(None, 204, {**ANY_ORIGIN, **headers})
+
+
+def wrong_method(allowed: str) -> Response:
+    """Refuse a method."""
+    document = {"error": "invalid_request", "error_description": "method not allowed"}
+    return answer(document, 405, {"allow": allowed})
+
+
+def is_preflight(method: str, headers: Mapping[str, str]) -> bool:
+    """Does a browser ask before it sends?"""
+    return method == "OPTIONS" and "origin" in headers and "access-control-request-method" in headers

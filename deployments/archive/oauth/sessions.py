@@ -1,0 +1,133 @@
+"""A browser between two requests: who signed in there, and that a form comes from a page we showed it.
+
+Two cookies, both below `/oauth/authorize` and out of reach of scripts: `kiosk_browser` is a random name that every
+form is bound to, `kiosk_session` says who signed in. The second is signed and looked up in the account with every
+use, so a new password or a lock ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cluster.clock import Clock
+from cluster.errors import Unavailable
+from cluster.records.account import Account
+from cluster.records.password import check_password
+from cluster.store.ports import AccountStore
+from deployments.archive.oauth.signing import Signing, sha256
+
+BROWSER = "kiosk_browser"
+SESSION = "kiosk_session"
+PATH = "/oauth/authorize"
+SESSION_LIFE_S = 4 * 3600
+FORM_LIFE_S = 600
+MOST_WAITING = 16
+"Passwords that may wait for being checked, one after another, in one replica."
+
+
+class Sessions:
+    """Reads and writes the two cookies, and makes forms."""
+
+    def __init__(self, accounts: AccountStore, signing: Signing, clock: Clock) -> None:
+        self._accounts = accounts
+        self._signing = signing
+        self._clock = clock
+
+    async def account(self, request: Request) -> Account | None:
+        """Tell who is signed in here."""
+        value = self._signing.sessions.open(request.cookies.get(SESSION, ""))
+        if not isinstance(value, dict) or value["till"] <= self._now_s():
+            return None
+        account = await self._accounts.get(value["username"])
+        if account is None or account.disabled:
+            return None
+        same = (account.user_id, account.epoch) == (value["user_id"], value["epoch"])
+        return account if same else None
+
+    def sign_in(self, response: Response, account: Account, *, secure: bool) -> None:
+        """Remember who signed in."""
+        value = {
+            "username": account.username,
+            "user_id": account.user_id,
+            "epoch": account.epoch,
+            "till": self._now_s() + SESSION_LIFE_S,
+        }
+        _set(response, SESSION, self._signing.sessions.seal(value), SESSION_LIFE_S, secure=secure)
+
+    def sign_out(self, response: Response, *, secure: bool) -> None:
+        """Forget who signed in."""
+        _set(response, SESSION, "", 0, secure=secure)
+
+    def browser(self, request: Request) -> str:
+        """Name this browser, as it is already called or anew."""
+        name = request.cookies.get(BROWSER, "")
+        return name if len(name) == 43 and name.isascii() else self._signing.random()
+
+    def remember(self, response: Response, browser: str, *, secure: bool) -> None:
+        """Keep the browser's name in it."""
+        _set(response, BROWSER, browser, None, secure=secure)
+
+    def form(self, browser: str, value: dict[str, Any]) -> str:
+        """Make the hidden value of a form: good in this browser, for a while."""
+        bound = {**value, "browser": sha256(browser), "till": self._now_s() + FORM_LIFE_S}
+        return self._signing.forms.seal(bound)
+
+    def read_form(self, request: Request, text: str) -> tuple[dict[str, Any] | None, bool]:
+        """Read a form's hidden value, and whether it is still in time; None when it is not this browser's."""
+        value = self._signing.forms.open(text)
+        if not isinstance(value, dict):
+            return None, False
+        browser = sha256(request.cookies.get(BROWSER, ""))
+        if not hmac.compare_digest(browser.encode(), value["browser"].encode()):
+            return None, False
+        return value, value["till"] > self._now_s()
+
+    def _now_s(self) -> int:
+        return self._clock.now_ms() // 1000
+
+
+class Passwords:
+    """Checks passwords one at a time beside the event loop: a flood of attempts costs one core, not the replica."""
+
+    def __init__(self, accounts: AccountStore) -> None:
+        self._accounts = accounts
+        self._turn = asyncio.Semaphore(1)
+        self._waiting = 0
+
+    async def account(self, username: str, password: str) -> Account | None:
+        """Tell whose name and password these are; takes as long for a name nobody has.
+
+        Errors:
+            Unavailable: too many are waiting
+        """
+        if self._waiting >= MOST_WAITING:
+            raise Unavailable("too many sign-ins at once", retry_after_s=5)
+        self._waiting += 1
+        try:
+            account = await self._accounts.get(username)
+            kept = account.password if account is not None and not account.disabled else None
+            async with self._turn:
+                right = await asyncio.to_thread(check_password, password, kept)
+        finally:
+            self._waiting -= 1
+        return account if right else None
+
+
+def is_own_page(request: Request, base: str) -> bool:
+    """Does a form come from one of our pages, as far as the browser tells?
+
+    A page that sends no referrer posts with `Origin: null`, so that proves nothing either way; the cookie and the
+    form's own signature do.
+    """
+    origin = request.headers.get("origin", "null")
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    return origin in ("null", base) and site in ("same-origin", "none")
+
+
+def _set(response: Response, name: str, value: str, life_s: int | None, *, secure: bool) -> None:
+    response.set_cookie(name, value, max_age=life_s, path=PATH, secure=secure, httponly=True, samesite="lax")

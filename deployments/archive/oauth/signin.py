@@ -1,0 +1,89 @@
+"""Signing in, for whichever page asks for it."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import Any
+
+import structlog
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cluster.records.account import NAME_FORM
+from deployments.archive.oauth.forms import Parameters
+from deployments.archive.oauth.means import OAuthMeans
+from deployments.archive.oauth.pages import Pages, go
+from deployments.archive.oauth.sessions import Passwords, Sessions
+from deployments.archive.oauth.throttle import address_of
+
+WRONG = "This user name and password do not belong together."
+_NAME = re.compile(NAME_FORM)
+
+_log = structlog.get_logger()
+
+
+class SignIn:
+    """Shows the form and checks what comes back."""
+
+    def __init__(self, means: OAuthMeans, pages: Pages, sessions: Sessions) -> None:
+        self._means = means
+        self._pages = pages
+        self._sessions = sessions
+        self._passwords = Passwords(means.accounts)
+
+    def show(
+        self,
+        request: Request,
+        values: dict[str, Any],
+        *,
+        action: str,
+        client_name: str = "",
+        username: str = "",
+        fault: str = "",
+        status: int = 200,
+        retry_after_s: int = 0,
+    ) -> Response:
+        """Show the form; `values` come back with it."""
+        secure = self._means.base(request).startswith("https:")
+        browser = self._sessions.browser(request)
+        response = self._pages.show(
+            "sign_in", status, retry_after_s=retry_after_s, action=action, client_name=client_name,
+            form=self._sessions.form(browser, values), username=username, fault=fault,
+        )  # fmt: skip
+        self._sessions.remember(response, browser, secure=secure)
+        return response
+
+    async def attempt(
+        self,
+        request: Request,
+        form: Parameters,
+        values: dict[str, Any],
+        *,
+        goal: str,
+        action: str,
+        client_name: str = "",
+    ) -> Response:
+        """Check a name and a password; to `goal` when they are right, back to the form when not."""
+        username = (form.get("username") or "").strip().lower()
+        known_form = username if _NAME.fullmatch(username) else ""
+        again = partial(
+            self.show, request, values, action=action, client_name=client_name, username=known_form
+        )
+        wait_s = await self._means.sign_ins.wait_s(username[:200], address_of(request))
+        if wait_s:
+            _log.warning("sign_in_throttled", wait_s=wait_s)
+            fault = f"Too many attempts. Try again in {_span(wait_s)}."
+            return again(fault=fault, status=429, retry_after_s=wait_s)
+        account = await self._passwords.account(known_form, form.get("password") or "")
+        if account is None:
+            _log.warning("sign_in_refused")
+            return again(fault=WRONG, status=403)
+        _log.info("signed_in", user_id=account.user_id)
+        response = go(goal)
+        self._sessions.sign_in(response, account, secure=self._means.base(request).startswith("https:"))
+        return response
+
+
+def _span(seconds: int) -> str:
+    return f"{seconds} seconds" if seconds < 100 else f"{(seconds + 59) // 60} minutes"
