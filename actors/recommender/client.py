@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import Any, Protocol
 
 from actors.recommender.messages import ReaderQuery, RecommendationResult
-from cluster.errors import Refusal
+from cluster.errors import Refusal, Unavailable
+
+PATIENCE_S = 10.0
+"How long a deployment may take to answer, a second try included; a replica that was lost is back sooner."
 
 
 class RecommenderClient(Protocol):
@@ -32,13 +37,38 @@ class LocalRecommenderClient:
 
 
 class RemoteRecommenderClient:
-    """The host is a Serve deployment (placement `own`); `handle` is its deployment handle."""
+    """The host is a Serve deployment (placement `own`); `handle` is its deployment handle.
 
-    def __init__(self, handle: Any) -> None:
+    Queries change nothing, so one whose replica died (`lost` names the errors that say so) is asked once more: by
+    then the handle knows who is left.
+    """
+
+    def __init__(
+        self, handle: Any, *, lost: tuple[type[Exception], ...] = (), patience_s: float = PATIENCE_S
+    ) -> None:
         self._handle = handle
+        self._lost = lost
+        self._patience_s = patience_s
 
     async def answer(self, query: ReaderQuery) -> RecommendationResult:
-        return _unwrap(await self._handle.answer.remote(query))
+        until_s = time.monotonic() + self._patience_s
+        try:
+            return _unwrap(await self._ask(query, until_s))
+        except self._lost:
+            return _unwrap(await self._ask(query, until_s))
+
+    async def _ask(self, query: ReaderQuery, until_s: float) -> RecommendationResult | Refusal:
+        left_s = max(until_s - time.monotonic(), 0.001)
+        try:
+            reply: RecommendationResult | Refusal
+            reply = await asyncio.wait_for(_awaited(self._handle.answer.remote(query)), left_s)
+        except asyncio.TimeoutError:
+            raise Unavailable("the engine's deployment does not answer", retry_after_s=1) from None
+        return reply
+
+
+async def _awaited(response: Any) -> Any:
+    return await response
 
 
 def _unwrap(reply: RecommendationResult | Refusal) -> RecommendationResult:

@@ -1,4 +1,5 @@
-"""`python -m cluster.runtime.attach`: on a Ray cluster that others keep, make apps, keys and the intake, and end.
+"""`python -m cluster.runtime.attach`: on a Ray cluster that others keep, make apps, keys, the intake and the keeper
+of engines, and end.
 
 The doors are then deployed from a configuration in `cluster/serve/`. Running it again makes what is missing.
 Runs on a node of the cluster; where Redis is and the master key come from the environment.
@@ -14,8 +15,8 @@ import structlog
 
 from cluster.errors import HouseError
 from cluster.log import set_up_logging
-from cluster.runtime.head import connect_ray, ensure_apps, ensure_intake
-from cluster.runtime.plan import INTAKE
+from cluster.runtime.head import connect_ray, ensure_apps, ensure_intake, ensure_keeper
+from cluster.runtime.plan import ENGINES, INTAKE
 from cluster.runtime.vault import ensure_master_key
 from cluster.settings import Settings
 
@@ -29,6 +30,7 @@ def main() -> int:
         fresh = asyncio.run(ensure_apps(settings))
         connect_ray(os.environ.get("RAY_ADDRESS", "auto"))
         ensure_intake(INTAKE, settings)
+        ensure_keeper(ENGINES)
     except HouseError as error:
         structlog.get_logger().error("not_attached", reason=error.message)
         return 1

@@ -33,6 +33,9 @@ from cluster.settings import Settings
 
 PLAYGROUND = "jobs.playground"
 NAMESPACE = "kiosk"
+KEEPER = "cluster.runtime.engine_keeper:EngineKeeper"
+ENGINES_S = 60.0
+"How long a start waits for engines with a place of their own."
 KEEP_ALIVE_S = 600
 "How long a replica keeps a silent connection of HAProxy; longer than HAProxy does, so it never races to reuse one."
 
@@ -95,11 +98,14 @@ def bring_up(plan: Plan, settings: Settings, teller: Teller) -> None:
     if plan.intake:
         teller.tell("intake", "starting the intake")
         ensure_intake(plan.intake, settings)
+    keeper = ensure_keeper(plan.engines) if plan.engines else None
     teller.tell("doors", "starting the doors")
     _deploy(plan)
     if filling is not None:
         teller.tell("playground", "loading the playground")
         _finish_filling(filling)
+    if keeper is not None:
+        _await_engines(keeper, teller)
     teller.tell("answer", "waiting for the first good answer")
     asyncio.run(_first_answer(plan, settings))
     teller.tell("ready", "ready")
@@ -155,6 +161,34 @@ def ensure_intake(kind: str, settings: Settings) -> None:
     release = version()
     roster.sweep("intake", keep=release)
     roster.find_or_create("intake", release, kind, connect_actor, str(settings.shelf_dir))
+
+
+def ensure_keeper(build: str) -> Any:
+    """Make the keeper of engines of this release, and end those of others."""
+    from cluster.runtime import roster
+
+    release = version()
+    roster.sweep("engines", keep=release)
+    return roster.find_or_create("engines", release, KEEPER, connect_actor, build)
+
+
+def _await_engines(keeper: Any, teller: Teller) -> None:
+    """Wait until all engines serve where they are meant to.
+
+    One that does not come up in time is its keeper's business from then on; the others serve meanwhile.
+    """
+    import ray
+
+    until, told = time.monotonic() + ENGINES_S, False
+    while time.monotonic() < until:
+        waiting = ray.get(keeper.health.remote())["waiting"]
+        if waiting == []:
+            return
+        if waiting and not told:
+            teller.tell("engines", f"starting engines with a place of their own ({len(waiting)})")
+            told = True
+        time.sleep(0.1)
+    structlog.get_logger().warning("engines_late", waited_s=ENGINES_S)
 
 
 def _deploy(plan: Plan) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 API = "deployments.front.app:build"
 INTAKE = "actors.intake.host:IntakeHost"
+ENGINES = "deployments.hosts.app:build_recommender"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class Plan:
     api_arguments: dict[str, Any] = field(default_factory=dict)
     intake: str = INTAKE
     "Import path of the intake actor's class; empty: none."
+    engines: str = ENGINES
+    "Import path of the builder of engines with a place of their own; empty: nobody keeps those."
     playground: bool = True
     "Load the sample data if it is not there."
 

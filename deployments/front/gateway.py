@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from functools import partial
 from random import Random
 from typing import Any
 
 from ray import serve
-from ray.exceptions import RayError
+from ray.exceptions import RayActorError, RayError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RayServeException
 
 from actors.recommender.client import LocalRecommenderClient, RemoteRecommenderClient
@@ -17,8 +18,10 @@ from actors.recommender.host import RecommenderHost
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
 from cluster.clock import SystemClock
+from cluster.errors import HouseError
 from cluster.log import set_up_logging
 from cluster.meter import Meter, SilentMeter
+from cluster.records.engine import application_name
 from cluster.runtime.about import version
 from cluster.runtime.disk import DiskGuard
 from cluster.runtime.vault import vault_of
@@ -37,7 +40,7 @@ from deployments.edge.trace import AccessLog
 
 ACCESS_SHARE = 0.01
 "Share of requests that get an access line."
-TELL_EVERY_S = 5.0
+TELL_EVERY_S = 5
 MEMORY_BUDGET_MB = 512
 "For the engines a replica holds in its own memory."
 _AWAY = (RayError, RayServeException, BackPressureError, DeploymentUnavailableError)
@@ -67,7 +70,7 @@ class Gateway:
         segments = SegmentShelf(Shelf.open(settings.shelf_dir), clock)
         self._host = RecommenderHost(self._stores, segments, clock, meter, self._budget_mb)
         local = LocalRecommenderClient(self._host)
-        placed = PlacedRecommenders(self._stores.engines, local, _reach, clock, away=_AWAY)
+        self._placed = PlacedRecommenders(self._stores.engines, local, _reach, clock, away=_AWAY)
         guard = DiskGuard(settings.data_dir, settings.disk_limit, clock)
         gate = Gate(
             self._keyring,
@@ -77,7 +80,7 @@ class Gateway:
             why_no_writes=guard.reason,
         )
         self.door = Door(
-            endpoints(Means(self._stores, placed, clock)),
+            endpoints(Means(self._stores, self._placed, clock)),
             gate,
             replays=self._stores.idempotency,
             clock=clock,
@@ -106,17 +109,22 @@ class Gateway:
             await self._telling
         await self._keyring.close()
         await self._limits.close()
+        await self._placed.close()
         await self._host.close()
         await self._stores.close()
 
     async def _tell(self) -> None:
-        while True:
-            await asyncio.sleep(TELL_EVERY_S)
-            self._tally.tell(self._meter)
+        for second in itertools.count(1):
+            await asyncio.sleep(1.0)
+            if second % TELL_EVERY_S == 0:
+                self._tally.tell(self._meter)
+            for app_id, asked in self._placed.take_counts().items():
+                with contextlib.suppress(HouseError):
+                    await self._stores.engine_watch.count(app_id, asked, SystemClock().now_ms())
 
 
 async def _reach(app_id: str, engine_id: str) -> RemoteRecommenderClient:
     """Find the deployment of an engine with a place of its own."""
-    name = f"recommender-{app_id}-{engine_id}"
+    name = application_name(app_id, engine_id)
     handle = await asyncio.get_running_loop().run_in_executor(None, partial(serve.get_app_handle, name))
-    return RemoteRecommenderClient(handle)
+    return RemoteRecommenderClient(handle, lost=(RayActorError,))

@@ -1,7 +1,7 @@
 """Recommenders with a place of their own: `deployments.hosts.app:build_recommender`.
 
 One Serve application per engine (decision S4, placement `own`), without a route: doors reach it through its handle
-under the name `application_name` gives. Serve scales it by the requests that are under way.
+under the name its record gives. Serve scales it by the requests that are under way.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 import structlog
+from pydantic import ValidationError
 from ray import serve
 from ray.serve import Application
 from ray.serve.config import AutoscalingConfig
+from ray.serve.schema import LoggingConfig
 
 from actors.recommender.host import RecommenderHost
 from actors.recommender.messages import ReaderQuery, RecommendationResult
@@ -20,7 +22,10 @@ from cluster.artifacts.shelf import Shelf
 from cluster.clock import SystemClock
 from cluster.errors import Invalid, Refusal, Unavailable
 from cluster.ids import DEFAULT_ENGINE
+from cluster.log import set_up_logging
 from cluster.meter import SilentMeter
+from cluster.records.engine import Engine, Scaling
+from cluster.runtime.about import version
 from cluster.runtime.connecting import connect
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
@@ -29,32 +34,34 @@ DEPLOYMENT = "recommender"
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
 
 
-def application_name(app_id: str, engine_id: str = DEFAULT_ENGINE) -> str:
-    """Name the Serve application of an engine."""
-    return f"recommender-{app_id}-{engine_id}"
-
-
 def build_recommender(args: dict[str, Any]) -> Application:
     """Build the application of one engine.
 
-    `args` holds `app_id` and may hold `engine_id`, `replicas_min`, `replicas_max`, `memory_budget_mb`, `num_cpus`
-    and `target_requests` (under way per replica before another one starts); no secrets.
+    `args` holds `app_id` and may hold `engine_id` and the fields of `Scaling`; no secrets.
 
     Errors:
-        Invalid: no `app_id`
+        Invalid: no `app_id`, or scaling that makes no sense
     """
     if not args.get("app_id"):
         raise Invalid("build_recommender needs an app_id")
+    engine_id = str(args.get("engine_id", DEFAULT_ENGINE))
+    given = {name: value for name, value in args.items() if name in Scaling.model_fields}
+    try:
+        scaling = Scaling.model_validate(given)
+    except ValidationError as error:
+        raise Invalid(f"build_recommender: {error.errors()[0]['msg']}") from error
+    engine = Engine(app_id=str(args["app_id"]), engine_id=engine_id, scaling=scaling)
     deployment = serve.deployment(
         RecommenderReplica,
         name=DEPLOYMENT,
         autoscaling_config=AutoscalingConfig(
-            min_replicas=int(args.get("replicas_min", 1)),
-            max_replicas=int(args.get("replicas_max", 2)),
-            target_ongoing_requests=float(args.get("target_requests", 4)),
-            look_back_period_s=10.0,
-            upscale_delay_s=5.0,
-            downscale_delay_s=120.0,
+            min_replicas=scaling.replicas_min,
+            max_replicas=scaling.replicas_max,
+            target_ongoing_requests=scaling.target_requests,
+            look_back_period_s=scaling.look_back_s,
+            metrics_interval_s=min(10.0, scaling.look_back_s / 2),
+            upscale_delay_s=scaling.upscale_delay_s,
+            downscale_delay_s=scaling.downscale_delay_s,
         ),
         # beyond these a caller is told to come back instead of waiting in a queue nobody sees
         max_ongoing_requests=64,
@@ -62,44 +69,55 @@ def build_recommender(args: dict[str, Any]) -> Application:
         health_check_period_s=5.0,
         health_check_timeout_s=10.0,
         graceful_shutdown_timeout_s=20.0,
+        logging_config=LoggingConfig(enable_access_log=False),
         ray_actor_options={
-            "num_cpus": float(args.get("num_cpus", 0.1)),
+            "num_cpus": scaling.num_cpus,
             "runtime_env": {"env_vars": dict.fromkeys(_THREADS, "1")},
         },
-        user_config={
-            "app_id": str(args["app_id"]),
-            "engine_id": str(args.get("engine_id", DEFAULT_ENGINE)),
-            "memory_budget_mb": int(args.get("memory_budget_mb", 1024)),
-        },
+        # all of it: whoever keeps the engines reads here what a running application was built with
+        user_config=engine.arguments(),
     )
-    return deployment.bind()
+    # Serve starts all replicas anew when the version changes, and makes one up for each deployment that has none.
+    return deployment.options(version=_version(scaling), _internal=True).bind()
+
+
+def _version(scaling: Scaling) -> str:
+    """Name what only new replicas can take on: the release and what Ray keeps for them."""
+    return f"{version()} cpus={scaling.num_cpus}"
 
 
 class RecommenderReplica:
     """One replica of an engine's deployment: a host with stores of its own."""
 
     def __init__(self) -> None:
+        set_up_logging()
         self._host: RecommenderHost | None = None
         self._stores: OpenStores | None = None
+        self._opened: tuple[str, str, int] | None = None
         self._log = structlog.get_logger()
 
     async def reconfigure(self, options: dict[str, Any]) -> None:
-        """Open stores and host and load the engine; Serve calls it before the first query and on every change."""
-        await self.close()
+        """Open stores and host and load the engine; Serve calls it before the first query and on every change.
+
+        Queries go on meanwhile: what serves now is let go when its successor is ready, and stays when only the
+        number of replicas changes.
+        """
+        opened = (options["app_id"], options["engine_id"], int(options["memory_budget_mb"]))
+        if self._host is not None and opened == self._opened:
+            return
+        before = self._host, self._stores
         settings = Settings()
-        self._stores = connect(settings)
+        stores = connect(settings)
         segments = SegmentShelf(Shelf.open(settings.shelf_dir))
-        self._host = RecommenderHost(
-            self._stores, segments, SystemClock(), SilentMeter(), int(options["memory_budget_mb"])
-        )
-        await self._host.start()
-        warm = ReaderQuery(
-            kind="user_to_trending", app_id=options["app_id"], engine_id=options["engine_id"], rows=1
-        )
-        answer = await self._host.answer(warm)
+        host = RecommenderHost(stores, segments, SystemClock(), SilentMeter(), opened[2])
+        await host.start()
+        warm = ReaderQuery(kind="user_to_trending", app_id=opened[0], engine_id=opened[1], rows=1)
+        answer = await host.answer(warm)
         if isinstance(answer, Refusal):
             # an engine may get its place before its first product
-            self._log.info("recommender_not_warm", app=options["app_id"], reason=answer.message)
+            self._log.info("recommender_not_warm", app=opened[0], reason=answer.message)
+        self._host, self._stores, self._opened = host, stores, opened
+        await _close(*before)
 
     async def answer(self, query: ReaderQuery) -> RecommendationResult | Refusal:
         """Answer one query."""
@@ -111,7 +129,11 @@ class RecommenderReplica:
         """Close what is open."""
         host, stores = self._host, self._stores
         self._host = self._stores = None
-        if host is not None:
-            await host.close()
-        if stores is not None:
-            await stores.close()
+        await _close(host, stores)
+
+
+async def _close(host: RecommenderHost | None, stores: OpenStores | None) -> None:
+    if host is not None:
+        await host.close()
+    if stores is not None:
+        await stores.close()

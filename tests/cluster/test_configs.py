@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from cluster.records.engine import Scaling
 from cluster.runtime.places import Places
 from cluster.runtime.plan import Plan
 from cluster.runtime.ray_environment import HOT_LAYER, Ports, ray_environment
@@ -47,7 +48,9 @@ def test_a_serve_configuration_is_one_that_serve_accepts(path: Path) -> None:
     for application in schema.applications:
         module, _, name = application.import_path.partition(":")
         build = getattr(importlib.import_module(module), name)
-        known = set(re.findall(r'args(?:\.get\(|\[)"(\w+)"', inspect.getsource(build)))
+        known = set(re.findall(r'args(?:\.get\(|\[)"(\w+)"', inspect.getsource(build))) | (
+            set(Scaling.model_fields) if "Scaling.model_fields" in inspect.getsource(build) else set()
+        )
         assert set(application.args) <= known, (path.name, application.name)
 
 

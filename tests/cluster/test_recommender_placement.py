@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from actors.recommender.client import RecommenderClient, RemoteRecommenderClient
+from cluster.records.engine import application_name
 from cluster.store.connect import open_stores
 from cluster.store.ports import Stores
 from tests.fakes.corner_shop import APP, furnish
@@ -40,7 +41,7 @@ def serving(redis: RedisProcess, data_dir: Path) -> Iterator[RemoteRecommenderCl
     import ray
     from ray import serve
 
-    from deployments.hosts.app import application_name, build_recommender
+    from deployments.hosts.app import build_recommender
 
     assert not ray.is_initialized()
     environment = {

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -103,3 +104,74 @@ async def test_a_dead_deployment_is_unavailable_and_reached_anew(scene: Scene) -
     scene.remote.error = None
     assert await scene.ask("big") == "remote"
     assert len(scene.reached) == 3
+
+
+async def test_an_engine_that_comes_back_is_asked_where_it_was_until_it_is_loaded_here(scene: Scene) -> None:
+    await scene.engines.put(Engine(app_id="shop", engine_id="big", placement="own"))
+    assert await scene.ask("big") == "remote"
+    loaded = asyncio.Event()
+    answer = scene.local.answer
+
+    async def slow(query: ReaderQuery) -> RecommendationResult:
+        await loaded.wait()
+        return await answer(query)
+
+    scene.local.answer = slow  # type: ignore[method-assign]
+    await scene.engines.put(Engine(app_id="shop", engine_id="big", placement="door"))
+    for _ in range(3):
+        scene.clock.pass_ms(1100)
+        assert await scene.ask("big") == "remote"
+    loaded.set()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    scene.clock.pass_ms(1100)
+    assert await scene.ask("big") == "local"
+
+
+async def test_an_engine_that_comes_back_and_is_gone_there_is_asked_here(scene: Scene) -> None:
+    await scene.engines.put(Engine(app_id="shop", engine_id="big", placement="own"))
+    assert await scene.ask("big") == "remote"
+    await scene.engines.put(Engine(app_id="shop", engine_id="big", placement="door"))
+    scene.clock.pass_ms(1100)
+    assert await scene.ask("big") == "remote"
+    scene.remote.error = Gone()
+    assert await scene.ask("big") == "local"
+
+
+async def test_an_engine_that_can_not_be_reached_yet_is_asked_where_it_was(scene: Scene) -> None:
+    await scene.engines.put(Engine(app_id="shop", engine_id="big"))
+    assert await scene.ask("big") == "local"
+    scene.remote.error = Gone()
+    await scene.engines.put(Engine(app_id="shop", engine_id="big", placement="own"))
+    scene.clock.pass_ms(1100)
+    assert await scene.ask("big") == "local"
+    scene.remote.error = None
+    scene.clock.pass_ms(1100)
+    assert await scene.ask("big") == "remote"
+
+
+async def test_queries_are_counted_by_engine_and_place(scene: Scene) -> None:
+    await scene.engines.put(Engine(app_id="shop", engine_id="default"))
+    await scene.engines.put(Engine(app_id="shop", engine_id="big", placement="own"))
+    for engine_id in ("big", "default", "big", "big"):
+        await scene.ask(engine_id)
+    assert scene.placed.take_counts() == {"shop": {("door", "default"): 1, ("own", "big"): 3}}
+    assert scene.placed.take_counts() == {}
+
+
+async def test_one_looks_where_an_engine_is_and_the_others_go_on(scene: Scene) -> None:
+    await scene.engines.put(Engine(app_id="shop", engine_id="default"))
+    await scene.ask()
+    looks = 0
+    get = scene.engines.get
+
+    async def counted(*names: str) -> Any:
+        nonlocal looks
+        looks += 1
+        await asyncio.sleep(0)
+        return await get(*names)
+
+    scene.engines.get = counted
+    scene.clock.pass_ms(1100)
+    assert await asyncio.gather(*(scene.ask() for _ in range(20))) == ["local"] * 20
+    assert looks == 1
