@@ -63,6 +63,15 @@ def load_json(body: bytes, *, refuse_duplicates: bool) -> Any:
     return tree
 
 
+def check_tree(tree: Any) -> None:
+    """Hold what was read elsewhere to the limits of depth and of names.
+
+    Errors:
+        Malformed: says which limit
+    """
+    _names_within_depth(tree)
+
+
 def malformed(reason: str, message: str = "") -> Malformed:
     """Make the error for a body that is refused before its meaning is looked at."""
     detail = [{"loc": ["body"], "msg": reason, "type": "value_error.jsondecode"}]

@@ -19,7 +19,8 @@ class RecentEvent:
 
     def pack(self) -> bytes:
         """Pack for a recent list."""
-        return orjson.dumps((self.type, self.product_ids, self.at_ms, self.value))
+        # formatting copies the bytes into a block of their size; the writer's own block is of 1 kB
+        return b"%b" % orjson.dumps((self.type, self.product_ids, self.at_ms, self.value))
 
     @classmethod
     def unpack(cls, packed: bytes) -> RecentEvent:

@@ -29,7 +29,7 @@ def main() -> int:
         app_id=arguments.app,
         mapping=tuple(arguments.map),
         format=arguments.format,
-        chunk=arguments.chunk,
+        chunk=arguments.chunk or (2_000 if arguments.noun == "interaction" else 500),
     )
     state_dir = arguments.state or settings.data_dir / "ingest"
     try:
@@ -63,7 +63,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--format", choices=("jsonl", "csv", "tsv", "parquet"), help="when the name does not tell"
     )
-    parser.add_argument("--chunk", type=int, default=500, help="rows written together")
+    parser.add_argument(
+        "--chunk", type=int, help="rows written together; 2,000 interactions or 500 records when not said"
+    )
     parser.add_argument("--state", type=Path, help="where progress and refused rows are kept")
     parser.add_argument("--restart", action="store_true", help="forget an interrupted run")
     return parser.parse_args()

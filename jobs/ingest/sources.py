@@ -1,24 +1,31 @@
 """Files of millions as rows: JSON Lines, CSV, TSV and Parquet; alone, in directories, or in an object store.
 
 Reading is a stream: memory holds one block of a file, whatever its size. `.gz`, `.bz2`, `.zst` and `.lz4` are
-unpacked on the way. A row that can't be read comes as `Unreadable` with its reason and the rest goes on.
+unpacked on the way. A row that can't be read comes as `Unreadable` with its reason and the rest goes on. An object
+store that fails, stalls or cuts a body short is asked again, behind the rows that are read already.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from cluster.errors import Invalid
+from cluster.artifacts.shelf import Patience
+from cluster.errors import Invalid, Unavailable
+
+T = TypeVar("T")
 
 Format = Literal["jsonl", "csv", "tsv", "parquet"]
 
@@ -37,6 +44,21 @@ LONGEST_ROW = 32 << 20
 "Bytes of one line; a longer one is unreadable."
 _BLOCK = 1 << 20
 _PARQUET_ROWS = 2_000
+_YEAR_1_MS, _YEAR_10000_MS = -62_135_596_800_000, 253_402_300_800_000
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How an object store is asked again."""
+
+    patience: Patience = field(default_factory=Patience)
+    sleep: Callable[[float], None] = time.sleep
+    rng: random.Random = field(default_factory=random.Random)
+
+    def pause(self, tried: int) -> None:
+        """Wait before the next attempt, longer every time."""
+        pause_s = min(self.patience.longest_s, self.patience.pause_s * 2**tried)
+        self.sleep(pause_s * self.rng.uniform(0.5, 1.5))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +72,16 @@ class Source:
     changed_ms: int
     files: Any
     "pyarrow.fs.FileSystem"
+    asking: Asking = field(default_factory=Asking)
 
     @property
     def name(self) -> str:
         return PurePosixPath(self.path).name
+
+    @property
+    def is_local(self) -> bool:
+        """Is it on a disk of this machine, where asking again changes nothing?"""
+        return isinstance(self.files, fs.LocalFileSystem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,36 +96,43 @@ class Unreadable:
 Row = dict[str, Any] | Unreadable
 
 
-def find(address: str, format: Format | None = None) -> list[Source]:
+def find(address: str, format: Format | None = None, *, asking: Asking | None = None) -> list[Source]:
     """Find the files behind a path, a directory (all files below it of a known kind, by name) or a URI.
 
     Errors:
         Invalid: there is nothing, or nothing of a known kind
+        Unavailable: the object store does not answer after all attempts
     """
-    files, path = _open(address)
-    info = files.get_file_info(path)
-    if info.type == fs.FileType.NotFound:
-        raise Invalid(f"there is no file or directory at {address}")
+    return find_in(*_open(address), address, format, asking=asking)
+
+
+def find_in(
+    files: Any, path: str, address: str, format: Format | None = None, *, asking: Asking | None = None
+) -> list[Source]:
+    """Find the files below a path of a file system; `address` is what it is called in messages."""
+    asking = Asking() if asking is None else asking
+    info = _patiently(files, address, asking, lambda: files.get_file_info(path))
     if info.type == fs.FileType.File:
         kind = format or format_of(path)
         if kind is None:
             raise Invalid(
                 f"can't tell the format of {address} from its name; name one of {', '.join(_kinds())}"
             )
-        return [Source(path, kind, info.size, _ms(info), files)]
-    below = sorted(
-        files.get_file_info(fs.FileSelector(path, recursive=True)), key=lambda found: str(found.path)
-    )
+        return [Source(path, kind, info.size, _ms(info), files, asking)]
+    if isinstance(files, fs.LocalFileSystem) and info.type == fs.FileType.NotFound:
+        raise Invalid(f"there is no file or directory at {address}")
+    selector = fs.FileSelector(path, allow_not_found=True, recursive=True)
+    below = _patiently(files, address, asking, lambda: files.get_file_info(selector))
     sources = [
-        Source(found.path, kind, found.size, _ms(found), files)
-        for found in below
+        Source(found.path, kind, found.size, _ms(found), files, asking)
+        for found in sorted(below, key=lambda found: str(found.path))
         if found.type == fs.FileType.File
         and not PurePosixPath(found.path).name.startswith((".", "_"))
         and (kind := format or format_of(found.path)) is not None
     ]
     if not sources:
         raise Invalid(f"there is no file of a known kind below {address} ({', '.join(_kinds())})")
-    return sources
+    return _each_once(sources)
 
 
 def format_of(path: str) -> Format | None:
@@ -109,11 +144,30 @@ def format_of(path: str) -> Format | None:
 
 
 def rows(source: Source) -> Iterator[Row]:
-    """Read a file row by row.
+    """Read a file row by row; what an object store breaks off is gone on with.
 
     Errors:
-        Invalid: the file as a whole is not of its format
+        Invalid: the file as a whole is not of its format, or damaged
+        Unavailable: an object store does not give it after all attempts
     """
+    done = tried = 0
+    while True:
+        try:
+            for number, row in enumerate(_read(source)):
+                if number >= done:
+                    yield row
+                    done, tried = done + 1, 0
+            return
+        except OSError as error:
+            if source.is_local:
+                raise Invalid(f"{source.name} can't be read behind row {done}: {error}") from error
+            tried += 1
+            if tried == source.asking.patience.attempts:
+                raise Unavailable(f"{source.name} can't be read behind row {done}: {error}") from error
+            source.asking.pause(tried - 1)
+
+
+def _read(source: Source) -> Iterator[Row]:
     if source.format == "parquet":
         return _parquet_rows(source)
     if source.format == "jsonl":
@@ -161,8 +215,10 @@ def _lines(source: Source) -> Iterator[bytes | Unreadable]:
     """Cut a stream at newlines without ever holding more than one line of bearable length."""
     rest = b""
     skipping = False
+    count = 0
     with _stream(source) as stream:
         while block := stream.read(_BLOCK):
+            count += len(block)
             first, *others = block.split(b"\n")
             if not others:
                 rest = b"" if skipping else rest + first
@@ -175,45 +231,86 @@ def _lines(source: Source) -> Iterator[bytes | Unreadable]:
             if len(rest) > LONGEST_ROW:
                 yield Unreadable(f"longer than {LONGEST_ROW} bytes", _beginning(rest))
                 rest, skipping = b"", True
+    _whole(source, count)
     if rest and not skipping:
         yield rest
 
 
 def _csv_rows(source: Source, separator: str) -> Iterator[Row]:
     with _stream(source) as stream:
+        counted = _Readable(stream)
         text = io.TextIOWrapper(
-            io.BufferedReader(_Readable(stream), _BLOCK), encoding="utf-8-sig", errors="replace", newline=""
+            io.BufferedReader(counted, _BLOCK), encoding="utf-8-sig", errors="replace", newline=""
         )
         reader = csv.reader(text, delimiter=separator)
         header = next(reader, None)
         if not header:
             raise Invalid(f"{source.name} has no header line")
+        held: Row | None = None
+        row: Row
         while True:
             try:
                 cells = next(reader)
             except StopIteration:
+                # the last row of a body that was cut short looks like any other
+                _whole(source, counted.count)
+                if held is not None:
+                    yield held
                 return
             except csv.Error as error:
-                yield Unreadable(f"not {source.format}: {error}", "")
-                continue
+                cells, row = [""], Unreadable(f"not {source.format}: {error}", "")
+            else:
+                row = _csv_row(header, cells, separator)
             if not cells:
                 continue
-            if len(cells) != len(header):
-                yield Unreadable(
-                    f"{len(cells)} cells, the header has {len(header)}", _beginning(separator.join(cells))
-                )
-                continue
-            yield {name: cell for name, cell in zip(header, cells, strict=True) if cell != ""}
+            if held is not None:
+                yield held
+            held = row
+
+
+def _csv_row(header: Sequence[str], cells: Sequence[str], separator: str) -> Row:
+    if len(cells) != len(header):
+        return Unreadable(
+            f"{len(cells)} cells, the header has {len(header)}", _beginning(separator.join(cells))
+        )
+    return {name: cell for name, cell in zip(header, cells, strict=True) if cell != ""}
 
 
 def _parquet_rows(source: Source) -> Iterator[Row]:
     try:
         with source.files.open_input_file(source.path) as stream, pq.ParquetFile(stream) as parquet:
+            names = parquet.schema_arrow.names
+            if len(set(names)) < len(names):
+                raise Invalid(f"{source.name} has two columns of one name")
             for batch in parquet.iter_batches(batch_size=_PARQUET_ROWS, use_threads=False):
-                for row in batch.to_pylist():
-                    yield {name: value for name, value in row.items() if value is not None}
+                yield from _batch_rows(names, batch)
     except pa.ArrowInvalid as error:
         raise Invalid(f"{source.name} is not Parquet: {error}") from error
+
+
+def _batch_rows(names: Sequence[str], batch: Any) -> Iterator[Row]:
+    """Turn columns to rows; one that Python can't hold (text that is no UTF-8, the year 300,000) is set aside alone."""
+    try:
+        columns = [_values(column) for column in batch.columns]
+    except (ValueError, OverflowError) as error:
+        if batch.num_rows > 1:
+            for at in range(batch.num_rows):
+                yield from _batch_rows(names, batch.slice(at, 1))
+        else:
+            yield Unreadable(f"can't be read: {error}", "")
+        return
+    for row in zip(*columns, strict=True):
+        yield {name: value for name, value in zip(names, row, strict=True) if value is not None}
+
+
+def _values(column: Any) -> list[Any]:
+    """Read a column; moments as text in UTC, which is what they become anyway."""
+    if pa.types.is_timestamp(column.type):
+        at = column.cast(pa.timestamp("ms", "UTC"), safe=False)
+        bounds = pc.min_max(at.cast(pa.int64())).as_py()
+        if bounds["min"] is None or (bounds["min"] >= _YEAR_1_MS and bounds["max"] < _YEAR_10000_MS):
+            return list(pc.strftime(at, "%Y-%m-%dT%H:%M:%SZ").to_pylist())
+    return list(column.to_pylist())
 
 
 # --- inside -------------------------------------------------------------------------------------------------------
@@ -224,6 +321,7 @@ class _Readable(io.RawIOBase):
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
+        self.count = 0
 
     def readable(self) -> bool:
         return True
@@ -231,6 +329,7 @@ class _Readable(io.RawIOBase):
     def readinto(self, target: Any) -> int:
         data = self._stream.read(len(target))
         target[: len(data)] = data
+        self.count += len(data)
         return len(data)
 
 
@@ -242,6 +341,34 @@ def _open(address: str) -> tuple[Any, str]:
     except (ValueError, OSError) as error:
         raise Invalid(f"can't read from {address}: {error}") from error
     return files, path
+
+
+def _patiently(files: Any, address: str, asking: Asking, attempt: Callable[[], T]) -> T:
+    tried = 0
+    while True:
+        try:
+            return attempt()
+        except OSError as error:
+            tried += 1
+            if isinstance(files, fs.LocalFileSystem) or tried == asking.patience.attempts:
+                raise Unavailable(f"{address} can't be read: {error}") from error
+            asking.pause(tried - 1)
+
+
+def _each_once(sources: list[Source]) -> list[Source]:
+    """Leave out what is reached a second time through a link; a folder that contains itself is no end of files."""
+    if not sources[0].is_local:
+        return sources
+    found: dict[Path, Source] = {}
+    for source in sorted(sources, key=lambda source: (len(Path(source.path).parts), source.path)):
+        found.setdefault(Path(source.path).resolve(), source)
+    return sorted(found.values(), key=lambda source: source.path)
+
+
+def _whole(source: Source, count: int) -> None:
+    """See that a stream did not end early; packed ones notice by themselves."""
+    if count < source.size and not source.path.lower().endswith(PACKED):
+        raise OSError(f"it ended after {count:,} of {source.size:,} bytes")
 
 
 def _stream(source: Source) -> Any:

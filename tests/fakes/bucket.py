@@ -66,7 +66,7 @@ class Bucket(fs.FileSystemHandler):
         del self.objects[path]
 
     def open_input_file(self, path: str) -> Any:
-        raise NotImplementedError
+        return self.open_input_stream(path)
 
     def open_append_stream(self, path: str, metadata: Any) -> Any:
         raise NotImplementedError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import orjson
@@ -84,3 +85,38 @@ def test_the_same_rows_give_the_same_payload_again() -> None:
 )
 def test_messages_are_traced_to_rows(message: str, row: int | None) -> None:
     assert message_row(message, (7, 8)) == row
+
+
+def test_interactions_checked_at_once_come_out_as_those_checked_through_json() -> None:
+    rows: list[Any] = [
+        {"type": "click", "user_id": "u", "product_ids": ["p"], "timestamp": "2026-03-02T10:15:00+01:00"},
+        {"type": "rate", "anonymous_id": "v", "product_ids": ["p", "q"], "rating": 4, "service_id": None},
+        {"type": "search", "user_id": "u", "anonymous_id": "v", "search": {"keywords": "é", "filters": None}},
+        {"type": "checkout", "user_id": "u", "product_ids": ["p"], "quantities": 2},
+    ]
+    bad = {"type": "click", "product_ids": ["p"]}
+    at_once = check_interactions(copy.deepcopy(rows), 0, READ, NOW_MS)
+    one_by_one = check_interactions([*copy.deepcopy(rows), bad], 0, READ, NOW_MS)
+    assert at_once.refused == ()
+    assert at_once.parts == one_by_one.parts
+    assert [refused.row for refused in one_by_one.refused] == [4]
+
+
+@pytest.mark.parametrize("value", [{1, 2}, b"bytes", float("nan"), 10**400])
+def test_an_interaction_no_json_can_hold_costs_only_itself(value: Any) -> None:
+    good = {"type": "click", "user_id": "u", "product_ids": ["p"]}
+    bad = {**good, "context": {"custom_context": {"x": value}}}
+    checked = check_interactions([dict(good), bad, dict(good)], 0, READ, NOW_MS)
+    assert sum(part.accepted.count for part in checked.parts) + len(checked.refused) == 3
+    assert [refused.row for refused in checked.refused] in ([1], [])
+
+
+def test_an_interaction_too_deep_is_refused_alone() -> None:
+    deep: Any = "x"
+    for _ in range(100):
+        deep = [deep]
+    good = {"type": "click", "user_id": "u", "product_ids": ["p"]}
+    checked = check_interactions(
+        [good, {**good, "context": {"custom_context": {"x": deep}}}], 0, READ, NOW_MS
+    )
+    assert [refused.row for refused in checked.refused] == [1]

@@ -94,11 +94,63 @@ def test_parquet_rows_keep_their_types(tmp_path: Path) -> None:
     )
     pq.write_table(table, tmp_path / "a.parquet")
     assert read(str(tmp_path / "a.parquet")) == [
-        {"id": "a", "tags": ["x"], "at": at, "price": Decimal("1.50")},
-        {"id": "b", "at": at},
+        {"id": "a", "tags": ["x"], "at": "2026-03-02T09:15:00.000Z", "price": Decimal("1.50")},
+        {"id": "b", "at": "2026-03-02T09:15:00.000Z"},
     ]
     with pytest.raises(Invalid, match="not Parquet"):
         read(write(tmp_path / "b.parquet", b"PAR1 not really"))
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC", "Asia/Tokyo"])
+def test_parquet_moments_are_text_in_utc(tmp_path: Path, unit: str, zone: str | None) -> None:
+    at = pa.array([1_772_442_900, -1, None], pa.timestamp("s", zone)).cast(pa.timestamp(unit, zone))
+    pq.write_table(pa.table({"at": at, "n": [1, 2, 3]}), tmp_path / "a.parquet")
+    assert read(str(tmp_path / "a.parquet")) == [
+        {"at": "2026-03-02T09:15:00.000Z", "n": 1},
+        {"at": "1969-12-31T23:59:59.000Z", "n": 2},
+        {"n": 3},
+    ]
+
+
+def test_a_parquet_row_that_can_not_be_held_costs_only_itself(tmp_path: Path) -> None:
+    words = pa.array([b"good", b"\xff\xfe", b"fine", b"late"]).view(pa.string())
+    at = pa.array([0, 0, 0, 2**60], pa.timestamp("ms", "UTC"))
+    pq.write_table(pa.table({"word": words, "at": at}), tmp_path / "a.parquet")
+    found = read(str(tmp_path / "a.parquet"))
+    assert [isinstance(row, Unreadable) for row in found] == [False, True, False, True]
+    assert found[2]["word"] == "fine"
+
+
+@pytest.mark.parametrize("kept", [0.02, 0.5, 0.97])
+def test_a_file_cut_short_is_said_plainly(tmp_path: Path, kept: float) -> None:
+    table = pa.table({"n": list(range(20_000)), "t": [f"text {n * 7919}" for n in range(20_000)]})
+    pq.write_table(table, tmp_path / "whole.parquet")
+    packed = gzip.compress("".join(f'{{"n":{n * 7919}}}\n' for n in range(20_000)).encode())
+    for name, data in (
+        ("a.parquet", (tmp_path / "whole.parquet").read_bytes()),
+        ("a.jsonl.gz", packed),
+        ("a.csv.gz", packed),
+    ):
+        address = write(tmp_path / name, data[: int(len(data) * kept)])
+        with pytest.raises(Invalid, match=r"a\.(parquet|jsonl\.gz|csv\.gz)"):
+            read(address)
+
+
+def test_a_damaged_page_is_said_plainly(tmp_path: Path) -> None:
+    table = pa.table({"n": list(range(20_000)), "t": [f"text {n * 7919}" for n in range(20_000)]})
+    pq.write_table(table, tmp_path / "a.parquet", compression="zstd")
+    data = bytearray((tmp_path / "a.parquet").read_bytes())
+    data[len(data) // 3 : len(data) // 3 + 500] = b"\0" * 500
+    with pytest.raises(Invalid, match=r"a\.parquet"):
+        read(write(tmp_path / "a.parquet", bytes(data)))
+
+
+def test_folders_that_contain_themselves_end(tmp_path: Path) -> None:
+    write(tmp_path / "d/a.jsonl", '{"n":1}')
+    (tmp_path / "d" / "again").symlink_to(tmp_path / "d")
+    (tmp_path / "d" / "nowhere.jsonl").symlink_to(tmp_path / "gone.jsonl")
+    assert [source.name for source in find(str(tmp_path / "d"))].count("a.jsonl") == 1
 
 
 def test_a_directory_gives_its_files_by_name_and_leaves_others_alone(tmp_path: Path) -> None:

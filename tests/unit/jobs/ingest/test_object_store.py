@@ -1,0 +1,115 @@
+"""Reading from an object store that is slow, fails, or cuts bodies short: every row once, or a clear refusal."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cluster.artifacts.shelf import Patience
+from cluster.errors import Invalid, Unavailable
+from jobs.ingest.sources import Asking, Unreadable, find_in, rows
+from tests.fakes.bucket import Bucket
+
+WANTED = [{"n": n, "t": f"text {n * 7919}"} for n in range(30_000)]
+
+
+@pytest.fixture
+def pauses() -> list[float]:
+    return []
+
+
+@pytest.fixture
+def asking(pauses: list[float]) -> Asking:
+    return Asking(Patience(attempts=4), sleep=pauses.append, rng=random.Random(1))
+
+
+@pytest.fixture
+def bucket() -> Bucket:
+    bucket = Bucket()
+    lines = b"\n".join(orjson.dumps(row) for row in WANTED)
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(WANTED), sink, row_group_size=1_000)
+    bucket.objects = {
+        "in/a.jsonl": lines,
+        "in/b.jsonl.gz": gzip.compress(lines),
+        "in/c.csv": b"n,t\n" + b"\n".join(b"%d,%s" % (row["n"], row["t"].encode()) for row in WANTED),
+        "in/d.parquet": sink.getvalue().to_pybytes(),
+    }
+    return bucket
+
+
+def read(bucket: Bucket, asking: Asking, name: str) -> list[Any]:
+    (source,) = find_in(bucket.filesystem(), f"in/{name}", f"fake://in/{name}", asking=asking)
+    return [{**row, "n": int(row["n"])} if isinstance(row, dict) else row for row in rows(source)]
+
+
+NAMES = ("a.jsonl", "b.jsonl.gz", "c.csv", "d.parquet")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_refused_reads_are_asked_again_with_growing_pauses(
+    bucket: Bucket, asking: Asking, pauses: list[float], name: str
+) -> None:
+    failures = iter(["500", "503", "timed out"])
+
+    def fault(verb: str, path: str) -> None:
+        if (what := next(failures, "")) and verb in ("read", "size"):
+            raise OSError(what)
+
+    bucket.fault = fault
+    assert read(bucket, asking, name) == WANTED
+    assert len(pauses) == 3
+    assert 0.1 <= pauses[0] <= 0.3
+    assert 0.4 <= pauses[2] <= 1.2
+
+
+@pytest.mark.parametrize("name", NAMES[:3])
+def test_bodies_cut_short_are_gone_on_with_and_no_row_comes_twice(
+    bucket: Bucket, asking: Asking, pauses: list[float], name: str
+) -> None:
+    size = len(bucket.objects[f"in/{name}"])
+    bucket.cut = [size // 7, size // 3, size - 1]
+    assert read(bucket, asking, name) == WANTED
+    assert len(pauses) == 3
+
+
+def test_a_store_that_never_gives_the_whole_body_is_given_up_and_says_where(
+    bucket: Bucket, asking: Asking, pauses: list[float]
+) -> None:
+    bucket.cut = [1 << 20] * 50
+    bucket.objects["in/a.jsonl"] *= 3
+    (source,) = find_in(bucket.filesystem(), "in/a.jsonl", "fake://in/a.jsonl", asking=asking)
+    got: list[Any] = []
+    with pytest.raises(Unavailable, match=r"a\.jsonl can't be read behind row [\d,]+: it ended after"):
+        got.extend(row for row in rows(source))
+    assert len(pauses) == 3
+
+
+def test_a_store_that_does_not_answer_is_given_up(bucket: Bucket, asking: Asking) -> None:
+    def fault(verb: str, path: str) -> None:
+        raise OSError("503 slow down")
+
+    bucket.fault = fault
+    with pytest.raises(Unavailable, match="503 slow down"):
+        find_in(bucket.filesystem(), "in", "fake://in", asking=asking)
+
+
+def test_a_folder_of_a_bucket_gives_its_files_and_an_empty_one_is_refused(
+    bucket: Bucket, asking: Asking
+) -> None:
+    found = find_in(bucket.filesystem(), "in", "fake://in", asking=asking)
+    assert [source.name for source in found] == list(NAMES)
+    with pytest.raises(Invalid, match="no file of a known kind"):
+        find_in(bucket.filesystem(), "out", "fake://out", asking=asking)
+
+
+def test_rows_read_before_a_break_are_not_marked_unreadable(bucket: Bucket, asking: Asking) -> None:
+    size = len(bucket.objects["in/a.jsonl"])
+    bucket.cut = [size // 2]
+    assert not any(isinstance(row, Unreadable) for row in read(bucket, asking, "a.jsonl"))
