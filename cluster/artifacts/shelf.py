@@ -143,6 +143,10 @@ class Shelf:
         info = self._patiently("size", path, lambda: self._files.get_file_info(self._full(path)))
         return int(info.size) if info.type == fs.FileType.File else None
 
+    def local_path(self, path: str) -> Path | None:
+        """Say where a file or folder of a local shelf is on this machine; None for an object store."""
+        return Path(self._full(path)) if self._local else None
+
     def room(self) -> tuple[int, int] | None:
         """Free and total bytes of the disk behind a local shelf; None for an object store."""
         if not self._local:

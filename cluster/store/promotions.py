@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
+from cluster.errors import Unavailable
 from cluster.records.engine import Engine
 from cluster.records.promotion import Promotion
 from cluster.store import keys
@@ -12,6 +13,7 @@ from cluster.store.seal import salt_of, seal, unseal
 from cluster.store.server import Server
 
 _PROMOTE = Script.load("promote")
+_TRIES = 20
 
 
 class RedisPromotions:
@@ -23,21 +25,18 @@ class RedisPromotions:
     async def promote(self, entry: Promotion) -> bool:
         app_id, engine_id = entry.app_id, entry.engine_id
         key, history = keys.engine(app_id), keys.engine_history(app_id, engine_id)
-        sealed: bytes | None = await self._server.ask_slow("HGET", key, engine_id)
-        body = None if sealed is None else unseal(sealed, salt_of(key, engine_id))
-        if sealed is None or body is None:
-            return False
-        engine = Engine.model_validate_json(body)
-        if engine.snapshot != entry.before:
-            return False
-        after = engine.model_copy(update={"snapshot": entry.version}).model_dump_json().encode()
-        args = [
-            engine_id,
-            sealed,
-            seal(after, salt_of(key, engine_id)),
-            seal(entry.model_dump_json().encode(), salt_of(history)),
-        ]
-        return bool(await self._server.run(_PROMOTE, [key, history], args))
+        told = seal(entry.model_dump_json().encode(), salt_of(history))
+        for _ in range(_TRIES):
+            sealed: bytes | None = await self._server.ask_slow("HGET", key, engine_id)
+            body = None if sealed is None else unseal(sealed, salt_of(key, engine_id))
+            engine = None if body is None else Engine.model_validate_json(body)
+            if sealed is None or engine is None or engine.snapshot != entry.before:
+                return False
+            after = engine.model_copy(update={"snapshot": entry.version}).model_dump_json().encode()
+            args: list[str | bytes] = [engine_id, sealed, seal(after, salt_of(key, engine_id)), told]
+            if await self._server.run(_PROMOTE, [key, history], args):
+                return True
+        raise Unavailable("the engine is being changed by many at once", retry_after_s=1)
 
     async def history(self, app_id: str, engine_id: str, limit: int = 100) -> list[Promotion]:
         key = keys.engine_history(app_id, engine_id)

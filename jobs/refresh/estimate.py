@@ -67,19 +67,21 @@ def peak(costs: Sequence[Cost], size: Size) -> int:
     return _BASE_BYTES + size.events * _BYTES_PER_EVENT + max((cost.memory for cost in costs), default=0)
 
 
-def refuse_too_large(recipe: Recipe, size: Size) -> None:
-    """Stop a training that can't fit before it starts.
+def refuse_too_large(recipe: Recipe, size: Size, memory_mb: int | None = None) -> None:
+    """Stop a training that can't fit before it starts; `memory_mb` is what the machine has left.
 
     Errors:
         Invalid: says which part needs what, and what to change
     """
     costs = estimate(recipe, size)
-    needed, allowed = peak(costs, size), recipe.limits.memory_mb << 20
+    needed, allowed, limit = peak(costs, size), recipe.limits.memory_mb << 20, "limits.memory_mb allows"
+    if memory_mb is not None and memory_mb << 20 < allowed:
+        allowed, limit = memory_mb << 20, "this machine has left"
     if needed <= allowed:
         return
     worst = max(costs, key=lambda cost: cost.memory)
     raise Invalid(
-        f"recipe {recipe.name} needs about {needed >> 20:,} MB, limits.memory_mb allows {recipe.limits.memory_mb:,}; "
+        f"recipe {recipe.name} needs about {needed >> 20:,} MB, {limit} {allowed >> 20:,}; "
         f"most of it is part {worst.part} ({worst.memory >> 20:,} MB): {_advice(recipe.parts[worst.part])}"
     )
 

@@ -35,7 +35,7 @@ from jobs.refresh.repeats import RepeatsRecipe
 from jobs.refresh.rules import RulesRecipe
 from jobs.refresh.session_knn import SessionKnnRecipe
 
-PRESETS = ("default", "sequence", "shop", "session")
+PRESETS = ("default", "fast", "sequence", "shop", "session")
 
 Weights = Literal["auto"] | dict[str, Annotated[float, Field(ge=0, le=100)]]
 

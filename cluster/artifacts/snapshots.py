@@ -1,0 +1,185 @@
+"""Snapshots on the shelf: what was trained, one folder a version, never changed once it is there.
+
+    snapshots/<app>/<engine>/<version>/<file>         as the folder was built
+    snapshots/<app>/<engine>/<version>/manifest.json  written last: without it there is no such version
+
+A version is named by what is in it, so publishing the same twice is one version. Which one serves says the engine
+(`Engine.snapshot`), not the shelf. Everything here blocks: call it from a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from cluster.artifacts.manifest import Manifest
+from cluster.artifacts.shelf import Shelf, checksum
+from cluster.errors import Conflict, Fault, NotFound
+
+FOLDER = "snapshots"
+KIND = "snapshot"
+MANIFEST = "manifest.json"
+
+Told = Callable[[str, float], None]
+"Hears what is being done and which share of it is done."
+
+
+def tell_nobody(what: str, share: float) -> None:
+    """Show no progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A version that is complete."""
+
+    version: str
+    published_ms: int
+    size: int
+    "Bytes of all files together."
+    files: int
+
+
+class SnapshotShelf:
+    """Versions of every engine of every app on one shelf."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._log = structlog.get_logger()
+
+    # --- reading ------------------------------------------------------------------------------------------
+
+    def manifest(self, app_id: str, engine_id: str, version: str) -> Manifest:
+        """Read what a version says of itself.
+
+        Errors:
+            NotFound: there is no such version
+            Fault: its manifest is damaged
+        """
+        try:
+            data = self._shelf.read(f"{_place(app_id, engine_id, version)}/{MANIFEST}")
+        except NotFound as error:
+            raise NotFound(f"engine {engine_id} of {app_id} has no snapshot {version}") from error
+        return Manifest.parse(data, kind=KIND)
+
+    def versions(self, app_id: str, engine_id: str) -> list[Published]:
+        """List complete versions, oldest first."""
+        sizes: dict[str, tuple[int, int]] = {}
+        complete: dict[str, int] = {}
+        above = f"{FOLDER}/{app_id}/{engine_id}"
+        for entry in self._shelf.entries(above):
+            version, _, name = entry.path[len(above) + 1 :].partition("/")
+            files, size = sizes.get(version, (0, 0))
+            sizes[version] = files + 1, size + entry.size
+            if name == MANIFEST:
+                complete[version] = entry.modified_ms
+        found = [
+            Published(version, at, sizes[version][1], sizes[version][0]) for version, at in complete.items()
+        ]
+        return sorted(found, key=lambda one: (one.published_ms, one.version))
+
+    def has(self, app_id: str, engine_id: str, version: str) -> bool:
+        """Is the version complete?"""
+        return self._shelf.size(f"{_place(app_id, engine_id, version)}/{MANIFEST}") is not None
+
+    def fetch(self, app_id: str, engine_id: str, version: str, cache: Path) -> Path:
+        """Bring a version to this machine and say in which folder it is; on a local shelf it stays where it is.
+
+        What was fetched before is not fetched again; a folder is there whole or not at all. The bytes are as
+        the manifest says when they were fetched; whoever opens the folder checks them.
+
+        Errors:
+            NotFound: there is no such version
+            Fault: a file on the shelf is not what the manifest says
+        """
+        manifest = self.manifest(app_id, engine_id, version)
+        place = _place(app_id, engine_id, version)
+        local = self._shelf.local_path(place)
+        if local is not None:
+            return local
+        target = cache / app_id / engine_id / version
+        if (target / MANIFEST).exists():
+            return target
+        part = target.parent / f".{version}.{os.getpid()}.part"
+        shutil.rmtree(part, ignore_errors=True)
+        try:
+            for entry in manifest.files:
+                data = self._shelf.read_checked(f"{place}/{entry.name}", size=entry.size, sha256=entry.sha256)
+                path = part / entry.name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
+            (part / MANIFEST).write_bytes(manifest.dump())
+            try:
+                part.rename(target)
+            except OSError:
+                if not (target / MANIFEST).exists():
+                    raise
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+        return target
+
+    # --- writing ------------------------------------------------------------------------------------------
+
+    def publish(self, app_id: str, engine_id: str, folder: Path, told: Told = tell_nobody) -> str:
+        """Copy a built folder onto the shelf and return its version; until the last step nobody sees it.
+
+        Interrupted at any point it can be done again; a version that is there already stays as it is.
+
+        Errors:
+            Fault: a file of the folder is not what its manifest says; nothing is published
+        """
+        data = (folder / MANIFEST).read_bytes()
+        manifest = Manifest.parse(data, kind=KIND)
+        version = str(manifest.facts["version"])
+        place = _place(app_id, engine_id, version)
+        if self.has(app_id, engine_id, version):
+            return version
+        total, done = sum(entry.size for entry in manifest.files) or 1, 0
+        for entry in manifest.files:
+            body = (folder / entry.name).read_bytes()
+            if len(body) != entry.size or checksum(body) != entry.sha256:
+                raise Fault(f"built snapshot is damaged: {entry.name}", path=entry.name)
+            if self._shelf.size(f"{place}/{entry.name}") != entry.size:
+                self._shelf.write(f"{place}/{entry.name}", body)
+            done += entry.size
+            told(f"publish {entry.name}", done / total)
+        try:
+            self._shelf.write(f"{place}/{MANIFEST}", data, new=True)
+        except Conflict:
+            return version  # another attempt of the same training was a moment earlier
+        self._log.info("snapshot_published", app=app_id, engine=engine_id, version=version, size=total)
+        return version
+
+    def remove(self, app_id: str, engine_id: str, version: str) -> int:
+        """Remove a version, the manifest first; return how many files went."""
+        place = _place(app_id, engine_id, version)
+        gone = int(self._shelf.remove(f"{place}/{MANIFEST}"))
+        return gone + sum(self._shelf.remove(entry.path) for entry in self._shelf.entries(place))
+
+    def tidy(
+        self, app_id: str, engine_id: str, *, keep: Collection[str], newest: int, older_than_ms: int
+    ) -> list[str]:
+        """Remove all versions but the newest and those to keep, and what was never completed before a moment.
+
+        Returns the versions that went.
+        """
+        complete = self.versions(app_id, engine_id)
+        kept = {one.version for one in complete[-newest:]} | set(keep) if newest else set(keep)
+        gone = [one.version for one in complete if one.version not in kept]
+        for version in gone:
+            self.remove(app_id, engine_id, version)
+        known = {one.version for one in complete}
+        above = f"{FOLDER}/{app_id}/{engine_id}"
+        for entry in self._shelf.entries(above):
+            version = entry.path[len(above) + 1 :].partition("/")[0]
+            if version not in known and entry.modified_ms < older_than_ms:
+                self._shelf.remove(entry.path)
+        return gone
+
+
+def _place(app_id: str, engine_id: str, version: str) -> str:
+    return f"{FOLDER}/{app_id}/{engine_id}/{version}"

@@ -1,0 +1,103 @@
+"""Reports as plain JSON, and the gate: may this one serve instead of that one?
+
+A report holds the figures of one engine on one trial, by segment and with 95 % intervals, and beside them those of
+others on the same readers. The gate reads nothing else, so what it says can be said again at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jobs.refresh.evaluate import Comparison, Examination, compare, report
+
+SERVING = "serving"
+POPULARITY = "popularity"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the gate says."""
+
+    allowed: bool
+    sentence: str
+
+
+def told(examined: Examination, rng: np.random.Generator) -> dict[str, Any]:
+    """Write an examination as JSON."""
+    summed = report(examined, rng)
+    return {
+        "trial": summed.trial,
+        "k": summed.k,
+        "coverage": round(summed.coverage, 6),
+        "segments": [
+            {
+                "name": segment.name,
+                "readers": segment.readers,
+                "figures": {
+                    name: {
+                        "mean": _short(figure.mean),
+                        "low": _short(figure.low),
+                        "high": _short(figure.high),
+                    }
+                    for name, figure in segment.figures.items()
+                },
+            }
+            for segment in summed.segments
+        ],
+    }
+
+
+def beside(
+    before: Examination, after: Examination, figure: str, rng: np.random.Generator, **about: Any
+) -> dict[str, Any]:
+    """Write how an examination compares with another one of the same readers."""
+    found: Comparison = compare(before, after, figure, rng)
+    return {
+        "figure": figure,
+        "readers": found.readers,
+        "before": _short(found.before),
+        "after": _short(found.after),
+        "low": _short(found.low),
+        "high": _short(found.high),
+        "coverage_before": round(before.coverage, 6),
+        **about,
+    }
+
+
+def judge(report_: Mapping[str, Any]) -> Verdict:
+    """Decide whether what was examined may serve.
+
+    It may unless it is certainly worse than what serves: the whole interval of the paired difference lies below
+    zero. Where nothing that was learned serves yet, it must not be certainly worse than popularity.
+    """
+    for name, against in ((SERVING, "what serves"), (POPULARITY, "plain popularity")):
+        found = report_.get("beside", {}).get(name)
+        if found is None:
+            continue
+        change = found["after"] - found["before"]
+        figures = (
+            f"{found['figure']} {found['after']:.4f} against {found['before']:.4f} of {against} "
+            f"({change:+.4f}, 95 % interval {found['low']:+.4f} to {found['high']:+.4f}, "
+            f"{found['readers']:,} readers)"
+        )
+        if found["high"] < 0:
+            return Verdict(False, f"certainly worse: {figures}")
+        return Verdict(
+            True, ("certainly better: " if found["low"] > 0 else "not certainly worse: ") + figures
+        )
+    return Verdict(True, "there is nothing to compare it with")
+
+
+def headline(report_: Mapping[str, Any]) -> dict[str, float]:
+    """Give the figures of all readers, as they stand in run records and histories."""
+    everybody = report_["segments"][0]["figures"]
+    figures = {name: float(figure["mean"]) for name, figure in everybody.items()}
+    return {**figures, f"coverage@{report_['k']}": float(report_["coverage"])}
+
+
+def _short(value: float) -> float:
+    return round(float(value), 6)

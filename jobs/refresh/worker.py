@@ -1,0 +1,238 @@
+"""A worker: takes a run, does its stages, publishes, and may die at any moment.
+
+What is behind stands on the shelf (`checkpoint`) and in the run's record, so another worker goes on where this one
+stopped. While a stage computes in a thread, the lease is renewed beside it; when the run was cancelled or taken by
+another worker, the stage is left at its next word and nothing more is written. A version is named by what is in it
+and its manifest is written last: exactly one artefact, or none, whatever dies when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import structlog
+
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.shelf import Shelf
+from cluster.clock import Clock
+from cluster.errors import HouseError, Unavailable
+from cluster.records.run import LEASE_MS, Run, RunStatus, StageDone, claimed, ended, freed, noted
+from cluster.store.ports import Stores
+from jobs.refresh.orders import run_named, step
+from jobs.refresh.promoting import promote_run
+from jobs.refresh.training import Bench, Training
+
+T = TypeVar("T")
+
+BEAT_S = LEASE_MS / 5000
+"Between two signs of life."
+PATIENCE_S = 5.0
+"Pause before a run is given back because a part was away; times the attempt."
+
+Watch = Callable[[Run], None]
+
+
+class Lost(Exception):
+    """The run is no longer ours: cancelled, or taken by another worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """What a worker has at hand."""
+
+    stores: Stores
+    shelf: Shelf
+    clock: Clock
+    scratch: Path
+    "Folder on this machine for what is being built."
+    memory_mb: int | None = None
+    "What may be used here, beside the recipe's own limit."
+    beat_s: float = BEAT_S
+    patience_s: float = PATIENCE_S
+    release: str = ""
+
+
+class Worker:
+    """Works on one run."""
+
+    def __init__(self, place: Workplace, owner: str, watch: Watch | None = None) -> None:
+        self._place = place
+        self._owner = owner
+        self._watch = watch
+        self._lost = threading.Event()
+        self._said: tuple[str, float] = ("", 0.0)
+        self._writing = asyncio.Lock()
+        self._log = structlog.get_logger()
+
+    async def work(self, app_id: str, run_id: str) -> Run | None:
+        """Do what is left of a run and return how it ended; None when it is not free.
+
+        Errors:
+            NotFound: there is no such run
+            Unavailable: the store is away; the run is free again when its lease has ended
+        """
+        place = self._place
+        run = await step(
+            place.stores,
+            await run_named(place.stores, app_id, run_id),
+            self._taken,
+        )
+        if run is None:
+            return None
+        self._log.info("run_claimed", app=app_id, run=run_id, attempt=run.attempt)
+        self._tell(run)
+        self._run = run
+        bench = Bench(place.shelf, SegmentShelf(place.shelf, place.clock), place.scratch, place.release)
+        training = Training(run, bench, self._say, await self._serving(run), place.memory_mb)
+        beating = asyncio.create_task(self._beat())
+        try:
+            return await self._stages(training)
+        except Lost:
+            self._log.info("run_left", app=app_id, run=run_id)
+            return await run_named(place.stores, app_id, run_id)
+        finally:
+            beating.cancel()
+            await asyncio.gather(beating, return_exceptions=True)
+
+    def _taken(self, now: Run) -> Run | None:
+        """Claim a run, or go on with one that was ours from the start."""
+        now_ms = self._place.clock.now_ms()
+        return noted(now, self._owner, now.attempt, now_ms, {}) or claimed(now, self._owner, now_ms)
+
+    # --- stages -------------------------------------------------------------------------------------------
+
+    async def _stages(self, training: Training) -> Run:
+        try:
+            for name, stage in training.stages():
+                await self._note(stage=name, message="", fraction=0.0)
+                started_s = self._place.clock.monotonic_s()
+                facts = await self._aside(stage)
+                seconds = round(self._place.clock.monotonic_s() - started_s, 2)
+                done = tuple(one for one in self._run.stages if one.name != name)
+                await self._note(stages=(*done, StageDone(name=name, seconds=seconds, facts=facts)))
+                self._log.info("stage_done", run=self._run.run_id, stage=name, took_s=seconds)
+        except Unavailable as error:
+            return await self._give_back(error)
+        except HouseError as error:
+            return await self._end("failed", {"error": error.message}, training)
+        except Lost:
+            raise
+        except Exception as error:  # noqa: BLE001
+            # whatever a library or a learner of yours throws ends this run, not its worker
+            self._log.exception("run_broke", run=self._run.run_id, stage=self._run.stage)
+            text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            where = f"stage {self._run.stage} broke: {text[:500]}"
+            return await self._end("failed", {"error": where}, training)
+        run = await self._end("finished", training.outcome(), training)
+        return await self._promote(run) if run.promote and run.status == "finished" else run
+
+    async def _promote(self, run: Run) -> Run:
+        place = self._place
+        try:
+            entry = await promote_run(place.stores, place.shelf, run, now_ms=place.clock.now_ms(), by=run.by)
+        except HouseError as error:
+            changed = {"verdict": error.message}
+        else:
+            changed = {"promoted": True, "verdict": entry.reason}  # type: ignore[dict-item]
+        told = await step(place.stores, run, lambda now: now.model_copy(update=changed))
+        return self._tell(told or run)
+
+    async def _serving(self, run: Run) -> dict[str, Any] | None:
+        """Say what serves, for the comparison; nothing when it can't be read, which must not stop a training."""
+        engine = await self._place.stores.engines.get(run.app_id, run.engine_id)
+        if engine is None or not engine.snapshot:
+            return None
+        bench = Bench(self._place.shelf, SegmentShelf(self._place.shelf), self._place.scratch, "")
+        try:
+            return await asyncio.to_thread(bench.serving, run.app_id, run.engine_id, engine.snapshot)
+        except HouseError as error:
+            self._log.warning("serving_unreadable", engine=run.engine_id, reason=error.message)
+            return None
+
+    # --- the record ---------------------------------------------------------------------------------------
+
+    async def _note(self, **changes: Any) -> None:
+        """Write progress and renew the lease.
+
+        Errors:
+            Lost: the run is not ours any more
+        """
+        run, now_ms = self._run, self._place.clock.now_ms()
+        async with self._writing:
+            written = await step(
+                self._place.stores,
+                self._run,
+                lambda now: noted(now, self._owner, run.attempt, now_ms, changes),
+            )
+            if written is None:
+                self._lost.set()
+                raise Lost
+            self._run = written
+        self._tell(written)
+
+    async def _end(self, status: RunStatus, changes: dict[str, Any], training: Training) -> Run:
+        run, now_ms = self._run, self._place.clock.now_ms()
+        async with self._writing:
+            written = await step(
+                self._place.stores,
+                run,
+                lambda now: ended(now, self._owner, run.attempt, now_ms, status, changes),
+            )
+        if written is None:
+            raise Lost
+        self._log.info("run_ended", run=run.run_id, status=status, version=written.version)
+        await asyncio.to_thread(training.clean_up)
+        return self._tell(written)
+
+    async def _give_back(self, error: Unavailable) -> Run:
+        """A part is away: wait a little and let the next attempt go on."""
+        run = self._run
+        self._log.warning("run_given_back", run=run.run_id, stage=run.stage, reason=error.message)
+        await asyncio.sleep(self._place.patience_s * run.attempt)
+
+        def change(now: Run) -> Run | None:
+            after = freed(now, self._owner)
+            return None if after is None else after.model_copy(update={"error": error.message})
+
+        async with self._writing:
+            return await step(self._place.stores, run, change) or run
+
+    async def _beat(self) -> None:
+        """Renew the lease and pass on what the stage says, until the run is not ours any more."""
+        while not self._lost.is_set():
+            await asyncio.sleep(self._place.beat_s)
+            message, fraction = self._said
+            try:
+                await self._note(message=message, fraction=fraction)
+            except Unavailable:
+                continue  # the lease may run out; then whoever claims the run wins, and we notice
+            except Lost:
+                return
+
+    # --- the thread ---------------------------------------------------------------------------------------
+
+    async def _aside(self, stage: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        self._said = ("", 0.0)
+        return await asyncio.to_thread(stage)
+
+    def _say(self, message: str, fraction: float) -> None:
+        """Hear a stage (in its thread); leave it when the run is not ours any more."""
+        if self._lost.is_set():
+            raise Lost
+        self._said = (message, min(max(fraction, 0.0), 1.0))
+
+    def _tell(self, run: Run) -> Run:
+        if self._watch is not None:
+            self._watch(run)
+        return run
+
+
+def drop_scratch(scratch: Path, app_id: str, run_id: str) -> None:
+    """Remove what a run left on this machine."""
+    shutil.rmtree(scratch / app_id / run_id, ignore_errors=True)
