@@ -11,6 +11,7 @@ from cluster.clock import Clock, SystemClock
 from cluster.meter import Meter, SilentMeter
 from cluster.store.access import RedisAccess
 from cluster.store.address import Address
+from cluster.store.archive import RedisArchiveCalls, RedisClientRules
 from cluster.store.changes import RedisChanges
 from cluster.store.engine_watch import RedisEngineWatch
 from cluster.store.engines import RedisEngines
@@ -120,5 +121,7 @@ def open_stores(
         promotions=RedisPromotions(server),
         accounts=RedisAccounts(server, quarantine),
         grants=RedisGrants(server),
+        archive_calls=RedisArchiveCalls(server),
+        client_rules=RedisClientRules(server, quarantine),
         server=server,
     )

@@ -177,6 +177,19 @@ def page(app: str, reader_id: str, pagination_id: str) -> str:
     return f"{{{app}}}:page:{reader_id}:{pagination_id}"
 
 
+# --- the archive ---------------------------------------------------------------------------------------------
+
+
+def archive_call(app: str) -> str:
+    """Stream, capped at about 200,000: calls of the archive's tools (sealed JSON `ArchiveCall`). Owner: doors."""
+    return f"{{{app}}}:archive-call"
+
+
+def client_rule(app: str) -> str:
+    """Hash folded client name -> sealed JSON `ClientRule`. Owner: administrators. For ever."""
+    return f"{{{app}}}:client-rule"
+
+
 # --- engines, limits, idempotency -----------------------------------------------------------------------------
 
 

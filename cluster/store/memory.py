@@ -5,6 +5,7 @@ from __future__ import annotations
 from cluster.clock import Clock, SystemClock
 from cluster.store.intake import IDLE_MS, MOST_WAITING
 from cluster.store.ports import Stores
+from cluster.store.twin.archive import MemoryArchiveCalls, MemoryClientRules
 from cluster.store.twin.changes import MemoryChanges
 from cluster.store.twin.intake import MemoryIntake
 from cluster.store.twin.interactions import MemoryInteractions
@@ -49,4 +50,6 @@ def memory_stores(
         promotions=MemoryPromotions(state),
         accounts=MemoryAccounts(),
         grants=MemoryGrants(),
+        archive_calls=MemoryArchiveCalls(),
+        client_rules=MemoryClientRules(),
     )

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from cluster.records.access import ApiKey, App
+from cluster.records.archive_call import ArchiveCall
 from cluster.records.boost_rule import BoostRule
+from cluster.records.client_rule import ClientRule
 from cluster.records.engine import Engine, EngineStatus, Placement
 from cluster.records.promotion import Promotion
 from cluster.records.run import Run
@@ -461,6 +463,30 @@ class PromotionStore(Protocol):
         ...
 
 
+class ArchiveCallStore(Protocol):
+    """Calls of the archive's tools, for the publisher's report. The latest 200,000 of an app are kept."""
+
+    async def append(self, app_id: str, calls: Sequence[ArchiveCall]) -> None: ...
+
+    async def since(self, app_id: str, at_ms: int) -> list[ArchiveCall]:
+        """Calls noted at a time or later, oldest first."""
+        ...
+
+
+class ClientRuleStore(Protocol):
+    """What a publisher allows the clients of an archive: few rules, read whole."""
+
+    async def all(self, app_id: str) -> Mapping[str, ClientRule]:
+        """All rules under their folded names."""
+        ...
+
+    async def put(self, app_id: str, rule: ClientRule) -> None: ...
+
+    async def remove(self, app_id: str, client: str) -> bool:
+        """Remove a rule; False when it was not there."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Stores:
     """All ports of one process, made once by a composition root (`connect.open_stores` or `memory`)."""
@@ -483,3 +509,5 @@ class Stores:
     promotions: PromotionStore
     accounts: AccountStore
     grants: GrantStore
+    archive_calls: ArchiveCallStore
+    client_rules: ClientRuleStore

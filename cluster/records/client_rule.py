@@ -1,0 +1,38 @@
+"""What a publisher allows a client of the archive: let in or not, and how often it may call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+EVERYBODY = "*"
+"Name of the rule for clients without one of their own."
+DEFAULT_CALLS_PER_MINUTE = 1200.0
+
+
+class ClientRule(BaseModel):
+    """The rule for one client; `client` is its id, the name it gives itself, or `*`."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    client: str = Field(min_length=1, max_length=200)
+    decision: Literal["allow", "deny"] = "allow"
+    calls_per_minute: float | None = Field(default=None, ge=0)
+    "All calls of the client together; under `*` those of one person. None: what `*` says; 0: no bound."
+
+
+def rule_for(rules: Mapping[str, ClientRule], client_id: str, client_name: str) -> ClientRule:
+    """Choose the rule of a client: by its id, by the name it gives itself, or everybody's.
+
+    Rules are kept under folded names, so that `Claude` and `claude` are one.
+    """
+    everybody = rules.get(EVERYBODY) or ClientRule(client=EVERYBODY)
+    own = rules.get(folded(client_id)) or rules.get(folded(client_name))
+    return own or everybody
+
+
+def folded(name: str) -> str:
+    """Write a name as rules are looked up by."""
+    return " ".join(name.split()).casefold()

@@ -1,0 +1,152 @@
+"""Which clients may call, and how often: the publisher's rules, held in memory and read again every second.
+
+Tokens come from the shared bucket of the store in lots, so that all replicas together keep to a rate and few calls
+wait for the store. While it is away every replica goes on with the lot it had last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import math
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from cluster.clock import Clock
+from cluster.errors import HouseError, Invalid, TooMany
+from cluster.records.client_rule import (
+    DEFAULT_CALLS_PER_MINUTE,
+    EVERYBODY,
+    ClientRule,
+    folded,
+    rule_for,
+)
+from cluster.store.ports import ClientRuleStore, LimitStore
+from deployments.archive.person import Person
+
+READ_EVERY_S = 0.5
+NOT_ALLOWED = "This client is not allowed to use the archive; ask its publisher"
+TOO_MANY = "Too many calls; try again in {seconds} s"
+_BUCKET = "archive"
+_LOT_S = 0.2
+_BURST_S = 5.0
+_MOST_PURSES = 4096
+
+_log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Purse:
+    tokens: float = 0.0
+    refused_until_s: float = 0.0
+
+
+class ClientGate:
+    """Lets calls in or says why not."""
+
+    def __init__(self, rules: ClientRuleStore, limits: LimitStore, app_id: str, clock: Clock) -> None:
+        self._store = rules
+        self._limits = limits
+        self._app_id = app_id
+        self._clock = clock
+        self._rules: Mapping[str, ClientRule] = {}
+        self._purses: OrderedDict[str, _Purse] = OrderedDict()
+        self._reading: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Read the rules and go on reading them."""
+        with contextlib.suppress(HouseError):
+            await self.read()
+        self._reading = asyncio.get_running_loop().create_task(self._read_for_ever())
+
+    async def close(self) -> None:
+        """Stop reading."""
+        if self._reading is not None:
+            self._reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reading
+            self._reading = None
+
+    async def read(self) -> None:
+        """Read the rules once."""
+        self._rules = await self._store.all(self._app_id)
+
+    def check(self, person: Person) -> ClientRule:
+        """Find the rule for a person's client.
+
+        Errors:
+            Invalid: the client is not allowed
+        """
+        rule = rule_for(self._rules, person.client_id, person.client_name)
+        if rule.decision == "deny":
+            raise Invalid(NOT_ALLOWED)
+        return rule
+
+    async def spend(self, rule: ClientRule, person: Person) -> None:
+        """Count one call of a tool.
+
+        Errors:
+            TooMany: with `retry_after_s`
+        """
+        per_minute, who = self._rate_of(rule, person)
+        if not per_minute:
+            return
+        purse = self._purse(who)
+        if purse.tokens < 1:
+            await self._earn(purse, who, per_minute / 60)
+        purse.tokens -= 1
+
+    def _rate_of(self, rule: ClientRule, person: Person) -> tuple[float, str]:
+        if rule.client != EVERYBODY and rule.calls_per_minute is not None:
+            return rule.calls_per_minute, f"client {folded(rule.client)}"
+        everybody = self._rules.get(EVERYBODY)
+        rate = everybody.calls_per_minute if everybody is not None else None
+        return DEFAULT_CALLS_PER_MINUTE if rate is None else rate, f"person {person.user_id}"
+
+    def _purse(self, who: str) -> _Purse:
+        purse = self._purses.pop(who, None) or _Purse()
+        self._purses[who] = purse
+        if len(self._purses) > _MOST_PURSES:
+            self._purses.popitem(last=False)
+        return purse
+
+    async def _earn(self, purse: _Purse, who: str, rate: float) -> None:
+        now_s = self._clock.monotonic_s()
+        if now_s < purse.refused_until_s:
+            raise _too_many(purse.refused_until_s - now_s)
+        burst = max(1, math.ceil(rate * _BURST_S))
+        lot = max(1, math.ceil(rate * _LOT_S))
+        try:
+            lease = await self._limits.take(
+                self._app_id, _short(who), _BUCKET,
+                rate=rate, burst=burst, want=lot, now_ms=self._clock.now_ms(),
+            )  # fmt: skip
+        except HouseError:
+            purse.tokens += lot
+            return
+        purse.tokens += lease.granted
+        if purse.tokens < 1:
+            purse.refused_until_s = now_s + max(lease.retry_after_ms, 1) / 1000
+            raise _too_many(lease.retry_after_ms / 1000)
+
+    async def _read_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(READ_EVERY_S)
+            try:
+                await self.read()
+            except HouseError as error:
+                _log.warning("client_rules_kept", reason=error.code)
+
+
+def _too_many(wait_s: float) -> TooMany:
+    seconds = max(1, math.ceil(wait_s))
+    return TooMany(TOO_MANY.format(seconds=seconds), retry_after_s=seconds)
+
+
+def _short(who: str) -> str:
+    """Name a bucket: people and clients may be called anything of any length."""
+    return hashlib.blake2b(who.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

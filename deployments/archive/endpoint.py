@@ -1,0 +1,200 @@
+"""`POST /mcp`: one JSON-RPC message in, one answer out, as bytes.
+
+    POST? (405) -> origin (403) -> bearer token (401) -> body -> JSON (-32700) -> shape (-32603)
+    -> notification (202) -> version header -> client's rule -> method
+
+Everything after the token is HTTP 200 or 202, also when something is broken: clients give up for good on a 5xx.
+
+Source: specification; order of decisions in the reference for clients, 2.1
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from cluster.clock import Clock
+from cluster.errors import HouseError, Malformed, TooLarge, Unavailable
+from deployments.archive import transport
+from deployments.archive.admission import ClientGate
+from deployments.archive.jsonrpc import PARSE_ERROR, Call, Problem, read_message, refusal
+from deployments.archive.methods import BUSY, VERSIONS, Methods, problem_of
+from deployments.archive.oauth.addresses import Addresses, resource_of
+from deployments.archive.person import Person
+from deployments.archive.transport import Origins
+from deployments.edge.arrival import Scope, Send
+from deployments.edge.body import Gone, Receive, read_body
+from deployments.edge.deadline import Deadline, TookTooLong
+from deployments.edge.envelope import Reply
+from deployments.edge.tally import Tally
+from deployments.edge.trace import HEADER, AccessLog, request_id_of
+
+MOST_BYTES = 1 << 20
+BODY_S = 10.0
+"Seconds a body may take to arrive."
+MOST_AT_ONCE = 64
+"Calls answered at once; more are told to come back, before the server in front refuses them less politely."
+_NAME = "mcp"
+
+
+class Bearing(Protocol):
+    """Tells who a token belongs to."""
+
+    async def person(self, token: str, resource: str) -> Person | None:
+        """Find the person behind a token that is good for a resource."""
+        ...
+
+
+class McpEndpoint:
+    """The endpoint as an ASGI application; any path it is mounted at is the endpoint."""
+
+    def __init__(
+        self,
+        *,
+        methods: Methods,
+        gate: ClientGate,
+        bearer: Bearing,
+        addresses: Addresses,
+        origins: Origins,
+        clock: Clock,
+        tally: Tally,
+        access_log: AccessLog,
+        most_bytes: int = MOST_BYTES,
+        body_s: float = BODY_S,
+        most_at_once: int = MOST_AT_ONCE,
+    ) -> None:
+        self._methods = methods
+        self._gate = gate
+        self._bearer = bearer
+        self._addresses = addresses
+        self._origins = origins
+        self._clock = clock
+        self._tally = tally
+        self._access_log = access_log
+        self._most_bytes = most_bytes
+        self._body_s = body_s
+        self._most_at_once = most_at_once
+        self._at_once = 0
+        self.busy_s = 0.0
+        "Seconds spent in requests so far, summed over them."
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        started_s = self._clock.monotonic_s()
+        method: str = scope["method"]
+        headers = _Headers(scope)
+        request_id = request_id_of(headers.one(HEADER))
+        base = self._addresses.base((headers.one(b"host") or b"").decode("latin-1"))
+        origin = headers.one(b"origin")
+        allowed = origin if origin is not None and self._origins.allows(origin, base) else None
+        self._at_once += 1
+        try:
+            reply = self._turned_away(method, headers, origin, allowed)
+            if reply is None:
+                reply = await self._reply(headers, receive, base, request_id)
+            await transport.write(reply, method, allowed, request_id, send)
+        except Gone:
+            return
+        finally:
+            self._at_once -= 1
+            took_s = self._clock.monotonic_s() - started_s
+            self.busy_s += took_s
+        self._tally.note(_NAME, reply.status, took_s * 1000)
+        self._access_log.note(request_id, _NAME, reply.status, took_s * 1000)
+
+    @staticmethod
+    def _turned_away(
+        method: str, headers: _Headers, origin: bytes | None, allowed: bytes | None
+    ) -> Reply | None:
+        if method != "POST":
+            asks_first = method == "OPTIONS" and headers.one(b"access-control-request-method") is not None
+            return transport.preflight() if asks_first and allowed is not None else transport.wrong_method()
+        if origin is not None and allowed is None:
+            return transport.wrong_origin()
+        return None
+
+    async def _reply(self, headers: _Headers, receive: Receive, base: str, request_id: str) -> Reply:
+        token = headers.token()
+        if token is None:
+            return transport.not_signed_in(base)
+        try:
+            person = await self._bearer.person(token, resource_of(base))
+        except Unavailable as error:
+            # Whether the token is good nobody knows just now; a 401 would send people to the sign-in page.
+            return await self._unknown(headers, receive, error)
+        if person is None:
+            return transport.not_signed_in(base)
+        message = await self._message(headers, receive)
+        if message is None:
+            return transport.noted()
+        if isinstance(message, Problem):
+            return transport.called(refusal(message))
+        return transport.called(await self._answer(message, headers, person, request_id))
+
+    async def _answer(self, call: Call, headers: _Headers, person: Person, request_id: str) -> bytes:
+        version = headers.one(b"mcp-protocol-version")
+        if call.method != "initialize" and not _is_spoken(version):
+            words = f"Unsupported MCP-Protocol-Version; supported are {', '.join(VERSIONS)}"
+            return refusal(Problem(words, id=call.id))
+        if self._at_once > self._most_at_once and call.method == "tools/call":
+            return refusal(Problem(BUSY.format(seconds=1), id=call.id))
+        try:
+            rule = self._gate.check(person)
+            if call.method == "tools/call":
+                await self._gate.spend(rule, person)
+        except HouseError as error:
+            self._methods.note_refused(call, person, error.message)
+            return refusal(problem_of(error, call.id, request_id))
+        return await self._methods.answer(call, person, request_id)
+
+    async def _message(self, headers: _Headers, receive: Receive) -> Call | Problem | None:
+        try:
+            with Deadline(self._body_s):
+                body = await read_body(
+                    receive,
+                    announced=headers.one(b"content-length"),
+                    encoding=headers.one(b"content-encoding"),
+                    most_bytes=self._most_bytes,
+                )
+        except TooLarge:
+            return Problem(f"The request is larger than {self._most_bytes >> 10} kB; send less")
+        except Malformed as error:
+            return Problem("Parse error", PARSE_ERROR, error.message)
+        except TookTooLong:
+            return Problem("The request did not arrive in time; send it again")
+        return read_message(body)
+
+    async def _unknown(self, headers: _Headers, receive: Receive, error: Unavailable) -> Reply:
+        message = await self._message(headers, receive)
+        if message is None:
+            return transport.noted()
+        return transport.called(refusal(problem_of(error, message.id, "")))
+
+
+def _is_spoken(version: bytes | None) -> bool:
+    return version is None or version.decode("latin-1").strip() in VERSIONS
+
+
+class _Headers:
+    """Headers of one request; one that is repeated with different values counts as a wrong one."""
+
+    __slots__ = ("_all",)
+
+    def __init__(self, scope: Scope) -> None:
+        found: dict[bytes, bytes] = {}
+        for name, value in scope["headers"]:
+            if name in found and found[name] != value:
+                value = found[name] + b", " + value
+            found[name] = value
+        self._all = found
+
+    def one(self, name: bytes) -> bytes | None:
+        """Read a header; None when it was not sent."""
+        return self._all.get(name)
+
+    def token(self) -> str | None:
+        """Take the bearer token; None when there is none, or something that can't be one."""
+        scheme, _, token = (self._all.get(b"authorization") or b"").strip().partition(b" ")
+        token = token.strip()
+        if scheme.lower() != b"bearer" or not token or b" " in token or b"," in token:
+            return None
+        return token.decode("latin-1")

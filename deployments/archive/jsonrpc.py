@@ -1,0 +1,119 @@
+"""JSON-RPC 2.0 as bytes: read one message, write one answer.
+
+Order of decisions: is it JSON, is it one object, is it a notification, has it an id, is the rest of it well-formed.
+Answers are spliced around ids that are already JSON: an id of any size comes back as it was sent.
+
+Source: specification, JSON-RPC envelopes and errors
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+PARSE_ERROR = -32700
+INTERNAL_ERROR = -32603
+NO_ID = b"null"
+
+_NOTIFICATION = "notifications/"
+_MOST_DATA = 300
+"Characters of a parser's message that are told."
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request that wants an answer."""
+
+    id: bytes
+    "As JSON."
+    method: str
+    params: dict[str, Any] = field(default_factory=dict)
+    has_params: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An answer that is an error; the HTTP status is 200 all the same."""
+
+    message: str
+    code: int = INTERNAL_ERROR
+    data: str = ""
+    id: bytes = NO_ID
+
+
+def read_message(body: bytes) -> Call | Problem | None:
+    """Read the body of a request; None for a notification, which is never answered."""
+    try:
+        message = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        return Problem("Parse error", PARSE_ERROR, str(error)[:_MOST_DATA])
+    if type(message) is not dict:
+        return Problem("Invalid request: the body must be one JSON object; batches are not supported")
+    method = message.get("method")
+    if "id" not in message:
+        if isinstance(method, str) and method.startswith(_NOTIFICATION):
+            return None
+        return Problem("Invalid request: id is missing")
+    if "method" not in message and ("result" in message or "error" in message):
+        return Problem("Invalid request: the server asks nothing, so it takes no answers")
+    found = _id_of(message["id"], body)
+    if found is None:
+        return Problem("Invalid request: id must be a string or an integer")
+    return _call(message, method, found)
+
+
+def answer(call_id: bytes, result: bytes) -> bytes:
+    """Write a success around a result that is already JSON."""
+    return b'{"jsonrpc":"2.0","id":' + call_id + b',"result":' + result + b"}"
+
+
+def refusal(problem: Problem) -> bytes:
+    """Write an error; `data` only when there is some."""
+    error: dict[str, Any] = {"code": problem.code, "message": problem.message}
+    if problem.data:
+        error["data"] = problem.data
+    return b'{"jsonrpc":"2.0","id":' + problem.id + b',"error":' + dumps(error) + b"}"
+
+
+def dumps(value: Any) -> bytes:
+    """Write JSON; text that UTF-8 can't carry is written with replacement characters."""
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        return text.encode("utf-8", "replace")
+
+
+def _call(message: dict[str, Any], method: Any, call_id: bytes) -> Call | Problem:
+    if message.get("jsonrpc") != "2.0":
+        return Problem('Invalid request: jsonrpc must be "2.0"', id=call_id)
+    if not isinstance(method, str):
+        return Problem("Invalid request: method must be a string", id=call_id)
+    params = message.get("params")
+    if "params" in message and type(params) is not dict:
+        return Problem("Invalid request: params must be an object", id=call_id)
+    return Call(call_id, method, params or {}, "params" in message)
+
+
+def _id_of(value: Any, body: bytes) -> bytes | None:
+    """Give an id as JSON; None when it is none."""
+    if isinstance(value, str) or type(value) is int:
+        return orjson.dumps(value)
+    if type(value) is float:
+        return _large_id(body)
+    return None
+
+
+def _large_id(body: bytes) -> bytes | None:
+    """Read an integer beyond 64 bits, which the parser takes for a float.
+
+    The body parsed before, so its depth is bounded; integers of thousands of digits are refused by Python.
+    """
+    try:
+        value = json.loads(body)["id"]
+    except (ValueError, RecursionError):
+        return None
+    return str(value).encode() if type(value) is int else None

@@ -1,0 +1,120 @@
+"""What happens around JSON-RPC: answers that are no JSON-RPC (401, 403, 405), origins, and writing it all out.
+
+Source: specification, transport errors; open points D3, D4
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from deployments.archive.oauth.addresses import is_loopback, resource_metadata_of
+from deployments.edge.arrival import Send
+from deployments.edge.envelope import JSON_TYPE, Header, Reply, dumps
+
+NOT_SIGNED_IN = "valid bearer token required"
+WRONG_METHOD = "Method Not Allowed"
+WRONG_ORIGIN = "origin is not allowed"
+
+_PREFLIGHT: tuple[Header, ...] = (
+    (b"access-control-allow-methods", b"POST"),
+    (
+        b"access-control-allow-headers",
+        b"Content-Type, Accept, Authorization, MCP-Protocol-Version, Mcp-Session-Id",
+    ),
+    (b"access-control-max-age", b"86400"),
+)
+
+
+def not_signed_in(base: str) -> Reply:
+    """Answer 401: clients begin their sign-in from the address it names."""
+    address = resource_metadata_of(base)
+    header = (b"www-authenticate", f'Bearer resource_metadata="{address}"'.encode())
+    return Reply(401, _body("unauthorized", NOT_SIGNED_IN, 401, address), (header,))
+
+
+def wrong_method() -> Reply:
+    """Answer 405; clients take it for "there is no event stream here"."""
+    return Reply(405, _body("method_not_allowed", WRONG_METHOD, 405), ((b"allow", b"POST"),))
+
+
+def wrong_origin() -> Reply:
+    """Answer 403."""
+    return Reply(403, _body("forbidden", WRONG_ORIGIN, 403))
+
+
+def preflight() -> Reply:
+    """Answer a browser that asks before it sends."""
+    return Reply(204, b"", _PREFLIGHT)
+
+
+def called(body: bytes) -> Reply:
+    """Answer 200 with JSON-RPC."""
+    return Reply(200, body)
+
+
+def noted() -> Reply:
+    """Answer a notification: 202 and nothing else."""
+    return Reply(202, b"")
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Which pages may call from a browser: our own, loopback, and those the configuration names."""
+
+    allowed: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, origins: Iterable[str]) -> Origins:
+        """Take a list from the configuration."""
+        return cls(frozenset(found for found in map(_canonical, origins) if found))
+
+    def allows(self, origin: bytes, base: str) -> bool:
+        """Compare whole origins, never beginnings of them."""
+        found = _canonical(origin.decode("latin-1"))
+        if not found:
+            return False
+        return found == _canonical(base) or found in self.allowed or is_loopback(found.partition("://")[2])
+
+
+async def write(reply: Reply, method: str, origin: bytes | None, request_id: str, send: Send) -> None:
+    """Send a reply; `origin` is an allowed one, which may then read it."""
+    headers: list[Header] = [
+        (b"content-length", b"%d" % len(reply.body)),
+        (b"x-request-id", request_id.encode()),
+    ]
+    if reply.body:
+        headers.append(JSON_TYPE)
+    headers.append((b"cache-control", b"no-store"))
+    if origin is not None:
+        headers += [
+            (b"access-control-allow-origin", origin),
+            (b"access-control-expose-headers", b"WWW-Authenticate, X-Request-Id"),
+        ]
+    headers += [(b"vary", b"Origin"), *reply.headers]
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if method == "HEAD" else reply.body})
+
+
+def _canonical(origin: str) -> str:
+    """Write an origin the one way browsers do; empty for what is none."""
+    try:
+        parts = urlsplit(origin.strip())
+        port = parts.port
+    except ValueError:
+        return ""
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        return ""
+    if parts.path not in ("", "/") or parts.query or parts.fragment:
+        return ""
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    plain = port is None or port == (443 if parts.scheme == "https" else 80)
+    return f"{parts.scheme}://{host}" + ("" if plain else f":{port}")
+
+
+def _body(code: str, message: str, status: int, hint: str = "") -> bytes:
+    error: dict[str, str | int] = {"code": code, "message": message, "status": status}
+    if hint:
+        error["hint"] = hint
+    return dumps({"error": error, "message": message})

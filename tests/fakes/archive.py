@@ -1,0 +1,175 @@
+"""A whole archive door in this process: a small archive, memory stores, and people with tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.applications import Starlette
+
+from actors.answers.messages import ArchiveQuery, ArchiveResult, Article, Snippet
+from cluster.records.account import Grant
+from cluster.secrecy import Vault
+from cluster.store.memory import memory_stores
+from cluster.store.ports import Stores
+from deployments.archive.door import ArchiveConfig, ArchiveMeans, archive_routes, open_archive
+from tests.fakes.asgi import Answer, call
+from tests.fakes.door import MASTER, StillClock
+
+BASE = "https://news.example.com"
+HOST = "news.example.com"
+RESOURCE = f"{BASE}/mcp"
+WORDS = re.compile(r"\w+")
+
+
+@dataclass
+class SmallArchive:
+    """Finds passages that share words with the question, and remembers what it was asked."""
+
+    articles: dict[str, Article] = field(default_factory=dict)
+    asked: list[ArchiveQuery] = field(default_factory=list)
+    wrong: Exception | None = None
+    slow_s: float = 0.0
+
+    async def ask(self, query: ArchiveQuery) -> ArchiveResult:
+        """Find passages: an article's paragraphs."""
+        self.asked.append(query)
+        await self._trouble()
+        wanted = set(WORDS.findall(query.question.lower()))
+        found = []
+        for article in self.articles.values():
+            for position, text in enumerate(article.content.split("\n\n")):
+                share = len(wanted & set(WORDS.findall(f"{article.title} {text}".lower()))) / max(
+                    1, len(wanted)
+                )
+                if share > 0:
+                    found.append((share, _snippet(article, position, text, share)))
+        found.sort(key=lambda pair: -pair[0])
+        return ArchiveResult(tuple(snippet for _, snippet in found[: query.rows]))
+
+    async def article(self, app_id: str, product_id: str, position: int) -> Article | None:
+        """Give an article while it is there."""
+        await self._trouble()
+        article = self.articles.get(product_id)
+        if article is None or position >= len(article.content.split("\n\n")):
+            return None
+        return article
+
+    async def _trouble(self) -> None:
+        if self.slow_s:
+            await asyncio.sleep(self.slow_s)
+        if self.wrong is not None:
+            raise self.wrong
+
+
+def _snippet(article: Article, position: int, text: str, score: float) -> Snippet:
+    return Snippet(
+        article.product_id, position, article.title, article.child_title, article.authors,
+        article.published, article.url, text, score, article.licence,
+    )  # fmt: skip
+
+
+def sample_articles() -> dict[str, Article]:
+    """Three articles, one of them with next to nothing known about it."""
+    river = Article(
+        "na-1002",
+        "Parliament votes on river water rules",
+        "Metering",
+        ("L. Brandt", "S. Iyer"),
+        "2020-11-19",
+        "https://news.example.com/articles/na-1002",
+        "Farms must meter water from April.\n\nThe river rules passed by nine votes.",
+        "CC BY 2.5",
+    )
+    odd = Article(
+        "na-7 (b)",
+        r"Sums [of] \ parts",
+        "",
+        ("O. Odd",),
+        "",
+        "https://news.example.com/a b/(7)",
+        "Nothing but brackets and a comet.",
+        "",
+    )
+    bare = Article(
+        "na-8", "A comet returns", "", (), "", "", "The comet was seen again in June.", "CC BY-SA 4.0"
+    )
+    return {article.product_id: article for article in (river, odd, bare)}
+
+
+@dataclass
+class ArchiveCorner:
+    """Everything a test of the archive's door needs."""
+
+    stores: Stores
+    clock: StillClock
+    vault: Vault
+    archive: SmallArchive
+    means: ArchiveMeans
+    app: Starlette
+
+    def token(self, user_id: str = "ida", client: str = "client-1", name: str = "Example Agent") -> str:
+        """Make an access token as a finished sign-in would."""
+        now_ms = self.clock.now_ms()
+        grant = Grant(
+            grant_id=f"grant-{user_id}-{client}",
+            user_id=user_id,
+            username=user_id,
+            client_id=client,
+            client_name=name,
+            resource=RESOURCE,
+            created_at=now_ms,
+        )
+        return self.means.oauth.bearer.mint(grant, 3600)
+
+    async def post(
+        self,
+        body: bytes,
+        *,
+        token: str | None = None,
+        headers: Mapping[str, str | bytes] | None = None,
+        method: str = "POST",
+        target: str = "/mcp",
+    ) -> Answer:
+        """Send raw bytes, signed in as `ida` unless `token` says otherwise (empty: not at all)."""
+        chosen = self.token() if token is None else token
+        sent: dict[str, str | bytes] = {"host": HOST, **(headers or {})}
+        if chosen and "authorization" not in sent:
+            sent["authorization"] = f"Bearer {chosen}"
+        return await call(self.app, method, target, headers=sent, body=body)
+
+    async def rpc(self, method: str, params: Any = None, *, token: str | None = None, id: Any = 1) -> Any:
+        """Call a method and give the whole answer."""
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
+        if params is not None:
+            message["params"] = params
+        answer = await self.post(json.dumps(message).encode(), token=token)
+        assert answer.status == 200, answer
+        return answer.json()
+
+    async def tool(self, name: str, arguments: Any, *, token: str | None = None) -> Any:
+        """Call a tool and give the whole answer."""
+        return await self.rpc("tools/call", {"name": name, "arguments": arguments}, token=token)
+
+    async def ask(self, question: str, *, token: str | None = None, **more: Any) -> list[dict[str, Any]]:
+        """Ask the archive."""
+        answer = await self.tool("ask_archive", {"question": question, **more}, token=token)
+        found: list[dict[str, Any]] = answer["result"]["structuredContent"]["results"]
+        return found
+
+
+async def open_archive_corner(
+    stores: Stores | None = None, clock: StillClock | None = None, **config: Any
+) -> ArchiveCorner:
+    """Open an archive at https://news.example.com with three articles."""
+    clock = clock or StillClock()
+    stores = stores or memory_stores(clock)
+    vault = Vault(MASTER)
+    archive = SmallArchive(sample_articles())
+    given: dict[str, Any] = {"public_url": BASE, "origins": ("https://tools.example.org",), **config}
+    means = open_archive(stores, vault, archive, clock, ArchiveConfig(**given))
+    return ArchiveCorner(stores, clock, vault, archive, means, Starlette(routes=archive_routes(means)))
