@@ -1,0 +1,145 @@
+"""`python -m tests.benchmarks.completions`: completions with typos, beside libraries people would use otherwise.
+
+Success: the title that was meant is among the first 10 (5). Times are of one look-up in process, one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from actors.search.completions.build import build
+from actors.search.folding import typed_so_far
+from tests.benchmarks.peers import completions as peers
+from tests.benchmarks.peers.completions import Answers
+from tests.benchmarks.quality_sets import data_folder
+from tests.benchmarks.typos import Case, Titles, generate, load, misspelled, with_typos
+
+_WANTED = 10
+_SETS = ("goodbooks", "wikipedia_movies", "generated-100000", "generated-1000000")
+
+
+def ours(titles: Titles, queries: Sequence[str], wanted: int) -> Answers:
+    """Ask the completions index."""
+    began = time.perf_counter()
+    index = build(titles.texts, np.array(titles.popularity))
+    build_s = time.perf_counter() - began
+    found, ms = [], []
+    for query in queries[:50]:
+        index.look_up(typed_so_far(query), wanted)
+    for query in queries:
+        began = time.perf_counter()
+        texts = index.look_up(typed_so_far(query), wanted).texts
+        ms.append((time.perf_counter() - began) * 1e3)
+        found.append(texts.tolist())
+    return Answers("kiosk", found, ms, build_s)
+
+
+def groups_of(titles: Titles, data: Path, count: int) -> dict[str, list[Case]]:
+    """Make the cases of one set: by number of typos, in the first letter, and real misspellings."""
+    groups = {f"{typos} typos": with_typos(titles, typos, count) for typos in range(5)}
+    groups["first letter"] = with_typos(titles, 1, count, first_letter=True)
+    groups["misspelled"] = misspelled(titles, data, count)
+    return groups
+
+
+def figures(titles: Titles, groups: dict[str, list[Case]], answers: Answers) -> dict[str, Any]:
+    """Say for each group how often the right title was found, and how long it took."""
+    told: dict[str, Any] = {"set": titles.name, "peer": answers.peer, "build_s": round(answers.build_s, 2)}
+    if answers.why_not:
+        return {**told, "why_not": answers.why_not}
+    at = 0
+    for name, cases in groups.items():
+        mine = range(at, at + len(cases))
+        at += len(cases)
+        hits = {
+            k: np.mean(
+                [
+                    case.title in {titles.texts[text] for text in answers.found[place][:k]}
+                    for case, place in zip(cases, mine, strict=True)
+                ]
+            )
+            for k in (5, 10)
+        }
+        ms = [answers.ms[place] for place in mine]
+        told[name] = {
+            "in_5": round(float(hits[5]), 3),
+            "in_10": round(float(hits[10]), 3),
+            "p50_ms": round(float(np.percentile(ms, 50)), 2),
+            "p99_ms": round(float(np.percentile(ms, 99)), 2),
+        }
+    return told
+
+
+def run(name: str, data: Path, count: int, which: Sequence[str], scratch: Path) -> list[dict[str, Any]]:
+    """Measure one set."""
+    seeds = [load(data, seed) for seed in ("goodbooks", "wikipedia_movies", "world_cities")]
+    titles = generate(int(name.split("-")[1]), seeds) if "-" in name else load(data, name)
+    groups = groups_of(titles, data, count)
+    queries = [case.typed for cases in groups.values() for case in cases]
+    lines = [figures(titles, groups, ours(titles, queries, _WANTED))]
+    for peer in which:
+        if peer == "rapidfuzz":
+            answers = peers.rapidfuzz_scan(titles, queries, _WANTED)
+        elif peer == "pg_trgm":
+            answers = peers.trigrams(titles, queries, _WANTED, scratch)
+        else:
+            answers = peers.javascript(peer, titles, queries, _WANTED, scratch)
+        lines.append(figures(titles, groups, answers))
+    return lines
+
+
+def show(lines: Sequence[dict[str, Any]]) -> None:
+    """Print a table: success in the first 10, p50 in milliseconds."""
+    groups = [key for key in lines[0] if isinstance(lines[0][key], dict)]
+    table = Table("set", "peer", *groups, title="completions: found in the first 10 / p50 ms")
+    for line in lines:
+        cells = [
+            f"{line[group]['in_10']:.3f} / {line[group]['p50_ms']}" if group in line else "-"
+            for group in groups
+        ]
+        table.add_row(
+            line["set"], line["peer"] + (f" ({line['why_not']})" if "why_not" in line else ""), *cells
+        )
+    Console(width=170).print(table)
+
+
+def main() -> None:
+    """Run."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sets", nargs="*", default=list(_SETS[:3]), help=f"of {', '.join(_SETS)}")
+    parser.add_argument("--cases", type=int, default=300, help="queries a group")
+    parser.add_argument("--peers", default="minisearch,flexsearch,fuse,pg_trgm,rapidfuzz")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    which = [peer for peer in given.peers.split(",") if peer]
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        if {"minisearch", "flexsearch", "fuse"} & set(which):
+            why_not = peers.install_javascript(scratch)
+            if why_not:
+                Console(stderr=True).print(f"JavaScript peers are left out: {why_not}")
+                which = [peer for peer in which if peer not in {"minisearch", "flexsearch", "fuse"}]
+        lines: list[dict[str, Any]] = []
+        for name in given.sets:
+            lines += run(name, data_folder(), given.cases, which, scratch)
+    if given.out:
+        given.out.write_text(json.dumps(lines, indent=2) + "\n")
+    if given.json:
+        print(json.dumps(lines, indent=2))
+    else:
+        show(lines)
+
+
+if __name__ == "__main__":
+    main()
