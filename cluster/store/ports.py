@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from cluster.records.access import ApiKey, App
-from cluster.records.archive_call import ArchiveCall
 from cluster.records.boost_rule import BoostRule
-from cluster.records.client_rule import ClientRule
 from cluster.records.engine import Engine, EngineStatus, Placement
 from cluster.records.promotion import Promotion
 from cluster.records.run import Run
@@ -25,6 +23,8 @@ from cluster.store.people import Held as Held
 from cluster.store.people import Redeemed as Redeemed
 from cluster.store.people import Revocations as Revocations
 from cluster.store.people import Rotated as Rotated
+from cluster.store.publishing import ArchiveCallStore as ArchiveCallStore
+from cluster.store.publishing import ClientRuleStore as ClientRuleStore
 
 Noun = Literal["user", "product", "interaction"]
 Op = Literal["put", "remove", "erase"]
@@ -460,30 +460,6 @@ class PromotionStore(Protocol):
 
     async def history(self, app_id: str, engine_id: str, limit: int = 100) -> list[Promotion]:
         """What served when, newest first."""
-        ...
-
-
-class ArchiveCallStore(Protocol):
-    """Calls of the archive's tools, for the publisher's report. The latest 200,000 of an app are kept."""
-
-    async def append(self, app_id: str, calls: Sequence[ArchiveCall]) -> None: ...
-
-    async def since(self, app_id: str, at_ms: int) -> list[ArchiveCall]:
-        """Calls noted at a time or later, oldest first."""
-        ...
-
-
-class ClientRuleStore(Protocol):
-    """What a publisher allows the clients of an archive: few rules, read whole."""
-
-    async def all(self, app_id: str) -> Mapping[str, ClientRule]:
-        """All rules under their folded names."""
-        ...
-
-    async def put(self, app_id: str, rule: ClientRule) -> None: ...
-
-    async def remove(self, app_id: str, client: str) -> bool:
-        """Remove a rule; False when it was not there."""
         ...
 
 
