@@ -1,206 +1,191 @@
-"""`python -m tests.benchmarks.quality [set ...] [--out FILE]`: our ranking beside its peers on public sets.
+"""Our ranking beside its peers on public sets, every protocol: `kiosk bench quality [--set NAME ...] [--json]`.
 
 Every scorer learns from the same events and ranks the whole catalog. Choices (our plan, the peers' settings) are
-made on validation trials that end before the test begins. A line is kept when it reaches the figure of the ranking
-notes, where there is one, and every peer of the same run.
+made on validation trials that end before the test begins. Our line is kept when it reaches the figure of the ranking
+notes, where there is one, and is above every peer of the same run.
+
+    leave last out     the last item of every reader
+    by time            one instant for everybody, as a service meets it; readers nobody knew before are told apart.
+                       Where few readers are known at any instant, several instants are put together.
+    sessions           every next item of the sessions of the last day
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
-from jobs.refresh.dataset import Interactions
-from jobs.refresh.evaluate import Examination, Scorer, examine
+from actors.vectors.types import Floats
+from jobs.refresh.evaluate import Scorer, examine
 from jobs.refresh.fit import fit
 from jobs.refresh.plan import make_plan
 from jobs.refresh.recipe import load
 from jobs.refresh.split import Split, Trial, by_time, leave_last_out, next_in_session
 from tests.benchmarks import quality_sets as sets
 from tests.benchmarks.peers.ranking import Peer, peers
-from tests.benchmarks.quality_more import more_lines
 
+Tell = Callable[[str], None]
 
-@dataclass(frozen=True)
-class Goal:
-    """The floor of a protocol."""
-
-    figure: str
-    floor: float | None
-    second: str = "recall@20"
-    second_floor: float | None = None
+FIGURES = ("ndcg@10", "recall@10", "recall@20", "hit_rate@20", "mrr@20")
+"What the table shows."
 
 
 @dataclass(frozen=True)
 class Task:
     """A set in a protocol."""
 
-    name: str
     folder: str
-    split: Callable[[], Split]
-    goal: Goal
+    protocol: str
+    rounds: Callable[[], Sequence[Split]]
+    "Usually one; figures of several are put together."
+    goal: str = "ndcg@10"
+    "The figure that is compared."
+    floors: dict[str, float] = field(default_factory=dict)
     recipes: tuple[str, ...] = ("default",)
     has_content: bool = True
+    depends: bool = True
+    "Does the run's verdict depend on it?"
 
 
 @dataclass(frozen=True)
 class Line:
     """One scorer in one protocol."""
 
-    task: str
+    set: str
+    protocol: str
     scorer: str
     readers: int
     figures: dict[str, float]
     coverage: float
     fit_s: float
     query_ms: float
-    floor: float | None = None
+    floors: dict[str, float] = field(default_factory=dict)
     kept: bool | None = None
+    new_readers: int = 0
+    new_ndcg: float | None = None
+    "NDCG@10 of readers without a history."
     note: str = ""
 
 
 def tasks() -> list[Task]:
     """List what is measured."""
     return [
-        Task("yoochoose sessions", "yoochoose-100k", _sessions, Goal("mrr@20", 0.345, "hit_rate@20", 0.673),
-             ("session", "default"), has_content=False),
-        Task("online-retail-y1 by time, new items", "online-retail-y1", lambda: _retail("out"),
-             Goal("ndcg@10", 0.1171, second_floor=0.1293)),
-        Task("online-retail-y1 by time, repeats allowed", "online-retail-y1", lambda: _retail("allowed"),
-             Goal("ndcg@10", None)),
-        Task("online-retail-y1 leave last out", "online-retail-y1",
-             lambda: leave_last_out(sets.online_retail(), 2), Goal("ndcg@10", None)),
-        Task("ml-latest-small leave last out", "ml-latest-small",
-             lambda: leave_last_out(sets.movielens_small(), 2), Goal("ndcg@10", None)),
-        Task("ml-latest-small by time", "ml-latest-small", _films_by_time, Goal("ndcg@10", None)),
-        Task("amazon-toys leave last out", "amazon-toys", lambda: leave_last_out(sets.amazon_toys(), 2),
-             Goal("ndcg@10", 0.0739, second_floor=0.1408)),
+        Task("yoochoose-100k", "sessions", _sessions, "mrr@20", {"mrr@20": 0.345, "hit_rate@20": 0.676},
+             recipes=("default", "session"), has_content=False),
+        Task("yoochoose-100k", "leave last out", lambda: [leave_last_out(sets.yoochoose()[0])],
+             recipes=("default",), has_content=False),
+        Task("online-retail-y1", "by time", lambda: [by_time(sets.online_retail(), seen="out", folds=2)],
+             floors={"ndcg@10": 0.1171, "recall@20": 0.1293}),
+        Task("online-retail-y1", "by time, repeats allowed",
+             lambda: [by_time(sets.online_retail(), seen="allowed", folds=2)]),
+        Task("online-retail-y1", "leave last out", lambda: [leave_last_out(sets.online_retail(), 2)]),
+        Task("ml-latest-small", "by time", _films_by_time),
+        Task("ml-latest-small", "leave last out", lambda: [leave_last_out(sets.movielens_small(), 2)]),
+        Task("amazon-toys", "leave last out", lambda: [leave_last_out(sets.amazon_toys(), 2)],
+             floors={"ndcg@10": 0.0739, "recall@20": 0.1408}),
     ]  # fmt: skip
 
 
-def measure(task: Task, tell: Callable[[str], None]) -> list[Line]:
-    """Run all scorers of one task."""
-    split = task.split()
-    known = _of(split.test, known=True)
-    lines = []
-    for peer in peers(split.test.train.n_items):
-        tell(f"{task.name}: {peer.name}")
-        lines.append(_peer_line(task, peer, split, known))
-    best = max(line.figures[task.goal.figure] for line in lines)
-    for recipe in task.recipes:
-        tell(f"{task.name}: kiosk {recipe}")
-        lines.append(_own_line(task, recipe, _without_content(split), known, best))
-    if task.has_content:
-        tell(f"{task.name}: kiosk {task.recipes[0]} with content")
-        lines.append(_own_line(task, task.recipes[0], split, known, best, note="with content"))
-    return lines
+def measure(task: Task, tell: Tell) -> Iterator[Line]:
+    """Run all scorers of one task, the peers first."""
+    rounds = list(task.rounds())
+    best = 0.0
+    for peer in peers(rounds[0].test.train.n_items):
+        tell(f"{task.folder}, {task.protocol}: {peer.name}")
+        line = _peer_line(task, peer, rounds)
+        best = max(best, line.figures[task.goal])
+        yield line
+    bare = [_without_content(split) for split in rounds]
+    for number, recipe in enumerate(task.recipes):
+        tell(f"{task.folder}, {task.protocol}: kiosk {recipe}")
+        line = _own_line(task, recipe, rounds)
+        yield _judged(task, line, best) if number == 0 else line
+        if task.has_content:
+            yield replace(_own_line(task, recipe, bare), scorer=f"kiosk {recipe}, content unknown")
 
 
-def main() -> int:
-    """Measure the sets asked for; exit with 1 when a floor or a peer is missed, 2 when there is no data."""
-    parser = argparse.ArgumentParser(prog="quality", description=__doc__)
-    parser.add_argument("set", nargs="*", help="folders of sets; all that are there when none is named")
-    parser.add_argument("--only", default="", help="only protocols with this text in their name")
-    parser.add_argument(
-        "--skip-more", action="store_true", help="leave out trending, baskets, new readers, new items"
-    )
-    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
-    given = parser.parse_args()
-    progress = Console(stderr=True)
-    there = [task for task in tasks() if sets.has(task.folder) and given.only in task.name]
-    chosen = [task for task in there if not given.set or task.folder in given.set]
-    if not chosen:
-        progress.print(f"no public data in {sets.data_folder()} (set KIOSK_TEST_DATA)")
-        return 2
-    lines: list[Line] = []
-    for task in chosen:
-        found = measure(task, progress.print)
-        show(task.name, found)
-        lines += found
-    extra = [] if given.skip_more else more_lines({task.folder for task in chosen}, progress.print)
-    if extra:
-        show_more(extra)
-    if given.out:
-        document = {"ranking": [asdict(line) for line in lines], "more": [asdict(line) for line in extra]}
-        given.out.write_text(json.dumps(document, indent=2) + "\n")
-    verdicts = [line.kept for line in lines] + [line.kept for line in extra]
-    return 1 if False in verdicts else 0
+@dataclass
+class _Sum:
+    """Figures of the readers of all rounds."""
 
+    known: list[dict[str, Floats]] = field(default_factory=list)
+    new: list[Floats] = field(default_factory=list)
+    coverage: list[float] = field(default_factory=list)
+    fit_s: float = 0.0
+    query_ms: float = 0.0
+    notes: list[str] = field(default_factory=list)
 
-def show(title: str, lines: Sequence[Line]) -> None:
-    """Print one protocol."""
-    shown = ("ndcg@10", "recall@20", "hit_rate@20", "mrr@20")
-    table = Table("scorer", "readers", *shown, "coverage", "fit s", "query ms", "floor", "", title=title)
-    for line in lines:
-        table.add_row(
-            f"{line.scorer} [dim]{line.note}[/]",
-            f"{line.readers:,}",
-            *[f"{line.figures[name]:.4f}" for name in shown],
-            f"{line.coverage:.2f}",
-            f"{line.fit_s:.1f}",
-            f"{line.query_ms:.2f}",
-            "" if line.floor is None else f"{line.floor:.4f}",
-            {True: "[green]kept[/]", False: "[red]missed[/]", None: ""}[line.kept],
+    def add(self, scorer: Scorer, test: Trial, fit_s: float, note: str) -> None:
+        """Examine one round."""
+        known = _of(test, known=True)
+        examined = examine(scorer, known)
+        self.known.append(dict(examined.figures))
+        self.coverage.append(examined.coverage)
+        self.fit_s += fit_s
+        self.query_ms = _query_ms(scorer, known)
+        self.notes.append(note)
+        new = _of(test, known=False)
+        if len(new):
+            self.new.append(examine(scorer, new).figures["ndcg@10"])
+
+    def line(self, task: Task, name: str) -> Line:
+        """Give the means over all readers."""
+        figures = {name: np.concatenate([part[name] for part in self.known]) for name in self.known[0]}
+        new = np.concatenate(self.new) if self.new else np.zeros(0)
+        return Line(
+            set=task.folder,
+            protocol=task.protocol,
+            scorer=name,
+            readers=len(figures["ndcg@10"]),
+            figures={name: float(values.mean()) for name, values in figures.items()},
+            coverage=float(np.mean(self.coverage)),
+            fit_s=self.fit_s / len(self.known),
+            query_ms=self.query_ms,
+            new_readers=len(new),
+            new_ndcg=float(new.mean()) if len(new) else None,
+            note="; ".join(dict.fromkeys(note for note in self.notes if note)),
         )
-    Console(width=150).print(table)
 
 
-def show_more(lines: Sequence[Any]) -> None:
-    """Print the other endpoints."""
-    table = Table("task", "scorer", "figure", "value", "floor", "", title="other endpoints")
-    for line in lines:
-        mark = {True: "[green]kept[/]", False: "[red]missed[/]", None: ""}[line.kept]
-        floor = "" if line.floor is None else f"{line.floor:.4f}"
-        table.add_row(line.task, line.scorer, line.figure, f"{line.value:.4f}", floor, mark)
-    Console(width=150).print(table)
-
-
-def _peer_line(task: Task, peer: Peer, split: Split, known: Trial) -> Line:
+def _peer_line(task: Task, peer: Peer, rounds: Sequence[Split]) -> Line:
     """Choose the setting of a peer on validation, then train and examine it."""
-    chosen = 0
-    if len(peer.settings) > 1:
-        trial = _of(split.validation[0], known=True)
-        found = [examine(train(trial.train), trial) for _, train in peer.settings]
-        chosen = int(np.argmax([examined.figures[task.goal.figure].mean() for examined in found]))
-    setting, train = peer.settings[chosen]
-    began = time.perf_counter()
-    scorer = train(known.train)
-    took = time.perf_counter() - began
-    return _line(task, peer.name, scorer, known, took, note=setting)
+    total = _Sum()
+    for split in rounds:
+        chosen = 0
+        if len(peer.settings) > 1:
+            trial = _of(split.validation[0], known=True)
+            found = [examine(train(trial.train), trial) for _, train in peer.settings]
+            chosen = int(np.argmax([examined.figures[task.goal].mean() for examined in found]))
+        setting, train = peer.settings[chosen]
+        began = time.perf_counter()
+        scorer = train(split.test.train)
+        total.add(scorer, split.test, time.perf_counter() - began, setting)
+    return total.line(task, peer.name)
 
 
-def _own_line(task: Task, recipe: str, split: Split, known: Trial, best_peer: float, note: str = "") -> Line:
-    """Plan on validation, fit, examine; kept when floors and peers are reached."""
-    began = time.perf_counter()
-    plan = make_plan(load(recipe), split.validation)
-    planned = time.perf_counter()
-    engine = fit(plan.recipe, split.test.train)
-    took = time.perf_counter() - planned
-    line = _line(task, f"kiosk {recipe}", engine, known, took, note=note)
-    goal = task.goal
-    kept = line.figures[goal.figure] > best_peer and line.figures[goal.figure] >= (goal.floor or 0.0)
-    kept = kept and line.figures[goal.second] >= (goal.second_floor or 0.0)
-    weights = ", ".join(f"{name} {weight:g}" for name, weight in dict(plan.recipe.blend.weights).items())  # type: ignore[arg-type]
-    note = f"{note} plan {planned - began:.0f} s: {weights}".strip()
-    return Line(**{**asdict(line), "floor": goal.floor, "kept": kept, "note": note})
+def _own_line(task: Task, recipe: str, rounds: Sequence[Split]) -> Line:
+    """Plan on validation, fit, examine."""
+    total = _Sum()
+    for split in rounds:
+        began = time.perf_counter()
+        plan = make_plan(load(recipe), split.validation)
+        planned = time.perf_counter()
+        engine = fit(plan.recipe, split.test.train)
+        weights = dict(plan.recipe.blend.weights)  # type: ignore[arg-type]
+        note = ", ".join(f"{name} {weight:g}" for name, weight in weights.items())
+        total.add(engine, split.test, time.perf_counter() - planned, f"plan {planned - began:.0f} s: {note}")
+    return total.line(task, f"kiosk {recipe}")
 
 
-def _line(task: Task, name: str, scorer: Scorer, trial: Trial, took: float, note: str) -> Line:
-    examined: Examination = examine(scorer, trial)
-    figures = {figure: float(values.mean()) for figure, values in examined.figures.items()}
-    return Line(
-        task.name, name, len(trial), figures, examined.coverage, took, _query_ms(scorer, trial), note=note
-    )
+def _judged(task: Task, line: Line, best_peer: float) -> Line:
+    """Say whether floors and peers are reached."""
+    kept = all(line.figures[name] >= floor for name, floor in task.floors.items())
+    kept = kept and line.figures[task.goal] > best_peer
+    return replace(line, floors={**task.floors, f"best peer {task.goal}": best_peer}, kept=kept)
 
 
 def _query_ms(scorer: Scorer, trial: Trial, count: int = 60) -> float:
@@ -220,30 +205,33 @@ def _of(trial: Trial, *, known: bool) -> Trial:
 
 def _without_content(split: Split) -> Split:
     def bare(trial: Trial) -> Trial:
-        return Trial(trial.name, _bare(trial.train), trial.histories, trial.targets, trial.seen)
+        return replace(trial, train=replace(trial.train, content=None))
 
     return Split(tuple(bare(trial) for trial in split.validation), bare(split.test))
 
 
-def _bare(data: Interactions) -> Interactions:
-    fields = {name: getattr(data, name) for name in Interactions.__slots__}
-    return Interactions(**{**fields, "content": None})
+def _films_by_time() -> list[Split]:
+    """Five instants, each asked about until the next: people rate in one sitting, so few are known at any time."""
+    data = sets.movielens_small()
+    found = []
+    for share in (0.5, 0.6, 0.7, 0.8, 0.9):
+        instant, until = (float(np.quantile(data.at_s, at)) for at in (share, share + 0.1))
+        found.append(by_time(data.pick(data.at_s <= until), share=0.2, seen="out", at_s=instant, folds=3))
+    return found
 
 
-def _retail(seen: Any) -> Split:
-    return by_time(sets.online_retail(), seen=seen, folds=2)
-
-
-def _films_by_time() -> Split:
-    """A third of the ratings is asked for: people rate in one sitting, and a tenth leaves two dozen known readers."""
-    return by_time(sets.movielens_small(), share=0.34, seen="out", folds=2)
-
-
-def _sessions() -> Split:
+def _sessions() -> list[Split]:
     data, begins = sets.yoochoose()
     test = next_in_session(data, begins)
-    return Split((next_in_session(test.train, begins - 86_400.0),), test)
+    return [Split((next_in_session(test.train, begins - 86_400.0),), test)]
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def chosen_tasks(names: Sequence[str], only: str) -> list[Task]:
+    """Select tasks by the folder of their set and by words of their protocol; those without data are left out."""
+    there: list[Task] = [task for task in tasks() if sets.has(task.folder) and only in task.protocol]
+    return [task for task in there if not names or task.folder in names]
+
+
+def as_rows(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """Write lines as plain rows."""
+    return [{name: getattr(line, name) for name in Line.__dataclass_fields__} for line in lines]

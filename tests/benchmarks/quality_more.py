@@ -169,9 +169,7 @@ def _new_items(data: Interactions, name: str, floor: float) -> list[MoreLine]:
     def regressed(asked: Histories) -> npt.NDArray[np.float32]:
         return np.asarray(model.readers(asked) @ content.factors.T, np.float32)
 
-    alike = replace(
-        content, recipe=content.recipe.model_copy(update={"fading": Fading(half_life_items=None)})
-    )
+    alike = replace(content, fading=Fading(half_life_items=None))
     return [
         among(
             "chance",

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from scipy.linalg import lapack
 
 from actors.learned.histories import Histories
 from jobs.refresh.dataset import Interactions
@@ -45,6 +46,8 @@ def peers(n_items: int) -> list[Peer]:
             (f"{factors} factors, alpha {alpha:g}", _als(factors, alpha)) for factors, alpha in settings
         )
         found.append(Peer("implicit ALS", als))
+        bpr = tuple((f"{factors} factors", _bpr(factors)) for factors in (32, 128))
+        found.append(Peer("implicit BPR", bpr))
         found.append(Peer("implicit BM25", tuple((f"k {k}", _bm25(k)) for k in (20, 100))))
     return found
 
@@ -106,6 +109,27 @@ class FoldedIn:
         return np.asarray(readers @ self._model.item_factors.T, np.float32)
 
 
+class Remembered:
+    """Reader and item factors of `implicit`; the model has no way to work out a reader it was not trained with.
+
+    A reader is recognised by the history it was trained with.
+    """
+
+    def __init__(self, model: Any, data: Interactions) -> None:
+        self._model = model
+        self._readers = {
+            items.tobytes(): reader
+            for reader, items in enumerate(np.split(data.item, data.starts()[1:-1]))
+            if len(items)
+        }
+
+    def score(self, histories: Histories) -> npt.NDArray[np.float32]:
+        lists = np.split(histories.items, histories.starts[1:-1])
+        readers = np.array([self._readers.get(items.tobytes(), -1) for items in lists])
+        factors = np.where((readers >= 0)[:, None], self._model.user_factors[readers], 0.0)
+        return np.asarray(factors @ self._model.item_factors.T, np.float32)
+
+
 def _matrix(data: Interactions) -> Any:
     shape = (data.n_readers, data.n_items)
     matrix = sp.csr_matrix((np.ones(len(data), np.float32), (data.reader, data.item)), shape=shape)
@@ -135,7 +159,9 @@ def _ease(regularisation: float) -> Train:
         matrix = _matrix(data)
         gram = (matrix.T @ matrix).toarray().astype(np.float32)
         gram[np.diag_indices_from(gram)] += regularisation
-        inverse = np.linalg.inv(gram)
+        factor, _ = lapack.spotrf(np.asfortranarray(gram), lower=1, overwrite_a=1)
+        half, _ = lapack.spotri(factor, lower=1, overwrite_c=1)  # the same as inv(), three times as fast
+        inverse = np.tril(half) + np.tril(half, -1).T
         weights = inverse / -np.diag(inverse)
         weights[np.diag_indices_from(weights)] = 0
         return Similar(weights)
@@ -156,12 +182,30 @@ def _als(factors: int, alpha: float) -> Train:
     return train
 
 
+def _bpr(factors: int) -> Train:
+    def train(data: Interactions) -> Scorer:
+        from implicit.cpu.bpr import BayesianPersonalizedRanking
+
+        model = BayesianPersonalizedRanking(
+            factors=factors,
+            learning_rate=0.05,
+            regularization=0.01,
+            iterations=60,
+            random_state=1,
+            num_threads=1,
+        )
+        model.fit(_matrix(data), show_progress=False)
+        return Remembered(model, data)
+
+    return train
+
+
 def _bm25(k: int) -> Train:
     def train(data: Interactions) -> Scorer:
         from implicit.nearest_neighbours import BM25Recommender
 
         model = BM25Recommender(K=k, num_threads=1)
-        model.fit(_matrix(data), show_progress=False)
+        model.fit(_matrix(data).tocsr(), show_progress=False)
         return Similar(sp.csr_matrix(model.similarity).astype(np.float32))
 
     return train
