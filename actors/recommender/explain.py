@@ -1,0 +1,196 @@
+"""Why a product stands where it does, and why another one does not stand anywhere.
+
+Nothing here runs unless a query asks. Places and ranks count from 0, from the start of the whole list; `rank` is the
+place before anything was rearranged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from typing import Any
+
+from actors.recommender.arrange import Step
+from actors.recommender.messages import Boost, ReaderQuery, RecommendationResult
+from actors.recommender.request import Request
+from actors.recommender.score import explain_rows, sources_of
+from actors.recommender.taste import recent_rows
+from cluster.query.tree import All, Node
+from cluster.query.written import written
+
+MADE_WAY = "made way for others"
+
+
+def explained(
+    request: Request, result: RecommendationResult, pool: Sequence[int], steps: Sequence[Step]
+) -> RecommendationResult:
+    """Explain a list: every record of it, and what is missing.
+
+    `pool` is the whole ranking before it was arranged, when products were asked for.
+    """
+    explain_products(request, result.products, pool, steps, request.start)
+    returned = {product["product_id"] for product in result.products}
+    return replace(result, explanation=explanation(request, result.served_by, pool, returned))
+
+
+def explain_products(
+    request: Request,
+    products: Sequence[dict[str, Any]],
+    pool: Sequence[int],
+    steps: Sequence[Step],
+    start: int,
+) -> None:
+    """Give every record of a page its `_explain`.
+
+    `pool` is the ranking before it was arranged; the page begins at place `start` of what is left of it after
+    earlier pages.
+    """
+    rows = request.catalog.rows_of([product["product_id"] for product in products])
+    parts = explain_rows(rows, request.taste, request.holdings, request.standing)
+    ranks = {row: rank for rank, row in enumerate(pool)}
+    moves = _moves(rows, [row for row in pool if row not in request.shown_rows], steps, request.before)
+    for at, (product, row, part) in enumerate(zip(products, rows, parts, strict=True)):
+        product["_explain"] = {
+            "came_from": sources_of(part),
+            "score": sum(part.values()),
+            "score_parts": part,
+            "rank": ranks[row],
+            "place": request.before + start + at,
+            "moves": moves[row],
+        }
+
+
+def explanation(request: Request, served_by: str, pool: Sequence[int], returned: Set[str]) -> dict[str, Any]:
+    """Say what applied to the whole answer, and why each product that was asked for is missing."""
+    query = request.query
+    rules = [*query.boosts, *query.removed]
+    return {
+        "served_by": served_by,
+        "rules": [{"rule": rule.label, "name": rule.name, "does": _does(rule)} for rule in rules],
+        "missing": _missing(request, pool, returned),
+    }
+
+
+def _does(rule: Boost) -> str:
+    places = "" if rule.positions is None else f" at {', '.join(map(str, rule.positions))}"
+    return f"{'bury' if rule.bury else 'raise'} {written(rule.filter)}{places}"
+
+
+def _moves(
+    rows: Sequence[int], order: Sequence[int], steps: Sequence[Step], before: int
+) -> dict[int, list[dict[str, Any]]]:
+    """List what every step did to each row."""
+    moves: dict[int, list[dict[str, Any]]] = {row: [] for row in rows}
+    at = {row: place for place, row in enumerate(order)}
+    for step in steps:
+        now = {row: place for place, row in enumerate(step.order)}
+        for row in rows:
+            if now[row] != at[row]:
+                by = step.by_rule.get(row, MADE_WAY) if step.name == "boost" else step.name
+                moves[row].append({"by": by, "from": before + at[row], "to": before + now[row]})
+        at = now
+    return moves
+
+
+# --- what is missing --------------------------------------------------------------------------------------------------
+
+
+def _missing(request: Request, pool: Sequence[int], returned: Set[str]) -> list[dict[str, Any]]:
+    ranks = {row: rank for rank, row in enumerate(pool)}
+    seen = set(recent_rows(request.traces))
+    anchors = request.anchor_rows
+    hidden = set(request.catalog.with_variants(anchors) if request.query.dedupe else anchors)
+    found: list[dict[str, Any]] = []
+    for product_id in dict.fromkeys(request.query.explain_missing):
+        if product_id in returned:
+            found.append({"product_id": product_id, "reasons": [{"reason": "returned"}]})
+            continue
+        row = request.catalog.row_of(product_id)
+        reasons = _reasons(request, row, product_id, ranks, seen, hidden)
+        found.append({"product_id": product_id, "reasons": reasons})
+    return found
+
+
+def _reasons(
+    request: Request, row: int, product_id: str, ranks: Mapping[int, int], seen: Set[int], hidden: Set[int]
+) -> list[dict[str, Any]]:
+    """List everything that keeps a product out; when nothing does, say where it ranks."""
+    query, catalog = request.query, request.catalog
+    if row < 0 or catalog.product_ids[row] != product_id or not catalog.present[row]:
+        return [{"reason": "unknown", "told": "never uploaded, or deleted"}]
+    if row >= len(request.standing):
+        return [{"reason": "too_new", "told": "uploaded a moment ago; ask again"}]
+    reasons: list[dict[str, Any]] = []
+    if not catalog.offered[row]:
+        reasons.append({"reason": "out_of_stock"})
+    reasons += _filters(request, row)
+    if row in catalog.rows_of(query.exclude):
+        reasons.append({"reason": "excluded", "told": "it is in exclude"})
+    if row in request.shown_rows:
+        reasons.append({"reason": "shown_before", "told": "an earlier page of this pagination_id held it"})
+    if row in hidden:
+        reasons.append(_anchored(request, row))
+    if row in ranks:
+        rank = ranks[row]
+        return [*reasons, {"reason": "below_the_cut", "rank": rank, "score": _score(request, row)}]
+    family = catalog.with_variants([row]) if query.dedupe else [row]
+    if query.kind != "user_to_history":
+        reasons += _seen(request, row, [variant for variant in family if variant in seen])
+    better = next((variant for variant in family if variant in ranks), None)
+    if better is not None:
+        other = catalog.product_ids[better]
+        reasons.append({"reason": "same_group", "as": other, "rank": ranks[better]})
+    if not reasons:
+        reasons.append({"reason": "no_candidate", "told": _no_candidate(query)})
+    return reasons
+
+
+def _filters(request: Request, row: int) -> list[dict[str, Any]]:
+    """Name the parameters, clauses and rules that a product does not pass."""
+    query, catalog = request.query, request.catalog
+    found: list[dict[str, Any]] = []
+    if query.type is not None and not catalog.of_type(query.type)[row]:
+        found.append({"reason": "filtered", "by": "type", "clause": query.type})
+    for clause in _clauses(query.filter):
+        if not catalog.matching(clause)[row]:
+            found.append({"reason": "filtered", "by": "fq", "clause": written(clause)})
+    for at, circle in enumerate(query.circles):
+        if not catalog.near(circle)[row]:
+            found.append({"reason": "filtered", "by": f"geo.filter[{at}]"})
+    for rule in query.removed:
+        if catalog.matching(rule.filter)[row]:
+            found.append({"reason": "filtered", "by": rule.label, "clause": written(rule.filter)})
+    return found
+
+
+def _clauses(node: Node | None) -> tuple[Node, ...]:
+    if node is None:
+        return ()
+    return node.children if isinstance(node, All) else (node,)
+
+
+def _anchored(request: Request, row: int) -> dict[str, Any]:
+    told = "it is an anchor" if row in request.anchor_rows else "it is a variant of an anchor"
+    return {"reason": "anchor", "told": told}
+
+
+def _seen(request: Request, row: int, seen: Sequence[int]) -> list[dict[str, Any]]:
+    if not seen:
+        return []
+    told = "the reader dealt with it lately"
+    if row in seen:
+        return [{"reason": "seen", "told": told}]
+    return [{"reason": "seen", "told": told, "as": request.catalog.product_ids[seen[0]]}]
+
+
+def _score(request: Request, row: int) -> float:
+    (parts,) = explain_rows([row], request.taste, request.holdings, request.standing)
+    return sum(parts.values())
+
+
+def _no_candidate(query: ReaderQuery) -> str:
+    if query.kind == "user_to_history":
+        return "the reader did nothing of the kind with it"
+    if query.kind in ("user_to_categories", "user_to_attributes"):
+        return "it stands in none of the groups that were returned"
+    return "it was not ranked"
