@@ -6,7 +6,7 @@ OpenAPI document and its page.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from deployments.api.docs import page
 from deployments.api.door import Door
@@ -25,8 +25,10 @@ Closing = Callable[[], Awaitable[None]]
 Document = Callable[[], dict[str, Any]]
 
 
-def ordinary_way(door: Door, *, version: str, close: Closing | None = None) -> FastAPI:
-    """Build the application; `close` runs when it shuts down."""
+def ordinary_way(
+    door: Door, *, version: str, close: Closing | None = None, more: Sequence[BaseRoute] = ()
+) -> FastAPI:
+    """Build the application; `close` runs when it shuts down, `more` are routes of other doors."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -58,6 +60,7 @@ def ordinary_way(door: Door, *, version: str, close: Closing | None = None) -> F
             app.router.routes.append(Route(endpoint.path.replace("}", ":path}"), endpoint=_AsEndpoint(door)))
     app.router.routes.append(Route("/openapi.json", endpoint=_json_page(document), methods=["GET"]))
     app.router.routes.append(Route("/docs", endpoint=_html_page(document), methods=["GET"]))
+    app.router.routes.extend(more)
     app.router.default = door
     return app
 
