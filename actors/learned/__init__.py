@@ -4,6 +4,7 @@ Read in this order:
 
     vocabulary    names and codes
     histories     what readers did before the moment of asking, and how it fades
+    past          one reader's history, for a single question
     model         the protocol of everything that scores, also of your own models
     neighbours sessions counted habit factors      models of a blend
     cohorts content                                models for readers and items nobody knows yet

@@ -20,6 +20,10 @@ class Counted:
     """
 
     scores: Scores
+    half_life_days: float | None = None
+    "How votes fade; none: they do not."
+    power: float = 1.0
+    "Scores are votes to this power."
 
     def common(self) -> Scores:
         """Give the scores.
@@ -39,9 +43,10 @@ class Counted:
 
     def save(self) -> Parts:
         """Give the scores."""
-        return Parts({"scores": self.scores})
+        facts = {"half_life_days": self.half_life_days, "power": self.power}
+        return Parts({"scores": self.scores}, facts)
 
     @classmethod
     def load(cls, parts: Parts) -> Counted:
         """Bring back what was counted."""
-        return cls(parts.array("scores"))
+        return cls(parts.array("scores"), parts.facts["half_life_days"], float(parts.facts["power"]))

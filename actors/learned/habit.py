@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from actors.learned.histories import Fading, Histories, faded
 from actors.learned.model import Batch, Parts
+from actors.learned.past import Past
+from actors.vectors.types import Scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +27,10 @@ class Habit:
             returns: CSR float32 [q, n]
         """
         return faded(histories, self.fading)
+
+    def quick(self, past: Past) -> tuple[npt.NDArray[np.integer], Scores]:
+        """Score one reader's own items."""
+        return past.faded(self.fading)
 
     def fading_as(self, fading: Fading) -> Habit:
         """Give the same with another fading."""

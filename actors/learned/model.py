@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.learned.histories import Histories
+from actors.learned.past import Past
 from actors.vectors.types import Scores
 from cluster.errors import Fault
 
@@ -85,6 +86,19 @@ class CommonModel(Model, Protocol):
 
         Shapes:
             returns: float32 [n], may be a view
+        """
+        ...
+
+
+@runtime_checkable
+class QuickModel(Model, Protocol):
+    """A model that can be asked about one reader without building matrices; optional, it makes serving faster."""
+
+    def quick(self, past: Past) -> tuple[npt.NDArray[np.integer], Scores]:
+        """Score like `score`, 0 where nothing is said.
+
+        Shapes:
+            returns: int [m], items that may repeat and then add up, and float32 [m]
         """
         ...
 

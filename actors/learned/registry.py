@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from actors.learned.blend import Blend, Part
+from actors.learned.cohorts import Cohorts
 from actors.learned.counted import Counted
 from actors.learned.factors import Factors
 from actors.learned.habit import Habit
@@ -20,6 +21,9 @@ from cluster.errors import Fault, Invalid
 
 BASKETS = "extra-baskets"
 "Name of the extra that knows what is bought together."
+
+COHORTS = "extra-cohorts"
+"Name of the extra that knows what readers of a kind take."
 
 KNOWN: Mapping[str, Callable[[Parts], Model]] = MappingProxyType(
     {
@@ -44,6 +48,7 @@ class Learned:
     snapshot: Snapshot
     blend: Blend
     baskets: Neighbours | None = None
+    cohorts: Cohorts | None = None
 
 
 def learned_of(snapshot: Snapshot) -> Learned:
@@ -67,9 +72,10 @@ def learned_of(snapshot: Snapshot) -> Learned:
             for kept in snapshot.manifest.facts["parts"]
         )
         baskets = Neighbours.load(snapshot.parts[BASKETS]) if BASKETS in snapshot.parts else None
+        cohorts = Cohorts.load(snapshot.parts[COHORTS]) if COHORTS in snapshot.parts else None
     except (KeyError, TypeError, ValueError) as error:
         raise Fault(f"snapshot is damaged: its parts do not fit together: {error!r}") from error
-    return Learned(snapshot, Blend(parts), baskets)
+    return Learned(snapshot, Blend(parts), baskets, cohorts)
 
 
 def model_of(learner: str, parts: Parts, config: Mapping[str, Any] | None = None) -> Model:

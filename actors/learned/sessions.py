@@ -19,7 +19,8 @@ import scipy.sparse as sp
 
 from actors.learned.histories import Histories, spread
 from actors.learned.model import Batch, Parts
-from actors.vectors.types import Floats, Rows
+from actors.learned.past import Past
+from actors.vectors.types import Floats, Rows, Scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +80,20 @@ class Sessions:
         scores.sum_duplicates()
         return scores.astype(np.float32)
 
-    def near(self, items: Rows, weights: npt.NDArray[np.float32]) -> tuple[Rows, Floats]:
+    def quick(self, past: Past) -> tuple[npt.NDArray[np.integer], Scores]:
+        """Say what the neighbours of one history hold.
+
+        Shapes:
+            returns: int [m], items that may repeat and then add up, and float32 [m]
+        """
+        rows, shares = self.near(past.items[::-1], past.weights[::-1])
+        return rows, shares.astype(np.float32)
+
+    def near(self, items: Rows, weights: npt.NDArray[np.floating]) -> tuple[Rows, Floats]:
         """Find what the neighbours of one session hold; an item comes once per neighbour.
 
         Shapes:
-            items: int64 [h], oldest first; weights: float32 [h]
+            items: int64 [h], oldest first; weights: float [h]
             returns: int64 [m] and float64 [m]
         Cost:
             0.2 ms

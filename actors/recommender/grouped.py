@@ -50,7 +50,7 @@ def _answer(
     request: Request, groups: Groups[V], codes: list[int], first: Sequence[int], enough: int = 1
 ) -> RecommendationResult:
     query, standing = request.query, request.standing
-    scores = score_all(request.taste, request.holdings, standing)
+    scores = score_all(request.taste, request.holdings, standing, start=request.start_scores).scores
     allowed = _allowed(request)
     ranking = np.where(allowed, scores, np.float32(-np.inf))
     ranking[[row for row in request.catalog.rows_of(query.exclude) if row < len(ranking)]] = -np.inf

@@ -92,6 +92,17 @@ class Ledger:
             notes["bought"].copy(),
         )
 
+    def votes_since(self, at_ms: int, count: int) -> Floats:
+        """Add up by row what noted events after a moment were worth.
+
+        Shapes:
+            returns: float64 [count]
+        """
+        notes = self._notes[: self._count]
+        late = notes[(notes["at_ms"] > at_ms) & (notes["reader"] >= 0)]
+        sums: Floats = np.bincount(late["row"], late["votes"], count)[:count].astype(np.float64)
+        return sums
+
     def take_back(self, reader_id: str) -> tuple[Events, Floats]:
         """Forget a reader; return their events that are still noted, oldest first, and what they were worth."""
         code = self._codes.pop(reader_id, -1)

@@ -17,9 +17,9 @@ from actors.recommender.catalog import Catalog
 from actors.recommender.events import Event, Events, position, read_items, written_ms
 from actors.recommender.ledger import Ledger
 from actors.recommender.together import Neighbours, basket_pairs, sequence_pairs
-from actors.recommender.trending import DailyVotes, DecayedCounts
+from actors.recommender.trending import DailyVotes, DecayedCounts, PlainCounts
 from actors.vectors.index import VectorIndex
-from actors.vectors.types import Matrix
+from actors.vectors.types import Floats, Matrix
 from cluster.store.ports import Change
 
 _PRODUCTS_A_STEP = 10
@@ -37,6 +37,7 @@ class Overlay:
         self.catalog = Catalog()
         self.index = VectorIndex(embedder.dimensions)
         self.counts = DecayedCounts()
+        self.votes = PlainCounts()
         self.together = Neighbours()
         self.baskets = Neighbours()
         self.offsets: dict[str, str] = {}
@@ -83,7 +84,7 @@ class Overlay:
     @property
     def nbytes(self) -> int:
         """Memory held, estimated."""
-        parts = (self.counts, self.together, self.baskets, self._ledger)
+        parts = (self.counts, self.votes, self.together, self.baskets, self._ledger)
         return self.catalog.nbytes + self.index.nbytes + sum(part.nbytes for part in parts)
 
     # --- products -------------------------------------------------------------------------------------------
@@ -152,6 +153,14 @@ class Overlay:
         """Give the code of a reader, for events."""
         return self._ledger.code_of(reader_id)
 
+    def votes_since(self, at_ms: int) -> Floats:
+        """Count the votes of events after a moment, as far as it is still known who gave them.
+
+        Shapes:
+            returns: float64 [n]
+        """
+        return self._ledger.votes_since(at_ms, len(self.catalog))
+
     def erase(self, reader_ids: Sequence[str]) -> None:
         """Take back what readers put into the counts, as far as it is still known."""
         for reader_id in reader_ids:
@@ -180,6 +189,7 @@ class Overlay:
 
     def _count(self, events: Events, worth: Any, sign: int) -> None:
         self.counts.add(events.rows, worth * sign, events.at_ms)
+        self.votes.add(events.rows, worth * sign)
         parents = self.catalog.parents[events.rows]
         has = parents >= 0
         if has.any():

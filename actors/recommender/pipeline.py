@@ -7,17 +7,25 @@ Every endpoint is these stages in its own order. Nothing here reads a store, a c
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from actors.recommender.arrange import arrange
+from actors.recommender.arrange import Step, arrange
+from actors.recommender.explain import explained
 from actors.recommender.messages import RecommendationResult
 from actors.recommender.project import project
+from actors.recommender.ranking import Ranking
 from actors.recommender.recall import best_of, leading, left_out_of
 from actors.recommender.request import Request
-from actors.recommender.score import score_all, score_own, score_rows
-from actors.recommender.taste import did_with, recent_rows, taste_for, traces_of
+from actors.recommender.score import added_up, said_alike, said_of_baskets, score_all, score_rows
+from actors.recommender.taste import (
+    anchored,
+    did_with,
+    joined,
+    recent_rows,
+    running_session,
+    taste_for,
+    traces_of,
+)
 from actors.vectors.types import Scores
 
 _STRETCH = 50
@@ -25,9 +33,9 @@ _STRETCH = 50
 
 def products(request: Request) -> RecommendationResult:
     """Answer `user_to_products`."""
-    ranking = score_all(request.taste, request.holdings, request.standing)
+    ranking = score_all(request.taste, request.holdings, request.standing, start=request.start_scores)
     pool, again = best_of(request, ranking, left_out_of(request))
-    return _page(request, pool, ranking[pool], again or _rung(request))
+    return _page(request, pool, ranking.scores[pool], again or _rung(request))
 
 
 def trending(request: Request) -> RecommendationResult:
@@ -42,31 +50,37 @@ def trending(request: Request) -> RecommendationResult:
         wanted = -(-wanted // _STRETCH) * _STRETCH
     pool = leading(request, left_out, wanted)
     if not pool:
-        pool, again = best_of(request, standing.trend.copy(), left_out, wanted=wanted)
+        pool, again = best_of(request, Ranking(standing.trend.copy()), left_out, wanted=wanted)
     own = score_rows(pool, taste, request.holdings, standing)
     if taste.known:
         ranking = standing.trend[pool] + np.float32(blend.taste_in_trending) * np.clip(own, -5, 5)
         order = np.lexsort((-ranking, np.arange(len(pool)) // _STRETCH))
         pool, own = [pool[at] for at in order.tolist()], own[order]
-    return _page(
-        request, pool, standing.base[pool] + own, again or ("trending" if standing.voted else "newest")
-    )
+    scores = request.start_scores.scores[pool] + own
+    return _page(request, pool, scores, again or ("trending" if standing.voted else "newest"))
 
 
 def similar(request: Request) -> RecommendationResult:
-    """Answer `product_to_products`: what goes with the anchors, which are never returned themselves."""
-    holdings, query = request.holdings, request.query
-    like = taste_for(dict.fromkeys(request.anchor_rows, 1.0), holdings.index)
+    """Answer `product_to_products`: what goes with the anchors, which are never returned themselves.
+
+    When the reader is in the middle of something, the anchors are what they looked at last in it.
+    """
+    holdings, query, standing = request.holdings, request.query, request.standing
+    like = taste_for(
+        dict.fromkeys(request.anchor_rows, 1.0), holdings.index, anchored(request.anchor_rows, request.now_ms)
+    )
     if not like.known:
         return products(request)
-    baskets = query.buy_together and holdings.overlay.baskets.knows(like.rows)
-    blend = replace(holdings.blend, content=holdings.blend.content / 5) if baskets else holdings.blend
-    ranking = score_own(like, holdings, request.standing, blend=blend, baskets=baskets)
-    ranking += request.standing.base * np.float32(blend.crowd_in_similar)
+    parts = said_of_baskets(like, holdings, standing) if query.buy_together else []
+    rung = "baskets" if parts else "similar"
+    if not parts:
+        session = running_session(request.taste.steps, request.now_ms)
+        parts = said_alike(like, holdings, standing, joined(like.steps, session))
+    ranking = added_up(parts, holdings, standing, standing.start, holdings.blend.crowd_in_similar)
     anchors = request.anchor_rows
     hidden = request.catalog.with_variants(anchors) if query.dedupe else anchors
     pool, _ = best_of(request, ranking, hidden, hide_always=True)
-    return _page(request, pool, _scores_of(pool, request), "baskets" if baskets else "similar")
+    return _page(request, pool, _scores_of(pool, request), rung)
 
 
 def history(request: Request) -> RecommendationResult:
@@ -76,13 +90,14 @@ def history(request: Request) -> RecommendationResult:
     ranking = np.full(len(request.standing), -np.inf, np.float32)
     known = [row for row in rows if row < len(ranking) and request.standing.offered[row]]
     ranking[known] = np.arange(len(known), 0, -1)
-    pool, _ = best_of(request, ranking, [])
+    pool, _ = best_of(request, Ranking(ranking), [])
     return _page(request, pool, _scores_of(pool, request), "history")
 
 
 def _page(request: Request, pool: list[int], scores: Scores, rung: str) -> RecommendationResult:
     """Arrange the pool into a page and write its records, with the reader's score of each product."""
     query, catalog = request.query, request.catalog
+    steps: list[Step] | None = [] if query.explain else None
     page = arrange(
         pool,
         query,
@@ -93,15 +108,17 @@ def _page(request: Request, pool: list[int], scores: Scores, rung: str) -> Recom
         before=request.before,
         shown=request.shown_rows,
         last_shown=request.last_shown,
+        steps=steps,
     )
     by_row = dict(zip(pool, scores.tolist(), strict=True))
-    return RecommendationResult(products=project(page, by_row, query, catalog), served_by=rung)
+    result = RecommendationResult(products=project(page, by_row, query, catalog), served_by=rung)
+    return result if steps is None else explained(request, result, pool, steps)
 
 
 def _scores_of(rows: list[int], request: Request) -> Scores:
     """Score some rows for the reader, as `user_to_products` would."""
     own = score_rows(rows, request.taste, request.holdings, request.standing)
-    own += request.standing.base[rows]
+    own += request.start_scores.scores[rows]
     return own
 
 
@@ -109,4 +126,6 @@ def _rung(request: Request) -> str:
     """Name the rung of the fallback ladder: the reader's own taste, the crowd's, or what is new."""
     if request.taste.known:
         return "personal"
+    if request.start_scores is not request.standing.start_new:
+        return "cohort"
     return "trending" if request.standing.voted else "newest"

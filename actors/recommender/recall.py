@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from actors.recommender.arrange import depth_for, known_for, one_per_group
 from actors.recommender.catalog import Catalog
 from actors.recommender.messages import ReaderQuery
+from actors.recommender.ranking import Ranking
 from actors.recommender.request import Request
 from actors.recommender.taste import recent_rows
-from actors.vectors.top import best_rows
-from actors.vectors.types import Mask, Rows, Scores
+from actors.recommender.together import SESSION_GAP_MS
+from actors.vectors.types import Mask, Rows
 
 
 def admitted(query: ReaderQuery, catalog: Catalog) -> Mask | None:
@@ -42,42 +41,46 @@ def admitted(query: ReaderQuery, catalog: Catalog) -> Mask | None:
 
 
 def left_out_of(request: Request) -> list[int]:
-    """Find what the reader dealt with lately; with the other variants when one per product is wanted."""
-    rows = recent_rows(request.traces)
+    """Find what the reader dealt with lately; with the other variants when one per product is wanted.
+
+    Where the engine's snapshot found that readers take the same again, only what they dealt with just now.
+    """
+    traces, champion = request.traces, request.holdings.champion
+    if champion is not None and champion.returns:
+        traces = [trace for trace in traces if request.now_ms - trace[3] < SESSION_GAP_MS]
+    rows = recent_rows(traces)
     return request.catalog.with_variants(rows) if request.query.dedupe else rows
 
 
 def best_of(
-    request: Request, ranking: Scores, left_out: list[int], *, hide_always: bool = False, wanted: int = 0
+    request: Request, ranking: Ranking, left_out: list[int], *, hide_always: bool = False, wanted: int = 0
 ) -> tuple[list[int], str]:
     """Pick the best admitted rows, one per group, as many as the page and its arranging need, at least `wanted`.
 
-    What earlier pages showed is still among them: dithering needs the whole list to repeat its order.
+    What earlier pages showed is still among them: dithering needs the whole list to repeat its order. Rows that may
+    not appear are barred from `ranking`.
 
     When nothing but `left_out` matches, those come after all (and the rung `seen_again` is named), unless they
     are to be hidden always or this is a later page.
-
-    Shapes:
-        ranking: float32 [n], is changed
     """
     query, catalog = request.query, request.catalog
     if request.standing.versions[0] != catalog.version:
         # a product may have been removed or sold out since the standing was made
-        ranking[~catalog.offered[: len(ranking)]] = -np.inf
+        ranking.bar_all_but(catalog.offered)
     allowed = admitted(query, catalog)
     if allowed is not None:
-        ranking[~allowed[: len(ranking)]] = -np.inf
+        ranking.bar_all_but(allowed)
     if query.exclude:
-        ranking[_within(catalog.rows_of(query.exclude), ranking)] = -np.inf
+        ranking.bar(catalog.rows_of(query.exclude))
     if not left_out:
         return _deep_enough(request, ranking, wanted), ""
-    left_out = _within(left_out, ranking)
-    kept = ranking[left_out]
-    ranking[left_out] = -np.inf
+    left_out = [row for row in left_out if row < len(ranking)]
+    kept = ranking.scores[left_out]
+    ranking.bar(left_out)
     pool = _deep_enough(request, ranking, wanted)
     if pool or hide_always or request.start or request.shown:
         return pool, ""
-    ranking[left_out] = kept
+    ranking.scores[left_out] = kept
     return _deep_enough(request, ranking, wanted), "seen_again"
 
 
@@ -111,11 +114,6 @@ def deep_enough(best: Callable[[int], Rows], query: ReaderQuery, catalog: Catalo
         depth *= 4
 
 
-def _deep_enough(request: Request, ranking: Scores, wanted: int) -> list[int]:
+def _deep_enough(request: Request, ranking: Ranking, wanted: int) -> list[int]:
     wanted = max(wanted, request.before + request.wanted)
-    return deep_enough(lambda depth: best_rows(ranking, depth), request.query, request.catalog, wanted)
-
-
-def _within(rows: list[int], ranking: Scores) -> list[int]:
-    """Leave out rows younger than the ranking."""
-    return [row for row in rows if row < len(ranking)]
+    return deep_enough(ranking.best, request.query, request.catalog, wanted)

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from actors.language.embed import Embedder
 from actors.recommender import grouped, pipeline
+from actors.recommender.crowd import Crowds
 from actors.recommender.holdings import Blend, Holdings
 from actors.recommender.messages import Kind, ReaderQuery, RecommendationResult
 from actors.recommender.overlay import Overlay
 from actors.recommender.request import Request
 from actors.recommender.taste import unpack
+from cluster.ids import DEFAULT_ENGINE
 from cluster.store.ports import Change
 
 Answer = Callable[[Request], RecommendationResult]
@@ -26,11 +28,26 @@ ANSWERS: Mapping[Kind, Answer] = {
 
 
 class Recommender:
-    """Everything one app's engines know. One thread at a time."""
+    """Everything one app's engines know: one overlay, and for each engine its holdings. One thread at a time."""
 
     def __init__(self, embedder: Embedder, *, blend: Blend | None = None, refresh_ms: int = 0) -> None:
         self.overlay = Overlay(embedder)
-        self.holdings = Holdings(self.overlay, blend=blend, refresh_ms=refresh_ms)
+        self._blend = blend
+        self._crowds = Crowds(self.overlay, refresh_ms)
+        self._engines: dict[str, Holdings] = {}
+
+    @property
+    def holdings(self) -> Holdings:
+        """What the default engine knows."""
+        return self.of(DEFAULT_ENGINE)
+
+    def of(self, engine_id: str) -> Holdings:
+        """Give what one engine knows; engines of an app differ in their snapshots only."""
+        holdings = self._engines.get(engine_id)
+        if holdings is None:
+            holdings = Holdings(self.overlay, blend=self._blend, crowds=self._crowds)
+            self._engines[engine_id] = holdings
+        return holdings
 
     def answer(
         self, query: ReaderQuery, recent: Sequence[bytes], shown: Sequence[str], now_ms: int
@@ -43,12 +60,13 @@ class Recommender:
         Cost:
             user_to_products, 10 rows: see benchmarks/recommender_inprocess.py
         """
+        holdings = self.of(query.engine_id)
         request = Request(
             query=query,
             did=unpack(recent, query.simulated),
             shown=list(shown),
-            holdings=self.holdings,
-            standing=self.holdings.standing(now_ms),
+            holdings=holdings,
+            standing=holdings.standing(now_ms),
             now_ms=now_ms,
         )
         return ANSWERS[query.kind](request)

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from actors.recommender.catalog import Catalog
 from actors.recommender.dither import seed_of
-from actors.recommender.holdings import Holdings, Standing
+from actors.recommender.holdings import Holdings, Standing, Start
 from actors.recommender.messages import ReaderQuery
 from actors.recommender.taste import Did, Taste, Trace, taste_of, traces_of
 from cluster.records.event import GROUP
@@ -64,6 +64,15 @@ class Request:
     def taste(self) -> Taste:
         """What the reader likes."""
         return taste_of(self.traces, self.holdings.index)
+
+    @cached_property
+    def start_scores(self) -> Start:
+        """What the reader's scores start from: the crowd's, or those of their kind when that is all that is known."""
+        standing = self.standing
+        if self.taste.known:
+            return standing.start
+        profile = {**self.query.context, **self.query.cohort}
+        return (self.holdings.start_for(profile, standing) if profile else None) or standing.start_new
 
     @cached_property
     def seed(self) -> int:

@@ -14,6 +14,7 @@ import orjson
 
 from actors.recommender.catalog import Catalog
 from actors.recommender.events import EVENT_WEIGHTS, EXPOSURE, VALUED, weight_of
+from actors.recommender.together import SESSION_GAP_MS
 from actors.vectors.index import VectorIndex
 from actors.vectors.types import Floats, Rows, Vector
 from cluster.records.recent import RecentEvent
@@ -29,8 +30,18 @@ _FADING = tuple(0.5 ** (place / _HALF_LIFE_ITEMS) for place in range(1_000))
 Did = tuple[str, Sequence[str], int, float]
 "One recent event, unpacked: type, product ids, milliseconds since 1970, value."
 
-Trace = tuple[str, list[int], float]
-"The same with rows: type, rows, value."
+Trace = tuple[str, list[int], float, int]
+"The same with rows: type, rows, value, milliseconds since 1970."
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What a reader did, one row an entry, newest first; what speaks against a product weighs less than 0."""
+
+    rows: Sequence[int] = ()
+    at_ms: Sequence[int] = ()
+    weights: Sequence[float] = ()
+    kinds: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +54,8 @@ class Taste:
     "float64 [m], above 0."
     vector: Vector | None
     "Direction in which everything the reader likes lies, dislikes subtracted; None when nothing is known."
+    steps: Steps = Steps()
+    "The events it was made of: what was learned is asked with them."
 
     @property
     def known(self) -> bool:
@@ -79,8 +92,8 @@ def traces_of(did: Iterable[Did], catalog: Catalog) -> list[Trace]:
     """
     rows_of = catalog.rows_of
     return [
-        (kind, rows, value)
-        for kind, names, _, value in did
+        (kind, rows, value, at_ms)
+        for kind, names, at_ms, value in did
         if kind not in EXPOSURE and (rows := rows_of(names))
     ]
 
@@ -88,7 +101,7 @@ def traces_of(did: Iterable[Did], catalog: Catalog) -> list[Trace]:
 def recent_rows(traces: Iterable[Trace], most: int = LEFT_OUT) -> list[int]:
     """Find the reader's most recent distinct products, newest first, whatever was done with them."""
     found: dict[int, None] = {}
-    for _, rows, _ in traces:
+    for _, rows, _, _ in traces:
         for row in rows:
             found[row] = None
         if len(found) >= most:
@@ -110,19 +123,20 @@ def taste_of(traces: Iterable[Trace], index: VectorIndex) -> Taste:
         ranking notes, section 2: recency inside the history doubles the quality of item-to-item scores
     """
     weights: dict[int, float] = {}
-    for kind, rows, value in traces:
+    steps: list[tuple[int, int, float, str]] = []
+    for kind, rows, value, at_ms in traces:
         weight = weight_of(kind, value) if kind in VALUED else EVENT_WEIGHTS.get(kind, 0.0)
         if weight:
-            # all products of one event are equally recent, however many lines a basket has
-            faded = weight * _FADING[min(len(weights), len(_FADING) - 1)]
-            for row in rows:
-                weights[row] = weights.get(row, 0.0) + faded
-            if len(weights) >= _MOST_ROWS:
-                break
-    return taste_for(weights, index)
+            steps += [(row, at_ms, weight, kind) for row in rows]
+            if len(weights) < _MOST_ROWS:
+                # all products of one event are equally recent, however many lines a basket has
+                faded = weight * _FADING[min(len(weights), len(_FADING) - 1)]
+                for row in rows:
+                    weights[row] = weights.get(row, 0.0) + faded
+    return taste_for(weights, index, Steps(*zip(*steps, strict=True)) if steps else Steps())
 
 
-def taste_for(weights: dict[int, float], index: VectorIndex) -> Taste:
+def taste_for(weights: dict[int, float], index: VectorIndex, steps: Steps | None = None) -> Taste:
     """Make a taste of weighted rows."""
     if not weights:
         return NO_TASTE
@@ -131,7 +145,34 @@ def taste_for(weights: dict[int, float], index: VectorIndex) -> Taste:
     vector = amounts.astype(np.float32) @ index.take(rows)
     length = float(np.sqrt(vector @ vector))
     liked = amounts > 0
-    return Taste(rows[liked], amounts[liked], vector / np.float32(length) if length > 1e-6 else None)
+    direction = vector / np.float32(length) if length > 1e-6 else None
+    return Taste(rows[liked], amounts[liked], direction, steps or Steps())
+
+
+def anchored(rows: Sequence[int], now_ms: int) -> Steps:
+    """Make steps of products that were named, all of the same moment."""
+    return Steps(rows, [now_ms] * len(rows), [1.0] * len(rows), [""] * len(rows))
+
+
+def running_session(steps: Steps, now_ms: int) -> Steps:
+    """Take what a reader did without a pause of half an hour until now."""
+    count, until_ms = 0, now_ms
+    for at_ms in steps.at_ms:
+        if until_ms - at_ms > SESSION_GAP_MS:
+            break
+        until_ms = at_ms
+        count += 1
+    return Steps(steps.rows[:count], steps.at_ms[:count], steps.weights[:count], steps.kinds[:count])
+
+
+def joined(newer: Steps, older: Steps) -> Steps:
+    """Put older steps behind newer ones."""
+    return Steps(
+        [*newer.rows, *older.rows],
+        [*newer.at_ms, *older.at_ms],
+        [*newer.weights, *older.weights],
+        [*newer.kinds, *older.kinds],
+    )
 
 
 def _unpacked(packed: bytes) -> Did | None:

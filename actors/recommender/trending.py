@@ -87,6 +87,29 @@ class DecayedCounts:
                 self._landmark_ms[at] = newest_ms
 
 
+class PlainCounts:
+    """Votes per row that do not fade: how much was ever heard of a product."""
+
+    def __init__(self) -> None:
+        self._values: Floats = np.zeros(0)
+
+    def add(self, rows: Rows, votes: Floats) -> None:
+        """Add votes; negative ones take earlier votes back."""
+        if len(rows):
+            self._values = room_for(self._values, int(rows.max()) + 1)
+            np.add.at(self._values, rows, votes)
+
+    def of(self, count: int) -> Floats:
+        """Give the counts of the first `count` rows. A view: not to be changed."""
+        self._values = room_for(self._values, count)
+        return self._values[:count]
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held."""
+        return self._values.nbytes
+
+
 class DailyVotes:
     """Lets a reader have one say per product and day: the strongest thing they did counts, once.
 

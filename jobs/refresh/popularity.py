@@ -35,7 +35,9 @@ class Popularity:
     def train(self, data: Interactions, rng: np.random.Generator) -> Counted:
         """Count votes as they stand at the newest event."""
         counts = decayed_counts(data, self.recipe.half_life_days, data.now_s)
-        return Counted((counts**self.recipe.power).astype(np.float32))
+        half_life_days = self.recipe.half_life_days if data.clock else None
+        scores = (counts**self.recipe.power).astype(np.float32)
+        return Counted(scores, half_life_days, self.recipe.power)
 
     def load(self, parts: Parts) -> Counted:
         """Bring back what was counted."""

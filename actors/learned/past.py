@@ -1,0 +1,107 @@
+"""One reader's history in the form that is quick to ask about: what `Histories` are for many, without matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from actors.learned.histories import DAY_S, Fading, Histories
+from actors.vectors.types import Floats, Rows, Scores
+
+_NEXT_TO_NOTHING = 2.0**-12
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Events of one reader, newest first, items the catalog of learning knows only.
+
+    Shapes:
+        items: int64 [m]; at_s, weights: float64 [m]; places, moments: int64 [m], distinct items after each event,
+        and after all events of its moment
+    """
+
+    items: Rows
+    at_s: Floats
+    weights: Floats
+    places: Rows
+    moments: Rows
+    now_s: float
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @classmethod
+    def of(cls, items: Sequence[int], at_s: Sequence[float], weights: Sequence[float], now_s: float) -> Past:
+        """Count places; -1 stands for an item nobody knows.
+
+        Cost:
+            15 us for 30 events
+        """
+        met: set[int] = set()
+        kept: list[tuple[int, float, float, int, int]] = []
+        moment, place = None, 0
+        for item, at, weight in zip(items, at_s, weights, strict=True):
+            if item < 0:
+                continue
+            if at != moment:
+                moment, place = at, len(met)
+            kept.append((item, at, weight, len(met), place))
+            met.add(item)
+        columns = list(zip(*kept, strict=True)) or [(), (), (), (), ()]
+        return cls(
+            items=np.array(columns[0], np.int64),
+            at_s=np.array(columns[1], np.float64),
+            weights=np.array(columns[2], np.float64),
+            places=np.array(columns[3], np.int64),
+            moments=np.array(columns[4], np.int64),
+            now_s=now_s,
+        )
+
+    def faded(self, fading: Fading) -> tuple[Rows, Scores]:
+        """Weigh the events that still count; an item that comes several times adds up.
+
+        Shapes:
+            returns: int64 [k] and float32 [k], k <= m
+        """
+        places = self.places if fading.ordered else self.moments
+        weights = self.weights
+        if fading.half_life_items is not None:
+            weights = weights * np.exp2(-places / fading.half_life_items)
+        if fading.half_life_days is not None:
+            age_s = np.maximum(self.now_s - self.at_s, 0.0)
+            weights = weights * np.exp2(-age_s / (DAY_S * fading.half_life_days))
+        size = np.abs(weights)
+        counts = (places < fading.newest) & (size > _NEXT_TO_NOTHING * size.max(initial=0.0))
+        return self.items[counts], weights[counts].astype(np.float32)
+
+    def histories(self, n_items: int) -> Histories:
+        """Give the same as one history, for models that know no quicker way."""
+        return Histories(
+            starts=np.array([0, len(self.items)], np.int64),
+            items=self.items[::-1],
+            at_s=self.at_s[::-1],
+            weights=self.weights[::-1].astype(np.float32),
+            now_s=np.array([self.now_s]),
+            n_items=n_items,
+        )
+
+
+def scale_of(rows: npt.NDArray[np.integer], values: Scores, count: int) -> float:
+    """Find what brings values that add up over repeated rows to spread 1 over `count` rows; 0 when all are equal.
+
+    Shapes:
+        rows: int [m], 0 to count - 1; values: float32 [m]
+    Cost:
+        20 us for 6,000 values over 100,000 rows
+    """
+    if not len(rows):
+        return 0.0
+    sums = np.zeros(count, np.float32)
+    np.add.at(sums, rows, values)
+    # a sum over rows of squares is a sum over entries of value times sum: nothing has to be made unique
+    mean = float(values.sum(dtype=np.float64)) / count
+    variance = float(np.dot(values.astype(np.float64), sums[rows])) / count - mean * mean
+    return float(variance**-0.5) if variance > 1e-24 else 0.0

@@ -1,0 +1,120 @@
+"""Products that nobody dealt with yet: they inherit what is said of products like them, until they have a record.
+
+Source:
+    ranking notes, section 5: content neighbours, a small share of attention until about twenty events
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from actors.recommender.champion import Champion
+from actors.recommender.crowd import Crowd
+from actors.recommender.overlay import Overlay
+from actors.vectors.types import Matrix, Rows, Scores
+
+ENOUGH_VOTES = 20.0
+"A product with so many votes stands for itself."
+
+_MOST = 2_000
+_KIN = 8
+_ELDERS = 4_096
+_A_REFRESH = 64
+_POWER = 3
+_INHERITED = 0.7
+_ELDERS_FOR_MS = 600_000
+
+
+def _no_rows() -> Rows:
+    return np.zeros(0, np.int64)
+
+
+def _no_kin() -> Rows:
+    return np.zeros((0, _KIN), np.int64)
+
+
+def _no_weights() -> Matrix:
+    return np.zeros((0, _KIN), np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Kin:
+    """New products and what they are like.
+
+    Shapes:
+        rows: int64 [k]; kin: int64 [k, 8], rows of known products; weights: float32 [k, 8], at most 1 in sum
+    """
+
+    rows: Rows = field(default_factory=_no_rows)
+    kin: Rows = field(default_factory=_no_kin)
+    weights: Matrix = field(default_factory=_no_weights)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def inherited(self, values: Scores) -> Scores:
+        """Give what new products inherit of values by row.
+
+        Shapes:
+            values: float32 [n], finite
+            returns: float32 [k]
+        """
+        found: Scores = (values[self.kin] * self.weights).sum(axis=1)
+        return found
+
+
+class Newcomers:
+    """Finds new products and their kin, some with every refresh."""
+
+    def __init__(self, overlay: Overlay) -> None:
+        self._overlay = overlay
+        self._known: dict[int, tuple[list[int], list[float]]] = {}
+        self._elders: Rows = np.zeros(0, np.int64)
+        self._vectors: Matrix = np.zeros((0, overlay.index.dimensions), np.float32)
+        self._chosen_ms = -_ELDERS_FOR_MS
+
+    def among(self, crowd: Crowd, champion: Champion) -> Kin:
+        """List the newest of the products that the snapshot does not know and few dealt with.
+
+        Cost:
+            64 new products: 6 ms with 4,096 known ones, later nothing
+        """
+        count = len(crowd)
+        votes = self._overlay.votes.of(count)
+        new = np.flatnonzero((champion.items_of(count) < 0) & crowd.offered & (votes < ENOUGH_VOTES))[-_MOST:]
+        if not len(new) or len(new) == int(np.count_nonzero(crowd.offered)):
+            return Kin()
+        missing = [row for row in new.tolist() if row not in self._known][-_A_REFRESH:]
+        if missing:
+            self._meet(missing, crowd, champion)
+        rows = np.array([row for row in new.tolist() if row in self._known], np.int64)
+        if not len(rows):
+            return Kin()
+        found = [self._known[row] for row in rows.tolist()]
+        share = 1.0 - votes[rows] / ENOUGH_VOTES
+        return Kin(
+            rows,
+            np.array([kin for kin, _ in found], np.int64),
+            (np.array([weights for _, weights in found]) * share[:, None]).astype(np.float32),
+        )
+
+    def _meet(self, rows: Sequence[int], crowd: Crowd, champion: Champion) -> None:
+        """Compare some new products with the known ones that many deal with."""
+        if crowd.at_ms - self._chosen_ms >= _ELDERS_FOR_MS:
+            self._chosen_ms = crowd.at_ms
+            known = np.flatnonzero((champion.items_of(len(crowd)) >= 0) & crowd.offered)
+            order = np.argsort(-crowd.popular[known], kind="stable")[:_ELDERS]
+            self._elders = known[order]
+            self._vectors = self._overlay.index.take(self._elders)
+        if len(self._elders) < _KIN:
+            return
+        like = np.maximum(self._overlay.index.take(np.array(rows, np.int64)) @ self._vectors.T, 0.0)
+        nearest = np.argpartition(like, like.shape[1] - _KIN, axis=1)[:, -_KIN:]
+        weights = np.take_along_axis(like, nearest, axis=1) ** _POWER
+        # what is like nothing inherits nothing; what is the same as all its kin inherits most
+        weights *= _INHERITED / np.maximum(weights.sum(axis=1, keepdims=True), 1.0)
+        for row, kin, weight in zip(rows, self._elders[nearest].tolist(), weights.tolist(), strict=True):
+            self._known[row] = kin, weight
