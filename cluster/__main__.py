@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from cluster.commands import apps, doctor, down, elsewhere, engines, keys, rules, screen, status, up
+from cluster.commands import apps, doctor, down, elsewhere, engines, keys, rules, screen, status, up, users
 from cluster.errors import HouseError
 from cluster.log import set_up_logging
 
@@ -29,6 +29,7 @@ def command_line() -> typer.Typer:
     line.command("doctor", epilog=doctor.EPILOG)(doctor.doctor)
     line.add_typer(apps.app, name="apps")
     line.add_typer(keys.app, name="keys")
+    line.add_typer(users.app, name="users")
     line.add_typer(rules.app, name="rules")
     line.add_typer(engines.app, name="engines")
     line.command("ingest", context_settings=elsewhere.PASS_ON)(elsewhere.ingest)

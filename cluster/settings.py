@@ -13,8 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from cluster.origin import parse_origin
 
 REDIS_URL_FILE = "redis.url"
 "Name of the file in the data directory that tells the processes of an installation where its Redis is."
@@ -44,6 +46,19 @@ class Settings(BaseSettings):
     "Address the doors listen on. Not secret."
     port: int = 8000
     "Port the doors listen on. Not secret."
+    public_url: str = ""
+    """Origin by which clients reach the doors, as `https://news.example.com`; every address in the archive's
+    metadata is built from it. Without one only loopback addresses work for agents. Not secret."""
+    archive_app: str = "playground"
+    "The app whose articles agents search over MCP. Not secret."
+    archive_title: str = "News Archive Search"
+    "What the archive is called, on its pages and to agents. Not secret."
+    archive_licence: str = "CC BY 2.5"
+    "Licence of articles that name none of their own. Not secret."
+    archive_citation: str = ""
+    "A sentence added to what agents are told about citing. Not secret."
+    archive_origins: str = ""
+    "Origins of web pages that may call the archive from a browser, separated by commas. Not secret."
     max_body_mb: int = 32
     "Largest request body in MiB. Not secret."
     replicas_min: int = 1
@@ -58,6 +73,11 @@ class Settings(BaseSettings):
     "Shared memory Ray may use for objects between processes. Not secret."
     redis_memory_mb: int = Field(default=0, ge=0)
     "Memory our own Redis may use before it refuses writes; 0: no bound. Not secret."
+
+    @field_validator("public_url")
+    @classmethod
+    def _is_origin(cls, text: str) -> str:
+        return parse_origin(text) if text else ""
 
     @cached_property
     def shelf_dir(self) -> Path:

@@ -7,8 +7,8 @@ import shlex
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.commands.installation import Installation
-from cluster.runtime.administrator import USERNAME
+from cluster.commands.installation import Installation, now_ms
+from cluster.runtime.administrator import USERNAME, ensure_administrator
 from cluster.runtime.keeping import Keeping
 from cluster.runtime.state import State
 from cluster.store.connect import OpenStores
@@ -134,8 +134,8 @@ def _curl(url: str, path: str, key: str, body: object) -> str:
     return f"curl -s {url}{path} -H 'X-API-KEY: {key}' -d {shlex.quote(json.dumps(body))}"
 
 
-def summarise(installation: Installation, state: State, *, reveal: bool, password: str = "") -> Summary:
-    """Collect everything; reads the store."""
+def summarise(installation: Installation, state: State, *, reveal: bool, first: bool = False) -> Summary:
+    """Collect everything from the store; whoever started it (`first`) makes the administrator if there is none."""
 
     async def read(keeping: Keeping, stores: OpenStores) -> Summary:
         found: dict[str, AppKeys] = {
@@ -153,6 +153,7 @@ def summarise(installation: Installation, state: State, *, reveal: bool, passwor
             )
         readers = await stores.records.ids("playground", "user") if reveal else []
         reader = next((user_id for user_id in readers if user_id != "playground-keeper"), "")
+        password = await ensure_administrator(stores.accounts, now_ms()) if first else ""
         return Summary(state, list(found.values()), reader, password)
 
     return installation.administer(read)

@@ -16,7 +16,6 @@ from cluster.commands.summary import Summary, summarise
 from cluster.errors import Fault, Invalid
 from cluster.log import set_up_logging
 from cluster.runtime.about import package_root, version
-from cluster.runtime.administrator import ensure_administrator
 from cluster.runtime.ray_environment import common_environment
 from cluster.runtime.sockets import is_free
 from cluster.runtime.state import State
@@ -62,12 +61,11 @@ def up(
             f"port {settings.port} on {settings.host} is taken by another program; choose one with --port"
         )
     installation.places.make()
-    password = ensure_administrator(installation.places.administrator)
     _turn_log(installation)
     if foreground:
-        raise typer.Exit(_here(installation, password, as_json=as_json))
+        raise typer.Exit(_here(installation, as_json=as_json))
     state = _in_background(installation)
-    _show(summarise(installation, state, reveal=True, password=password), as_json=as_json)
+    _show(summarise(installation, state, reveal=True, first=True), as_json=as_json)
 
 
 def _already(installation: Installation, *, as_json: bool) -> None:
@@ -114,7 +112,7 @@ def _await_lock(installation: Installation, started: subprocess.Popen[bytes]) ->
     raise Fault(f"the supervisor did not start; see {installation.places.supervisor_log}")
 
 
-def _here(installation: Installation, password: str, *, as_json: bool) -> int:
+def _here(installation: Installation, *, as_json: bool) -> int:
     """Be the supervisor until told to stop."""
     shown = False
 
@@ -122,7 +120,7 @@ def _here(installation: Installation, password: str, *, as_json: bool) -> int:
         nonlocal shown
         if state.phase == "ready" and not shown:
             shown = True
-            _show(summarise(installation, state, reveal=True, password=password), as_json=as_json)
+            _show(summarise(installation, state, reveal=True, first=True), as_json=as_json)
             screen.err().print("Ctrl-C stops everything.")
         elif not shown or state.phase != "ready":
             screen.err().print(state.message, style="dim")

@@ -3,7 +3,7 @@
     <data_dir>/               mode 700
       lock                    held by the running supervisor
       state.json              what runs where; no secrets
-      master.key ray.token redis.url administrator.json      mode 600
+      master.key ray.token redis.url      mode 600
       redis/                  append-only file and configuration
       shelf/                  artefacts
       logs/                   supervisor.log, redis.log
@@ -76,10 +76,6 @@ class Places:
     @property
     def redis_url(self) -> Path:
         return self.data_dir / REDIS_URL_FILE
-
-    @property
-    def administrator(self) -> Path:
-        return self.data_dir / "administrator.json"
 
     @property
     def redis_dir(self) -> Path:

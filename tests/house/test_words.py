@@ -76,7 +76,7 @@ def test_every_command_stands_in_the_readme_and_the_other_way_round() -> None:
 
 def test_every_word_below_a_command_exists() -> None:
     below = {group.name: group.typer_instance for group in command_line().registered_groups}
-    for name, words in re.findall(r"^\| `kiosk (apps|keys)` \| (.*) \|$", README, re.MULTILINE):
+    for name, words in re.findall(r"^\| `kiosk (apps|keys|users)` \| (.*) \|$", README, re.MULTILINE):
         known = {command.name for command in below[name].registered_commands}
         assert set(re.findall(r"`(\w+)`", words)) == known
 

@@ -8,11 +8,9 @@ them: whoever came by `localhost` finds `localhost`.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
-from cluster.errors import Invalid
+from cluster.origin import is_loopback, parse_origin
 
 MCP_PATH = "/mcp"
 ISSUER_PATH = "/archive"
@@ -23,9 +21,6 @@ REGISTER_PATH = "/oauth/register"
 REVOKE_PATH = "/oauth/revoke"
 RESOURCE_METADATA_PATH = "/.well-known/oauth-protected-resource"
 SERVER_METADATA_PATH = "/.well-known/oauth-authorization-server"
-
-_LOOPBACK_HOST = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::\d{1,5})?")
-_HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,28 +48,6 @@ class Addresses:
         if self.public_url:
             return self.public_url
         return f"http://{host}" if is_loopback(host) else self.fallback
-
-
-def is_loopback(host: str) -> bool:
-    """Is this host, with or without a port, one of the three spellings of the own machine?"""
-    return _LOOPBACK_HOST.fullmatch(host) is not None
-
-
-def parse_origin(text: str) -> str:
-    """Read a public address: `https://` and a host, or `http://` and loopback; one slash at the end is taken off.
-
-    Errors:
-        Invalid: anything else
-    """
-    parts = urlsplit(text)
-    origin = text[:-1] if text.endswith("/") else text
-    if parts.scheme not in ("https", "http") or origin != f"{parts.scheme}://{parts.netloc}":
-        raise Invalid("KIOSK_PUBLIC_URL is an origin without a path, as https://news.example.com")
-    if not _HOST.fullmatch(parts.netloc):
-        raise Invalid("KIOSK_PUBLIC_URL does not name a host")
-    if parts.scheme == "http" and not is_loopback(parts.netloc):
-        raise Invalid("KIOSK_PUBLIC_URL must be https: tokens would travel in the clear")
-    return origin
 
 
 def resource_of(base: str) -> str:

@@ -18,6 +18,7 @@ from cluster.settings import Settings
 
 pytestmark = pytest.mark.usefixtures("allow_world")
 COMMANDS = ["up", "down", "status", "doctor"]
+COMMANDS += [f"users {word}" for word in ("create", "list", "password", "disable", "clients", "disconnect")]
 COMMANDS += ["apps list", "apps create", "apps limit", "keys list", "keys rotate", "keys revoke"]
 
 
@@ -91,7 +92,7 @@ def test_a_taken_port_is_refused_with_advice_before_anything_is_started(tmp_path
         result = CliRunner().invoke(command_line(), ["up", "--port", str(server.getsockname()[1])])
     assert isinstance(result.exception, Invalid)
     assert "choose one with --port" in result.exception.message
-    assert not (tmp_path / "data" / "administrator.json").exists()
+    assert not (tmp_path / "data" / "master.key").exists()
 
 
 def test_stopping_what_does_not_run_is_no_error() -> None:

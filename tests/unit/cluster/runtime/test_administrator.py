@@ -1,35 +1,36 @@
-"""The administrator's password is made once, shown once, and kept as a hash."""
+"""The administrator is an account made once, whose password is shown once and kept as a slow hash."""
 
 from __future__ import annotations
 
-import stat
-from pathlib import Path
+from cluster.records.account import Account
+from cluster.records.password import check_password, hash_password
+from cluster.runtime.administrator import USERNAME, ensure_administrator
+from cluster.store.ports import Stores
 
-from cluster.runtime.administrator import USERNAME, ensure_administrator, is_administrator
 
-
-def test_a_password_is_made_on_the_first_start_only(tmp_path: Path) -> None:
-    path = tmp_path / "administrator.json"
-    password = ensure_administrator(path)
+async def test_a_password_is_made_on_the_first_start_only(memory_stores: Stores) -> None:
+    password = await ensure_administrator(memory_stores.accounts, 7)
     assert len(password) >= 16
-    assert ensure_administrator(path) == ""
-    assert is_administrator(path, USERNAME, password)
+    assert await ensure_administrator(memory_stores.accounts, 8) == ""
+    account = await memory_stores.accounts.get(USERNAME)
+    assert account is not None
+    assert (account.role, account.disabled, account.created_at) == ("administrator", False, 7)
+    assert check_password(password, account.password)
+    assert password not in account.model_dump_json()
 
 
-def test_the_password_itself_is_not_kept_and_the_file_is_private(tmp_path: Path) -> None:
-    path = tmp_path / "administrator.json"
-    password = ensure_administrator(path)
-    assert password not in path.read_text()
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+async def test_nobody_is_made_where_an_administrator_has_another_name(memory_stores: Stores) -> None:
+    kept = hash_password("something long")
+    root = Account(username="root", user_id="usr-1", password=kept, role="administrator", created_at=1)
+    await memory_stores.accounts.add(root)
+    assert await ensure_administrator(memory_stores.accounts, 7) == ""
+    assert await memory_stores.accounts.all() == [root]
 
 
-def test_other_names_passwords_and_files_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "administrator.json"
-    password = ensure_administrator(path)
-    assert not is_administrator(path, USERNAME, password + "x")
-    assert not is_administrator(path, USERNAME, "")
-    assert not is_administrator(path, "root", password)
-    assert not is_administrator(tmp_path / "absent", USERNAME, password)
-    path.write_text("{}")
-    assert not is_administrator(path, USERNAME, password)
-    assert not is_administrator(path, "", "")
+async def test_a_reader_with_the_name_keeps_account_and_password(memory_stores: Stores) -> None:
+    reader = Account(
+        username=USERNAME, user_id="usr-1", password=hash_password("something long"), created_at=1
+    )
+    await memory_stores.accounts.add(reader)
+    assert await ensure_administrator(memory_stores.accounts, 7) == ""
+    assert await memory_stores.accounts.all() == [reader]

@@ -1,0 +1,95 @@
+"""`kiosk users` on a stopped installation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cluster.__main__ import command_line
+from cluster.errors import Conflict, Invalid, NotFound
+from cluster.settings import Settings
+
+pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
+
+
+@pytest.fixture(autouse=True)
+def _data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
+
+
+def _run(*words: str, typed: str = "") -> Result:
+    return CliRunner().invoke(command_line(), ["users", *words], input=typed)
+
+
+def _told(*words: str, typed: str = "") -> Any:
+    result = _run(*words, "--json", typed=typed)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_somebody_is_made_listed_locked_and_given_a_new_password() -> None:
+    made = _told("create", "Ada")
+    assert (made["username"], made["role"], made["disabled"]) == ("ada", "reader", False)
+    assert len(made["password"]) >= 16
+    assert _told("password", "ada")["password"] != made["password"]
+    assert _told("disable", "ada") == {"username": "ada", "disabled": True, "disconnected": 0}
+    (listed,) = _told("list")["users"]
+    assert (listed["username"], listed["disabled"], listed["user_id"]) == ("ada", True, made["user_id"])
+    assert "password" not in listed
+    assert not _told("enable", "ada")["disabled"]
+    assert _told("clients", "ada")["clients"] == []
+    assert _told("disconnect", "ada")["disconnected"] == 0
+
+
+def test_a_password_from_standard_input_is_not_repeated() -> None:
+    made = _run("create", "ada", "--role", "administrator", "--password-stdin", typed="a secret of hers\n")
+    assert made.exit_code == 0
+    assert "secret" not in made.output
+    assert "administrator" in _run("list").output
+
+
+def test_what_can_not_be_done_is_said() -> None:
+    assert isinstance(_run("create", "no spaces").exception, Invalid)
+    assert isinstance(_run("create", "ada", "--role", "king").exception, Invalid)
+    assert isinstance(_run("create", "ada", "--password-stdin", typed="").exception, Invalid)
+    assert isinstance(_run("create", "ada", "--password-stdin", typed="short\n").exception, Invalid)
+    assert isinstance(_run("disable", "nobody").exception, NotFound)
+    _told("create", "ada")
+    assert isinstance(_run("create", "ada").exception, Conflict)
+    assert isinstance(_run("disconnect", "ada", "g1").exception, NotFound)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("https://news.example.com", "https://news.example.com"),
+        ("https://news.example.com/", "https://news.example.com"),
+        ("https://news.example.com:8443", "https://news.example.com:8443"),
+        ("http://127.0.0.1:8000", "http://127.0.0.1:8000"),
+        ("http://[::1]:8000", "http://[::1]:8000"),
+        ("http://localhost", "http://localhost"),
+    ],
+)
+def test_a_public_address_is_an_origin(given: str, kept: str) -> None:
+    assert Settings(public_url=given).public_url == kept
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "http://news.example.com", "https://news.example.com/sub", "https://a@news.example.com", "news.example.com",
+        "ftp://news.example.com", "https://", "https://a b", "https://news.example.com?x", "http://127.0.0.1.evil.net",
+        "https://[", "http://localhost:8000#f", "https://news.example.com//",
+    ],
+)  # fmt: skip
+def test_plain_http_and_everything_that_is_no_origin_stops_the_start(
+    given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KIOSK_PUBLIC_URL", given)
+    with pytest.raises(Invalid):
+        Settings()
