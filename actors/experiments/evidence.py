@@ -1,0 +1,150 @@
+"""What came of it: intervals that hold however often one looks, and the check that readers were split as intended.
+
+A report that is read every day and acted on when it looks good is a test repeated many times; ordinary p-values and
+intervals then lie. These don't: their guarantee is over all looks together.
+
+Source:
+    I. Waudby-Smith, D. Arbour, R. Sinha, E. Kennedy, A. Ramdas, Time-uniform central limit theory and asymptotic
+    confidence sequences, Annals of Statistics 2024; M. Lindon, A. Malek, Anytime-valid inference for multinomial
+    count data, NeurIPS 2022
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, inf, lgamma, log, sqrt
+
+_ENOUGH = 100
+"Readers per variant before an interval is given: below that the mean's distribution isn't normal enough."
+_ENOUGH_CONVERSIONS = 10
+_LOOKED_AT = 5_000
+"Readers at which the intervals are narrowest."
+_PRIOR = 100.0
+"How firmly the intended split is believed before the first reader; larger finds small deviations sooner."
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """What the readers of one variant did.
+
+    Units:
+        total, squares: sum and sum of squares over readers of the value measured (1 for a conversion)
+    """
+
+    readers: int
+    total: float
+    squares: float
+
+    @classmethod
+    def of_conversions(cls, readers: int, converted: int) -> Arm:
+        """Count readers who converted."""
+        return cls(readers, float(converted), float(converted))
+
+    @property
+    def mean(self) -> float:
+        """Value per reader."""
+        return self.total / self.readers if self.readers else 0.0
+
+    @property
+    def variance(self) -> float:
+        """Variance over readers."""
+        if self.readers < 2:
+            return 0.0
+        return max(self.squares - self.readers * self.mean**2, 0.0) / (self.readers - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How much more a variant's readers do than the control's."""
+
+    value: float
+    low: float
+    high: float
+    "The interval holds at all looks together."
+    relative: float | None
+    "Difference by the control's mean; none when that is 0."
+    decided: bool
+    "Does the interval leave out 0?"
+    p_value: float
+    "Always valid; 1 before there is enough to say anything."
+
+
+def difference(control: Arm, treated: Arm, *, alpha: float = 0.05, looked_at: int = _LOOKED_AT) -> Difference:
+    """Compare a variant with the control.
+
+    Errors:
+        none; with too few readers the interval is endless
+    """
+    value = treated.mean - control.mean
+    relative = value / control.mean if control.mean else None
+    enough = min(control.readers, treated.readers) >= _ENOUGH
+    shown = min(control.squares, treated.squares) > 0 and control.total + treated.total >= _ENOUGH_CONVERSIONS
+    count = control.readers + treated.readers
+    if not enough or not shown:
+        return Difference(value, -inf, inf, relative, False, 1.0)
+    spread = sqrt(treated.variance / (treated.readers / count) + control.variance / (control.readers / count))
+    tuned = _tuned(alpha, looked_at)
+    half = spread * _half_width(count, alpha, tuned)
+    p_value = _p_value(count, value / spread, tuned) if spread else 1.0
+    return Difference(value, value - half, value + half, relative, abs(value) > half, p_value)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitCheck:
+    """Were readers split as intended?"""
+
+    p_value: float
+    "Always valid."
+    mismatch: bool
+    slice: str = ""
+    "The part of the traffic that deviates most, when slices were given and there is a mismatch."
+    slice_p_value: float = 1.0
+
+
+def check_split(
+    counts: Sequence[int],
+    shares: Sequence[float],
+    slices: Mapping[str, Sequence[int]] | None = None,
+    *,
+    alpha: float = 0.001,
+) -> SplitCheck:
+    """Compare the readers of each variant with the intended shares, and look for the slice that causes a mismatch."""
+    p_value = _split_p_value(counts, shares)
+    worst, worst_p = "", 1.0
+    many = max(len(slices or {}), 1)
+    for name, own in (slices or {}).items():
+        own_p = min(_split_p_value(own, shares) * many, 1.0)
+        if own_p < worst_p:
+            worst, worst_p = name, own_p
+    mismatch = p_value < alpha or worst_p < alpha
+    return SplitCheck(p_value, mismatch, worst if mismatch else "", worst_p if mismatch else 1.0)
+
+
+def _split_p_value(counts: Sequence[int], shares: Sequence[float]) -> float:
+    """Weigh all other splits, near the intended one, against it: the inverse of that Bayes factor is a p-value."""
+    whole = sum(shares)
+    evidence = lgamma(_PRIOR) - lgamma(_PRIOR + sum(counts))
+    for count, share in zip(counts, shares, strict=True):
+        part = share / whole
+        if not part:
+            if count:
+                return 0.0
+            continue
+        evidence += lgamma(_PRIOR * part + count) - lgamma(_PRIOR * part) - count * log(part)
+    return exp(min(-evidence, 0.0))
+
+
+def _half_width(count: int, alpha: float, tuned: float) -> float:
+    scaled = count * tuned**2
+    return sqrt(2 * (scaled + 1) / (count * scaled) * log(sqrt(scaled + 1) / alpha))
+
+
+def _p_value(count: int, effect: float, tuned: float) -> float:
+    """Give the alpha at which the interval would just touch 0."""
+    scaled = count * tuned**2
+    return min(sqrt(scaled + 1) * exp(-(effect**2) * count * scaled / (2 * (scaled + 1))), 1.0)
+
+
+def _tuned(alpha: float, looked_at: int) -> float:
+    return sqrt((-2 * log(alpha) + log(-2 * log(alpha)) + 1) / looked_at)

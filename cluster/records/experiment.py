@@ -1,0 +1,122 @@
+"""Experiments: what is compared, with whom, from when to when.
+
+    draft ──▶ scheduled ──▶ active ──▶ completed ──▶ archived
+      │           │           ▲  │                      ▲
+      │           └─▶ draft   │  └── pause: scheduled    │
+      └───────────────────────┴──────── archived ────────┘
+
+A status is a fact an administrator set; whether an experiment runs is worked out from it and the clock, so nobody has
+to be awake when it begins or ends.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Status = Literal["Draft", "Scheduled", "Active", "Completed", "Archived"]
+
+STEPS: Final[dict[Status, frozenset[Status]]] = {
+    "Draft": frozenset({"Scheduled", "Active", "Archived"}),
+    "Scheduled": frozenset({"Draft", "Active", "Archived"}),
+    "Active": frozenset({"Scheduled", "Completed"}),
+    "Completed": frozenset({"Archived"}),
+    "Archived": frozenset(),
+}
+"Which status may follow which."
+
+WHOLE_LAYER: Final = (0.0, 1.0)
+
+_STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+_SLUG = r"^[a-z0-9][a-z0-9_-]{0,62}$"
+
+
+class Variant(BaseModel):
+    """One of the things compared; the first one is the control."""
+
+    model_config = _STRICT
+
+    variant_id: str = Field(min_length=1, max_length=64)
+    name: str = Field(min_length=1, max_length=200)
+    slug: str = Field(pattern=_SLUG)
+    weight: float = Field(default=1.0, ge=0)
+    "Share of the readers, beside the weights of the others."
+    status: Literal["Active", "Paused"] = "Active"
+    "A paused variant takes nobody new."
+    configuration: dict[str, Any] = Field(default_factory=dict)
+    "Whatever the shop's own code needs to know."
+    engine_id: str = ""
+    "Recommendations and search of a reader with this variant come from this engine."
+    snapshot: str = ""
+    "... or from this version of the engine asked for."
+    boost_rule: str = ""
+    "... with this stored boost rule."
+
+
+class Experiment(BaseModel):
+    """One experiment of an app."""
+
+    model_config = _STRICT
+
+    app_id: str
+    experiment_id: str = Field(min_length=1, max_length=64)
+    slug: str = Field(pattern=_SLUG)
+    name: str = Field(min_length=1, max_length=200)
+    status: Status = "Draft"
+    variants: tuple[Variant, ...] = Field(min_length=1, max_length=50)
+    traffic: float = Field(default=1.0, ge=0, le=1)
+    "Share of the readers of its slice of the layer that take part."
+    layer: str = Field(default="", max_length=63)
+    "Experiments of one layer never share a reader, as long as their slices do not overlap; none: a layer of its own."
+    slice: tuple[float, float] = WHOLE_LAYER
+    "From and to, 0 to 1, in the layer."
+    starts_at: int = 0
+    "Milliseconds since 1970; a scheduled experiment runs from then on."
+    ends_at: int | None = None
+    entry_salt: str = Field(min_length=8, max_length=64)
+    variant_salt: str = Field(min_length=8, max_length=64)
+    goal: tuple[str, ...] = ("checkout",)
+    "Types of interactions that count as a conversion."
+    created_at: int = 0
+    revision: int = 0
+    "Grows with every change."
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Experiment:
+        slugs = [variant.slug for variant in self.variants]
+        names = [variant.name for variant in self.variants]
+        ids = [variant.variant_id for variant in self.variants]
+        if len(set(slugs)) < len(slugs) or len(set(names)) < len(names) or len(set(ids)) < len(ids):
+            raise ValueError("variants need ids, names and slugs of their own")
+        if not any(variant.weight > 0 for variant in self.variants):
+            raise ValueError("at least one variant needs a weight above 0")
+        if not 0 <= self.slice[0] < self.slice[1] <= 1:
+            raise ValueError("slice goes from a smaller to a larger number between 0 and 1")
+        if not self.layer and self.slice != WHOLE_LAYER:
+            raise ValueError("a slice is a part of a layer; name the layer")
+        if self.ends_at is not None and self.ends_at <= self.starts_at:
+            raise ValueError("ends_at has to be after starts_at")
+        return self
+
+    def runs(self, now_ms: int) -> bool:
+        """Is it running at a moment?"""
+        if self.ends_at is not None and now_ms >= self.ends_at:
+            return False
+        return self.status == "Active" or (
+            self.status == "Scheduled" and bool(self.starts_at) and now_ms >= self.starts_at
+        )
+
+    def variant(self, name: str) -> Variant | None:
+        """Find a variant by name, slug or id."""
+        for variant in self.variants:
+            if name in (variant.name, variant.slug, variant.variant_id):
+                return variant
+        return None
+
+
+def overlaps(one: Experiment, other: Experiment) -> bool:
+    """Could two experiments of one layer take the same reader?"""
+    if not one.layer or one.layer != other.layer or one.experiment_id == other.experiment_id:
+        return False
+    return one.slice[0] < other.slice[1] and other.slice[0] < one.slice[1]
