@@ -7,7 +7,21 @@ import sys
 
 import typer
 
-from cluster.commands import apps, doctor, down, elsewhere, engines, keys, rules, screen, status, up, users
+from cluster.commands import (
+    apps,
+    clients,
+    doctor,
+    down,
+    elsewhere,
+    engines,
+    keys,
+    report,
+    rules,
+    screen,
+    status,
+    up,
+    users,
+)
 from cluster.errors import HouseError
 from cluster.log import set_up_logging
 
@@ -32,6 +46,9 @@ def command_line() -> typer.Typer:
     line.add_typer(users.app, name="users")
     line.add_typer(rules.app, name="rules")
     line.add_typer(engines.app, name="engines")
+    line.add_typer(clients.app, name="clients")
+    line.add_typer(report.app, name="report")
+    line.command("train", epilog=train.EPILOG)(train.train)
     line.command("ingest", context_settings=elsewhere.PASS_ON)(elsewhere.ingest)
     line.command("bench", context_settings=elsewhere.PASS_ON)(elsewhere.bench)
     return line

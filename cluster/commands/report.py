@@ -1,0 +1,122 @@
+"""`kiosk report`: what happened, for those who publish."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from cluster.clock import iso_ms
+from cluster.commands import screen
+from cluster.commands.archive_report import ArchiveReport, summarise
+from cluster.commands.charts import FORMS, Drawing, bar_chart, write_charts
+from cluster.commands.installation import Installation, now_ms
+from cluster.errors import Invalid
+from cluster.records.archive_call import ArchiveCall
+from cluster.runtime.keeping import Keeping
+from cluster.store.connect import OpenStores
+
+app = typer.Typer(help="Reports: who asked for what.", no_args_is_help=True)
+
+EPILOG = """
+[bold]Examples[/]
+
+  kiosk report mcp                          the last 30 days
+  kiosk report mcp --since 24h --json
+  kiosk report mcp --charts ./charts        calls by day, client, skill, question and article as SVG and PNG
+"""
+_UNITS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
+
+
+@app.callback()
+def reports() -> None:
+    """Reports: who asked for what."""
+
+
+@app.command("mcp", epilog=EPILOG)
+def mcp(
+    since: Annotated[str, typer.Option(help="How far back: a number and m, h, d or w.")] = "30d",
+    top: Annotated[int, typer.Option(help="Lines of each table.", min=1, max=1000)] = 20,
+    charts: Annotated[Path | None, typer.Option(help="Folder for chart files.", metavar="DIR")] = None,
+    forms: Annotated[str, typer.Option(help="Forms of the chart files, separated by commas.")] = "svg,png",
+    name: Annotated[str, typer.Option("--app", help="The archive's app; default: KIOSK_ARCHIVE_APP.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Report the archive's use: clients, skills, questions, articles, refusals. No person is named."""
+    until = now_ms()
+    begin = until - span_ms(since)
+    installation = Installation()
+    app_id = name or installation.settings.archive_app
+
+    async def read(keeping: Keeping, stores: OpenStores) -> list[ArchiveCall]:
+        return await stores.archive_calls.since(app_id, begin)
+
+    report = summarise(installation.administer(read), since=begin, until=until, top=top)
+    wanted = [form.strip() for form in forms.split(",") if form.strip()] or list(FORMS)
+    files = write_charts(charts, drawings(report), wanted) if charts is not None else []
+    if as_json:
+        told = {"app_id": app_id, **report.told()}
+        screen.tell_json({**told, "charts": [str(path) for path in files]} if files else told)
+        return
+    _show(report, app_id)
+    for path in files:
+        screen.tell_lines(str(path))
+
+
+def span_ms(text: str) -> int:
+    """Read a span of time: `90m`, `24h`, `7d`, `2w`.
+
+    Errors:
+        Invalid: not one
+    """
+    form = re.fullmatch(r"(\d{1,6})([mhdw])", text.strip().lower())
+    if form is None:
+        raise Invalid(f"{text!r} is no span of time; write a number and m, h, d or w, as 24h")
+    return int(form[1]) * _UNITS[form[2]]
+
+
+def drawings(report: ArchiveReport) -> dict[str, Drawing]:
+    """Draw the report, one chart a question."""
+    note = f"{iso_ms(report.since)[:10]} to {iso_ms(report.until)[:10]}, {report.calls:,} calls"
+    return {
+        "days": bar_chart("Calls by day", report.days[-60:], note),
+        "clients": bar_chart("Calls by client", [(one.name, one.calls) for one in report.clients], note),
+        "skills": bar_chart("Calls by skill", report.skills, note),
+        "questions": bar_chart("Most asked questions", report.questions, note),
+        "articles": bar_chart(
+            "Most read articles", [(one, read) for one, read, _ in report.articles if read], note
+        ),
+        "refusals": bar_chart("Refusals", report.refusals, note),
+    }
+
+
+def _show(report: ArchiveReport, app_id: str) -> None:
+    out = screen.out()
+    days = f"{iso_ms(report.since)[:16]} to {iso_ms(report.until)[:16]}"
+    out.print(f"Archive {app_id}: {report.calls:,} calls, {days}\n")
+    if not report.calls:
+        out.print("Nobody called yet. `kiosk doctor mcp` tries it out.")
+        return
+    table = screen.table("client", "asks", "reads", "refused", "ids", title="Clients")
+    for line in report.clients:
+        ids = line.client_ids[0] if len(line.client_ids) == 1 else f"{len(line.client_ids)} of them"
+        table.add_row(Text(line.name), str(line.asks), str(line.reads), str(line.refused), ids)
+    out.print(table, "")
+    for title, rows in (
+        ("Skills", report.skills),
+        ("Questions", report.questions),
+        ("Questions without an answer", report.unanswered),
+        ("Refusals", report.refusals),
+    ):
+        if rows:
+            table = screen.table("calls", "", title=title)
+            for words, count in rows:
+                table.add_row(str(count), Text(words))
+            out.print(table, "")
+    table = screen.table("read", "found", "article", title="Articles")
+    for product_id, read, found in report.articles:
+        table.add_row(str(read), str(found), Text(product_id))
+    out.print(table)
