@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from actors.recommender.stored_rules import ready
 from cluster.commands import screen
 from cluster.commands.installation import Installation
 from cluster.errors import Invalid, Malformed, NotFound
 from cluster.ids import DEFAULT_ENGINE
+from cluster.query.boost_rules import ready
 from cluster.records.boost_rule import MOST_RULES, BoostRule, read_rules, rule_fault
 from cluster.records.json_limits import load_json
 from cluster.runtime.keeping import Keeping

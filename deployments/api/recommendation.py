@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from actors.recommender.client import RecommenderClient
 from actors.recommender.messages import Kind, ReaderQuery, RecommendationResult
 from cluster.clock import Clock
+from cluster.errors import Forbidden
 from cluster.ids import ServiceId
 from deployments.api.endpoint import Answer, Schema
 from deployments.api.stored_rules import StoredRules
@@ -29,6 +30,8 @@ from deployments.api.wire.recommendation import (
 )
 from deployments.edge.arrival import Arrival
 from deployments.edge.envelope import Reply, dumps, result
+
+NOT_FOR_BROWSERS = "Publishable key is not allowed to explain; use the secret key"
 
 BODIES: dict[Kind, type[Recommendation]] = {
     "user_to_products": UserToProducts,
@@ -65,6 +68,8 @@ class Recommendations:
                 body = model.model_validate(request.payload)
             except ValidationError as error:
                 raise unprocessable(error) from error
+            if body.explain[0] and not request.credential.is_secret:
+                raise Forbidden(NOT_FOR_BROWSERS)
             token = request.token
             user_id = token.user_id if token is not None and token.user_id else body.user_id or ""
             return to_query(body, kind, app_id=request.app_id, user_id=user_id, now_ms=self._clock.now_ms())
@@ -77,16 +82,24 @@ class Recommendations:
 
         async def answer(request: Arrival) -> Reply:
             query = await self._rules.apply(request.parsed)
-            name, found = write(await self._client.answer(query))
+            answered = await self._client.answer(query)
+            name, found = write(answered)
             return result(
                 name,
-                dumps(found),
+                _with_explanation(dumps(found), answered),
                 took_ms=request.took_ms(),
                 service_id=self._new_service_id(),
                 alias=request.credential.app.settings.service_id_response_alias,
             )
 
         return answer
+
+
+def _with_explanation(found: bytes, answered: RecommendationResult) -> bytes:
+    """Put the explanation behind the list."""
+    if answered.explanation is None:
+        return found
+    return found + b',"explanation":' + dumps(answered.explanation)
 
 
 def _products(found: RecommendationResult) -> tuple[str, Any]:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 import structlog
 
 from actors.recommender.messages import ReaderQuery
-from actors.recommender.stored_rules import ReadyRule, ready_in_order, with_rules
 from cluster.clock import Clock
 from cluster.errors import Invalid, Unavailable
+from cluster.query.boost_rules import ReadyRule, ready_in_order
 from cluster.records.boost_rule import BoostRule
 from cluster.store.ports import RuleStore
+from deployments.api.applied_rules import with_rules
 
 _KEEP_S = 1.0
 _log = structlog.get_logger()

@@ -5,15 +5,17 @@ Source: reference 6.1, 8.6
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, WithJsonSchema, model_validator
+from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
 from actors.recommender.messages import Kind, ReaderQuery
 from cluster.ids import DEFAULT_ENGINE
 from cluster.query.values import canonical
 from cluster.records.event import GROUP, read_simulated
-from deployments.api.wire.faults import wrong
+from cluster.records.product import TRANSLATION_NAME, Product
+from deployments.api.wire.faults import refuse, wrong
 from deployments.api.wire.shared import (
     Count,
     Dithering,
@@ -40,9 +42,42 @@ OneOrMany = Annotated[
 ]
 
 
+def _explain(value: Any) -> tuple[bool, tuple[str, ...]]:
+    if isinstance(value, bool):
+        return value, ()
+    if not isinstance(value, list):
+        raise wrong("explain is true, false or an array of product ids", "type_error")
+    if len(value) > MOST_EXPLAINED:
+        raise wrong(f"ensure this value has at most {MOST_EXPLAINED} items", "value_error.list.max_items")
+    if not all(isinstance(item, str) for item in value):
+        raise wrong("str type expected", "type_error.str")
+    return True, tuple(value)
+
+
+MOST_EXPLAINED = 100
+Explain = Annotated[
+    Any,
+    PlainValidator(_explain),
+    WithJsonSchema(
+        {
+            "description": "An addition of this service, for the secret key only. true adds `_explain` to every "
+            "product (what brought it, its score parts, its rank, which rule moved it) and `explanation` to "
+            "`data`; an array of product ids also says there why each of them is missing.",
+            "default": False,
+            "anyOf": [
+                {"type": "boolean"},
+                {"type": "array", "maxItems": MOST_EXPLAINED, "items": {"type": "string"}},
+            ],
+        }
+    ),
+]
+"Whether to explain, and which products may be missing."
+
+
 class Recommendation(Query):
     """What all six share beyond every query."""
 
+    explain: Explain = (False, ())
     exclude: Names = Field(default_factory=list)
     custom_context: SessionContext = Field(default_factory=dict)
     boosting_tags: Names = Field(default_factory=list)
@@ -151,6 +186,8 @@ def to_query(body: Recommendation, kind: Kind, *, app_id: str, user_id: str, now
         context=body.custom_context,
         boosting_tags=tuple(body.boosting_tags),
         rule_names=(body.boost_rule_name,) if body.boost_rule_name and not body.boost_fq else (),
+        explain=body.explain[0],
+        explain_missing=body.explain[1],
         **_own_parts(body),
     )
 
@@ -166,6 +203,7 @@ def _own_parts(body: Recommendation) -> dict[str, Any]:
         root = body.root_category
         return {"group_rows": body.products_per_category, "root_category": tuple(root) if root else None}
     if isinstance(body, UserToAttributes):
+        _check_attributes(body)
         return {
             "field_name": canonical(body.field),
             "boost_values": tuple(body.boost_attributes),
@@ -175,3 +213,19 @@ def _own_parts(body: Recommendation) -> dict[str, Any]:
     if isinstance(body, UserToHistory):
         return {"history_type": body.history_type or ""}
     return parts
+
+
+def _check_attributes(body: UserToAttributes) -> None:
+    """Refuse a field that no product can have, and values that are wanted and unwanted at once."""
+    name = canonical(body.field)
+    outer, dot, rest = name.partition(".")
+    is_known = outer in Product.model_fields or re.fullmatch(TRANSLATION_NAME, outer) is not None
+    if not is_known or (dot and not rest) or name == "custom_attributes":
+        refuse(
+            "there is no such product field; name one, for example brand, or custom_attributes.<name>",
+            "field",
+        )
+    both = set(body.boost_attributes) & set(body.exclude_attributes)
+    if both:
+        at = next(at for at, value in enumerate(body.boost_attributes) if value in both)
+        refuse("this value is also in exclude_attributes; keep it in one of them", "boost_attributes", at)

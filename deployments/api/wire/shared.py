@@ -28,7 +28,7 @@ from cluster.query.geo import kilometres
 from cluster.query.parser import parse
 from cluster.query.tree import Node
 from cluster.query.values import canonical
-from deployments.api.wire.faults import refuse_filter, wrong
+from deployments.api.wire.faults import refuse, refuse_filter, wrong
 
 _UNITS = ("km", "mile", "miles", "mi")
 
@@ -146,7 +146,7 @@ class GeoFilter(Wire):
             lon=self.lon,
             distance_km=kilometres(self.distance, self.distance_unit) or 0.0,
             field=self.field,
-            positions=None if positions is None else tuple(positions),
+            positions=tuple(positions) if positions else None,
         )
 
 
@@ -201,6 +201,12 @@ class Query(Wire):
     geo: Geo = Geo()
 
 
+_NOTHING_TO_PLACE = (
+    "positions need a boost_fq that says which products should stand there: "
+    "add one, or take the positions out"
+)
+
+
 def tree_of(text: str | None, *path: str | int, within: str = "body") -> Node | None:
     """Parse a filter parameter.
 
@@ -216,17 +222,24 @@ def tree_of(text: str | None, *path: str | int, within: str = "body") -> Node | 
 
 
 def boosts_of(body: Query) -> tuple[Boost, ...]:
-    """Gather all boost rules of a body, the single one first."""
-    single = (body.boost_fq, body.boost_positions, body.boost_rule_name, ("boost_fq",))
+    """Gather all boost rules of a body, the single one first. An empty list of positions equals its absence.
+
+    Errors:
+        FilterSyntax, Unprocessable: a filter does not parse, or positions stand without one
+    """
+    single = (body.boost_fq, body.boost_positions, body.boost_rule_name, ())
     several = (
-        (rule.boost_fq, rule.boost_positions, rule.boost_rule_name, ("boost_rules", at, "boost_fq"))
+        (rule.boost_fq, rule.boost_positions, rule.boost_rule_name, ("boost_rules", at))
         for at, rule in enumerate(body.boost_rules)
     )
     found = []
     for text, positions, name, path in (single, *several):
-        tree = tree_of(text, *path)
+        tree = tree_of(text, *path, "boost_fq")
         if tree is not None:
-            found.append(Boost(tree, None if positions is None else tuple(positions), name))
+            label = f"boost_rules[{path[1]}]" if path else "boost_fq"
+            found.append(Boost(tree, tuple(positions) if positions else None, name, label=label))
+        elif positions:
+            refuse(_NOTHING_TO_PLACE, *path, "boost_positions")
     return tuple(found)
 
 

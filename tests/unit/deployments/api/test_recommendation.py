@@ -78,7 +78,20 @@ def test_boost_rules_come_together_the_single_one_first() -> None:
     assert made.boosts == (
         Boost(Phrase("brand", "A B"), (0,), "own"), Boost(Term("type", "x"), (1,)), Boost(Term("type", "y"), None, "n"),
     )  # fmt: skip
-    assert query(boost_positions=[3]).boosts == ()
+    assert [boost.label for boost in made.boosts] == ["boost_fq", "boost_rules[0]", "boost_rules[1]"]
+    assert query(boost_fq="brand:A", boost_positions=[]).boosts == (Boost(Term("brand", "A")),)
+    assert query(boost_positions=[], boost_rule_name="n").boosts == ()
+
+
+def test_a_rule_name_without_a_filter_means_a_stored_rule() -> None:
+    assert query(boost_rule_name="spring").rule_names == ("spring",)
+    assert query(boost_rule_name="spring", boost_fq="brand:A").rule_names == ()
+
+
+def test_an_explanation_is_asked_for_with_or_without_products() -> None:
+    assert (query().explain, query(explain=False).explain, query(explain=None).explain) == (False,) * 3
+    assert (query(explain=True).explain, query(explain=True).explain_missing) == (True, ())
+    assert (query(explain=["a"]).explain, query(explain=["a"]).explain_missing) == (True, ("a",))
 
 
 def test_simulated_interactions_become_events() -> None:
@@ -158,6 +171,13 @@ def test_paging_belongs_to_lists_only(kind: Kind, field: str) -> None:
         ({"boost_rules": [{"boost_positions": [1]}]}, ["boost_rules", 0, "boost_fq"], "value_error.missing"),
         ({"boost_rules": [{"boost_fq": "a:("}]}, ["boost_rules", 0, "boost_fq"], "value_error.filter"),
         ({"boost_fq": "("}, ["boost_fq"], "value_error.filter"),
+        ({"boost_positions": [3]}, ["boost_positions"], "value_error"),
+        ({"boost_positions": [1_000_001]}, ["boost_positions", 0], "value_error.number.not_le"),
+        ({"boost_rules": [{"boost_fq": " ", "boost_positions": [1]}]}, ["boost_rules", 0, "boost_positions"],
+         "value_error"),
+        ({"explain": "p1"}, ["explain"], "type_error"),
+        ({"explain": ["p1", 2]}, ["explain"], "type_error.str"),
+        ({"explain": ["p"] * 101}, ["explain"], "value_error.list.max_items"),
         ({"fq": "brand:"}, ["fq"], "value_error.filter"),
         ({"diversification": {"a": {"minimum_distance": -1}}}, ["diversification", "a", "minimum_distance"],
          "value_error.number.not_ge"),
@@ -174,6 +194,15 @@ def test_a_bad_parameter_is_named_in_the_published_words(
     [
         ("user_to_attributes", {}, ["field"], "value_error.missing"),
         ("user_to_attributes", {"field": None}, ["field"], "value_error.missing"),
+        ("user_to_attributes", {"field": "colour"}, ["field"], "value_error"),
+        ("user_to_attributes", {"field": "custom_attributes"}, ["field"], "value_error"),
+        ("user_to_attributes", {"field": "i18n_french.brand"}, ["field"], "value_error"),
+        (
+            "user_to_attributes",
+            {"field": "brand", "boost_attributes": ["A", "B"], "exclude_attributes": ["C", "B"]},
+            ["boost_attributes", 1],
+            "value_error",
+        ),
         ("product_to_products", {}, [], "value_error"),
         ("product_to_products", {"product_ids": []}, ["product_ids"], "value_error.list.min_items"),
         ("product_to_products", {"product_id": 7}, ["product_id"], "type_error.list"),
@@ -190,6 +219,15 @@ def test_own_fields_have_their_own_bounds(
     kind: Kind, body: dict[str, Any], loc: list[Any], told: str
 ) -> None:
     assert (["body", *loc], told) in faults(kind, **body)
+
+
+@pytest.mark.parametrize(
+    "field", ["brand", "color", "i18n_fr.brand", "attributes.x", "custom_attributes.a.b"]
+)
+def test_a_field_that_products_may_have_is_taken_even_when_none_has_it(field: str) -> None:
+    assert query("user_to_attributes", field=field).field_name.removeprefix("custom_") == field.removeprefix(
+        "custom_"
+    )
 
 
 def test_faults_repeat_no_value_and_cut_names_short() -> None:

@@ -6,11 +6,12 @@ import pytest
 
 from actors.recommender.messages import Boost, ReaderQuery
 from actors.recommender.recommender import Recommender
-from actors.recommender.stored_rules import ready, ready_in_order, with_rules
 from cluster.errors import Invalid
+from cluster.query.boost_rules import ready, ready_in_order
 from cluster.query.compile import matches
 from cluster.query.parser import parse
 from cluster.records.boost_rule import BoostRule, read_rules
+from deployments.api.applied_rules import with_rules
 from tests.fakes.corner_shop import APP, NOW_MS, open_shop
 
 
@@ -116,8 +117,8 @@ def test_entries_are_joined_by_the_match_type() -> None:
     entries = [{"field": "brand", "query": "Birk"}, {"field": "tags", "query": "steel"}]
     knife = {"product_id": "k", "brand": "Birk", "tags": ["steel"]}
     board = {"product_id": "b", "brand": "Birk", "tags": ["oak"]}
-    (any_of,) = ready(rule(boost_fq=None, boost=entries)).boosts
-    (all_of,) = ready(rule(boost_fq=None, boost=entries, boost_match_type="all")).boosts
+    (any_of,) = ready(rule(boost_fq=None, boost=entries)).effects
+    (all_of,) = ready(rule(boost_fq=None, boost=entries, boost_match_type="all")).effects
     assert [matches(any_of.filter, one) for one in (knife, board)] == [True, True]
     assert [matches(all_of.filter, one) for one in (knife, board)] == [True, False]
 
@@ -135,7 +136,9 @@ def test_entries_are_joined_by_the_match_type() -> None:
     ],
 )
 def test_options_mean_what_they_say(option: str, query: str, good: str, bad: str) -> None:
-    (boost,) = ready(rule(boost_fq=None, boost=[{"field": "color", "option": option, "query": query}])).boosts
+    (boost,) = ready(
+        rule(boost_fq=None, boost=[{"field": "color", "option": option, "query": query}])
+    ).effects
     assert matches(boost.filter, {"product_id": "p", "color": good})
     assert not matches(boost.filter, {"product_id": "p", "color": bad})
 
