@@ -11,6 +11,7 @@ from tests.suites.changes import ChangeLogSuite
 from tests.suites.doing import APP
 from tests.suites.intake import IntakeSuite
 from tests.suites.interactions import InteractionSuite
+from tests.suites.people import AccountSuite, GrantSuite
 from tests.suites.record_store import RecordStoreSuite
 from tests.suites.runs import PromotionSuite, RunSuite, ScheduleSuite
 from tests.suites.small import (
@@ -85,3 +86,9 @@ class TestSchedules(_Memory, ScheduleSuite): ...
 
 
 class TestPromotions(_Memory, PromotionSuite): ...
+
+
+class TestAccounts(_Memory, AccountSuite): ...
+
+
+class TestGrants(_Memory, GrantSuite): ...

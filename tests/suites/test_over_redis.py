@@ -13,6 +13,7 @@ from tests.suites.changes import ChangeLogSuite
 from tests.suites.doing import APP
 from tests.suites.intake import IntakeSuite
 from tests.suites.interactions import InteractionSuite
+from tests.suites.people import AccountSuite, GrantSuite
 from tests.suites.record_store import RecordStoreSuite
 from tests.suites.runs import PromotionSuite, RunSuite, ScheduleSuite
 from tests.suites.small import (
@@ -90,3 +91,9 @@ class TestSchedules(_Redis, ScheduleSuite): ...
 
 
 class TestPromotions(_Redis, PromotionSuite): ...
+
+
+class TestAccounts(_Redis, AccountSuite): ...
+
+
+class TestGrants(_Redis, GrantSuite): ...
