@@ -46,7 +46,7 @@ def explain_products(
     earlier pages.
     """
     rows = request.catalog.rows_of([product["product_id"] for product in products])
-    parts = explain_rows(rows, request.taste, request.holdings, request.standing)
+    parts = _parts_of(rows, request)
     ranks = {row: rank for rank, row in enumerate(pool)}
     moves = _moves(rows, [row for row in pool if row not in request.shown_rows], steps, request.before)
     for at, (product, row, part) in enumerate(zip(products, rows, parts, strict=True)):
@@ -184,8 +184,13 @@ def _seen(request: Request, row: int, seen: Sequence[int]) -> list[dict[str, Any
 
 
 def _score(request: Request, row: int) -> float:
-    (parts,) = explain_rows([row], request.taste, request.holdings, request.standing)
+    (parts,) = _parts_of([row], request)
     return sum(parts.values())
+
+
+def _parts_of(rows: Sequence[int], request: Request) -> list[dict[str, float]]:
+    start = request.start_scores
+    return explain_rows(rows, request.taste, request.holdings, request.standing, start=start)
 
 
 def _no_candidate(query: ReaderQuery) -> str:

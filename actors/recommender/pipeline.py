@@ -124,8 +124,10 @@ def _scores_of(rows: list[int], request: Request) -> Scores:
 
 def _rung(request: Request) -> str:
     """Name the rung of the fallback ladder: the reader's own taste, the crowd's, or what is new."""
-    if request.taste.known:
+    if request.own_taste.known:
         return "personal"
     if request.start_scores is not request.standing.start_new:
         return "cohort"
+    if request.taste.known:
+        return "context"
     return "trending" if request.standing.voted else "newest"

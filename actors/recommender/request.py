@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from actors.recommender.catalog import Catalog
+from actors.recommender.context import leaning
 from actors.recommender.dither import seed_of
 from actors.recommender.holdings import Holdings, Standing, Start
 from actors.recommender.messages import ReaderQuery
@@ -61,15 +62,23 @@ class Request:
         return traces_of(self.did, self.catalog)
 
     @cached_property
-    def taste(self) -> Taste:
-        """What the reader likes."""
+    def own_taste(self) -> Taste:
+        """What the reader likes, by what they did."""
         return taste_of(self.traces, self.holdings.index)
+
+    @cached_property
+    def taste(self) -> Taste:
+        """What the reader likes, the session's variables included."""
+        context = self.query.context
+        if not context:
+            return self.own_taste
+        return leaning(self.own_taste, context, self.catalog, self.holdings.index, self.standing)
 
     @cached_property
     def start_scores(self) -> Start:
         """What the reader's scores start from: the crowd's, or those of their kind when that is all that is known."""
         standing = self.standing
-        if self.taste.known:
+        if self.own_taste.known:
             return standing.start
         profile = {**self.query.context, **self.query.cohort}
         return (self.holdings.start_for(profile, standing) if profile else None) or standing.start_new
