@@ -177,6 +177,10 @@ class Catalog:
         """Mark rows with a point in a circle."""
         return self.columns.within(circle.lat, circle.lon, circle.distance_km, circle.field)
 
+    def has_attribute(self, field: str) -> bool:
+        """Are the products grouped by this field already?"""
+        return field in self._attributes
+
     def attribute(self, field: str) -> Groups[str]:
         """Group products by the values of a field; the first call for a field reads every product.
 

@@ -4,13 +4,15 @@
     follow    blocking reads; changes applied in steps of a millisecond    answers go in between
     gap       the log was trimmed past us: load beside the old one, swap   readers never wait
 
-A small app thinks on the event loop; a large one in a thread, where answers and steps of changes take turns.
+What takes about a millisecond is thought on the event loop, because a thread would cost as much again; what may take
+longer is thought in a thread. One thought at a time: answers, steps of changes and swaps of snapshots take turns.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +23,8 @@ import structlog
 
 from actors.language.embed import Embedder
 from actors.recommender.boot import boot
+from actors.recommender.champion import Champion
+from actors.recommender.champions import Champions, Models
 from actors.recommender.events import position, written_ms
 from actors.recommender.messages import ReaderQuery, RecommendationResult
 from actors.recommender.recommender import Recommender
@@ -44,7 +48,6 @@ _PACE_S = 0.05
 "Pause after a read: under a stream of single clicks many are learned at once, at a tenth of the work."
 _RETRY_S = 0.25
 _STEP_S = 0.0015
-_INLINE_PRODUCTS = 20_000
 _LOOSE_ROWS = 50_000
 
 
@@ -60,6 +63,7 @@ class Follower:
         clock: Clock,
         meter: Meter,
         make_embedder: Callable[[], Embedder],
+        models: Models | None = None,
     ) -> None:
         self._app_id = app_id
         self._name = name
@@ -69,8 +73,12 @@ class Follower:
         self._meter = meter
         self._make_embedder = make_embedder
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"recommender-{app_id}")
-        self._threaded = False
+        self._lock = threading.Lock()
         self._recommender: Recommender | None = None
+        self._champions = Champions(
+            app_id, stores.engines, models, self._product_ids, self._adopt, clock, meter
+        )
+        self._watching: asyncio.Task[None] | None = None
         self._following: asyncio.Task[None] | None = None
         self._log = structlog.get_logger().bind(app=app_id)
 
@@ -83,13 +91,15 @@ class Follower:
         """
         self._recommender = await self._load()
         self._following = asyncio.get_running_loop().create_task(self._follow())
+        self._watching = asyncio.get_running_loop().create_task(self._champions.watch())
 
     async def close(self) -> None:
         """Stop following and let go of the memory."""
-        if self._following is not None:
-            self._following.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._following
+        for task in (self._watching, self._following):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
         self._thread.shutdown(wait=False)
         self._recommender = None
 
@@ -107,10 +117,15 @@ class Follower:
         self, query: ReaderQuery, recent: Sequence[bytes], shown: Sequence[str]
     ) -> RecommendationResult:
         """Answer from what is held now."""
+        if not self._champions.knows(query.engine_id):
+            await self._champions.know(query.engine_id)
         recommender = self._held
-        return await self._think(
-            recommender, partial(recommender.answer, query, recent, shown, self._clock.now_ms())
-        )
+        thought = partial(recommender.answer, query, recent, shown, self._clock.now_ms())
+        return await self._think(thought, here=recommender.is_light(query))
+
+    def serving(self, engine_id: str) -> str:
+        """Name the snapshot that serves an engine; empty for the live parts alone."""
+        return self._champions.serving(engine_id)
 
     @property
     def _held(self) -> Recommender:
@@ -118,15 +133,24 @@ class Follower:
             raise Unavailable("the recommender is not loaded", retry_after_s=1)
         return self._recommender
 
-    async def _think(self, recommender: Recommender, thought: Callable[[], T]) -> T:
-        """Run here when it is short, else in the thread that has this recommender to itself.
+    async def _think(self, thought: Callable[[], T], *, here: bool) -> T:
+        """Run here when it is short and nobody else thinks, else in the thread; one thought at a time."""
+        if here and self._lock.acquire(blocking=False):
+            try:
+                return thought()
+            finally:
+                self._lock.release()
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._alone, thought)
 
-        Once in the thread, always in the thread: two places at a time would be one too many.
-        """
-        self._threaded = self._threaded or recommender.overlay.catalog.products > _INLINE_PRODUCTS
-        if not self._threaded:
+    def _alone(self, thought: Callable[[], T]) -> T:
+        with self._lock:
             return thought()
-        return await asyncio.get_running_loop().run_in_executor(self._thread, thought)
+
+    def _product_ids(self) -> list[str]:
+        return list(self._held.overlay.catalog.product_ids)
+
+    async def _adopt(self, engine_id: str, champion: Champion | None) -> None:
+        await self._think(partial(self._held.adopt, engine_id, champion), here=False)
 
     # --- loading --------------------------------------------------------------------------------------------
 
@@ -135,6 +159,10 @@ class Follower:
         recommender = await asyncio.get_running_loop().run_in_executor(None, self._booted)
         while changes := await self._read(recommender, block_ms=0):
             await self._apply(recommender, changes)
+        ids = list(recommender.overlay.catalog.product_ids)
+        run = asyncio.get_running_loop().run_in_executor
+        for engine_id, champion in await run(None, self._champions.over, ids):
+            recommender.adopt(engine_id, champion)
         took_ms = round((self._clock.monotonic_s() - started_s) * 1000)
         catalog = recommender.overlay.catalog
         self._log.info("recommender_loaded", products=catalog.products, took_ms=took_ms)
@@ -200,7 +228,7 @@ class Follower:
     async def _apply(self, recommender: Recommender, changes: Sequence[Change]) -> None:
         steps, done = recommender.steps(changes), not changes
         while not done:
-            done = await self._think(recommender, partial(self._advance, steps))
+            done = await self._think(partial(self._advance, steps), here=True)
             await asyncio.sleep(0)
         now_ms = self._clock.now_ms()
         for change in {change.noun: change for change in changes}.values():

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import structlog
+
 from actors.language.embed import Embedder, HashingEmbedder
+from actors.recommender.champions import Models
 from actors.recommender.follower import Follower
 from actors.recommender.followers import Followers
 from actors.recommender.messages import ReaderQuery, RecommendationResult
@@ -16,6 +19,8 @@ from cluster.meter import Meter
 from cluster.store.ports import Stores
 
 _ENGINE_KNOWN_S = 2.0
+_TELL_EVERY = 500
+"One answer in so many is told."
 
 
 class RecommenderHost:
@@ -30,14 +35,17 @@ class RecommenderHost:
         memory_budget_mb: int = 512,
         *,
         make_embedder: Callable[[], Embedder] = HashingEmbedder,
+        models: Models | None = None,
     ) -> None:
         name = f"recommender-{new_request_id()}"
         self._stores = stores
         self._clock = clock
         self._meter = meter
         self._engines: dict[tuple[str, str], float] = {}
+        self._answered = 0
+        self._log = structlog.get_logger()
         self._followers = Followers(
-            lambda app_id: Follower(app_id, name, stores, segments, clock, meter, make_embedder),
+            lambda app_id: Follower(app_id, name, stores, segments, clock, meter, make_embedder, models),
             meter,
             memory_budget_mb << 20,
         )
@@ -56,10 +64,29 @@ class RecommenderHost:
             follower = await self._followers.of(query.app_id)
             recent = await self._recent(query)
             if query.pagination_id:
-                return await self._page(query, follower, recent)
-            return await follower.answer(query, recent, ())
+                result = await self._page(query, follower, recent)
+            else:
+                result = await follower.answer(query, recent, ())
+            self._note(query, result, follower)
+            return result
         except HouseError as error:
             return Refusal.of(error)
+
+    def _note(self, query: ReaderQuery, result: RecommendationResult, follower: Follower) -> None:
+        """Count what served; every so often tell it."""
+        self._meter.count("kiosk_answers_total", kind=query.kind, served_by=result.served_by)
+        self._answered += 1
+        if self._answered % _TELL_EVERY == 1:
+            self._log.info(
+                "recommendation_served",
+                app=query.app_id,
+                engine=query.engine_id,
+                kind=query.kind,
+                served_by=result.served_by,
+                snapshot=follower.serving(query.engine_id),
+                products=len(result.products),
+                groups=len(result.groups),
+            )
 
     async def _page(
         self, query: ReaderQuery, follower: Follower, recent: list[bytes]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from actors.language.embed import Embedder
 from actors.recommender import grouped, pipeline
+from actors.recommender.champion import Champion
 from actors.recommender.crowd import Crowds
 from actors.recommender.holdings import Blend, Holdings
 from actors.recommender.messages import Kind, ReaderQuery, RecommendationResult
@@ -14,6 +15,9 @@ from actors.recommender.request import Request
 from actors.recommender.taste import unpack
 from cluster.ids import DEFAULT_ENGINE
 from cluster.store.ports import Change
+
+_FEW_PRODUCTS = 20_000
+_MANY_PRODUCTS = 300_000
 
 Answer = Callable[[Request], RecommendationResult]
 
@@ -70,6 +74,23 @@ class Recommender:
             now_ms=now_ms,
         )
         return ANSWERS[query.kind](request)
+
+    def adopt(self, engine_id: str, champion: Champion | None) -> None:
+        """Let another snapshot serve an engine, or none."""
+        self.of(engine_id).adopt(champion)
+
+    def is_light(self, query: ReaderQuery) -> bool:
+        """Tell whether answering takes about a millisecond at most, so that no thread is worth its hop."""
+        catalog = self.overlay.catalog
+        if catalog.products <= _FEW_PRODUCTS:
+            return True
+        if catalog.products > _MANY_PRODUCTS or self.of(query.engine_id).champion is None:
+            return False
+        nodes = [rule.filter for rule in (*query.boosts, *query.removed)]
+        nodes += [query.filter] if query.filter is not None else []
+        return all(map(catalog.columns.is_ready, nodes)) and (
+            not query.field_name or catalog.has_attribute(query.field_name)
+        )
 
     def apply(self, *changes: Change) -> None:
         """Learn changes of the log; one that was applied before does nothing."""

@@ -164,6 +164,11 @@ class ColumnStore:
             self._trim()
             return mask
 
+    def is_ready(self, node: Node) -> bool:
+        """Are all columns that a filter names built, so that it costs no pass over the records?"""
+        with self._lock:
+            return all(("field", name) in self._columns for name in _fields(node) & self._known)
+
     def warm(self, fields: Iterable[str]) -> None:
         """Build the columns of these fields in one pass over the records, before they are asked for."""
         with self._lock:

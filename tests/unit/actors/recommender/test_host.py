@@ -11,6 +11,7 @@ import pytest
 from actors.intake.loop import IntakeLoop
 from actors.language.embed import HashingEmbedder
 from actors.recommender import follower as follower_module
+from actors.recommender import recommender as recommender_module
 from actors.recommender.host import RecommenderHost
 from actors.recommender.messages import Kind, ReaderQuery, RecommendationResult
 from cluster.artifacts.segments import SegmentShelf
@@ -195,7 +196,7 @@ async def test_what_is_written_is_answered_within_a_second(
     stores: Stores, opened: Opened, monkeypatch: pytest.MonkeyPatch, inline: bool
 ) -> None:
     if not inline:
-        monkeypatch.setattr(follower_module, "_INLINE_PRODUCTS", 0)
+        monkeypatch.setattr(recommender_module, "_FEW_PRODUCTS", 0)
     await furnish(stores)
     host = opened()
     trending = query("user_to_trending", rows=50)

@@ -1,0 +1,201 @@
+"""Which snapshot serves each engine of an app: the engine's record says, this brings it about.
+
+    look      the records, about once a second, never in a request
+    fetch     from the shelf to this machine, every byte checked, every array looked at        in a thread
+    warm up   laid over the catalog, pages touched                                             in a thread
+    swap      one reference; whoever is being answered still has the old one
+
+What can't be trusted is refused, told, and changes nothing: the snapshot that serves goes on serving. A few that
+served before stay mapped, so that going back takes no loading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from actors.learned.registry import Learned
+from actors.learned.snapshot import Snapshot
+from actors.learned.soundness import trusted
+from actors.recommender.champion import Champion
+from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.clock import Clock
+from cluster.errors import Fault, HouseError, Unavailable
+from cluster.meter import Meter
+from cluster.records.engine import Engine
+from cluster.store.ports import EngineStore
+
+LOOK_S = 0.75
+"Pause between looks at the records."
+
+_AGAIN_S = 30.0
+"A snapshot that was refused is tried again after so long."
+_KEPT = 2
+
+Adopt = Callable[[str, Champion | None], Awaitable[None]]
+"Lets a champion serve an engine; none: the live parts alone."
+
+
+class Models:
+    """Snapshots on the shelf, and where they are kept on this machine."""
+
+    def __init__(self, snapshots: SnapshotShelf, cache: Path) -> None:
+        self._snapshots = snapshots
+        self._cache = cache
+
+    def load(self, app_id: str, engine_id: str, version: str) -> Learned:
+        """Bring a version here and make it score. Blocks; call it from a thread.
+
+        Errors:
+            NotFound: there is no such version
+            Fault: it is damaged
+            Invalid: it needs a learner that is not installed here
+        Cost:
+            0.6 s per GB where the shelf is on this machine
+        """
+        folder = self._snapshots.fetch(app_id, engine_id, version, self._cache)
+        return trusted(Snapshot.open(folder), version)
+
+
+class Champions:
+    """Follows the engines of one app that were asked for."""
+
+    def __init__(
+        self,
+        app_id: str,
+        engines: EngineStore,
+        models: Models | None,
+        product_ids: Callable[[], list[str]],
+        adopt: Adopt,
+        clock: Clock,
+        meter: Meter,
+    ) -> None:
+        self._app_id = app_id
+        self._engines = engines
+        self._models = models
+        self._product_ids = product_ids
+        self._adopt = adopt
+        self._clock = clock
+        self._meter = meter
+        self._serving: dict[str, str] = {}
+        self._loads: dict[str, asyncio.Task[None]] = {}
+        self._refused: dict[tuple[str, str], float] = {}
+        self._kept: OrderedDict[tuple[str, str], Learned] = OrderedDict()
+        self._log = structlog.get_logger().bind(app=app_id)
+
+    def serving(self, engine_id: str) -> str:
+        """Name the version that serves an engine; empty for the live parts alone."""
+        return self._serving.get(engine_id, "")
+
+    def knows(self, engine_id: str) -> bool:
+        """Is this engine looked after?"""
+        return engine_id in self._serving
+
+    async def know(self, engine_id: str) -> None:
+        """Look after an engine from now on; returns when its snapshot serves, or was refused."""
+        load = self._loads.get(engine_id)
+        if load is None:
+            load = self._loads[engine_id] = asyncio.get_running_loop().create_task(self._first(engine_id))
+        await asyncio.shield(load)
+
+    def over(self, product_ids: list[str]) -> list[tuple[str, Champion]]:
+        """Lay the snapshots that serve over another catalog: the app was loaded anew. In a thread."""
+        found = []
+        for engine_id, version in list(self._serving.items()):
+            learned = self._kept.get((engine_id, version))
+            if learned is not None:
+                found.append((engine_id, Champion(learned, product_ids)))
+        return found
+
+    async def look(self) -> None:
+        """Follow the records once.
+
+        Errors:
+            Unavailable: the store is away; what serves goes on serving
+        """
+        if self._models is None or not self._serving:
+            return
+        for engine in await self._engines.all(self._app_id):
+            if engine.engine_id in self._serving:
+                await self._follow(engine)
+
+    async def watch(self) -> None:
+        """Follow the records for ever."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                await self.look()
+            except Unavailable:
+                self._meter.count("kiosk_engine_look_misses_total")
+            except Exception:  # noqa: BLE001
+                # whatever is wrong with one snapshot, the next one must be seen
+                self._log.exception("engine_look_failed")
+
+    # --- one engine -----------------------------------------------------------------------------------------
+
+    async def _first(self, engine_id: str) -> None:
+        if self._models is not None:
+            try:
+                engine = await self._engines.get(self._app_id, engine_id)
+            except Unavailable:
+                engine = None
+            if engine is not None:
+                await self._follow(engine)
+        self._serving.setdefault(engine_id, "")
+
+    async def _follow(self, engine: Engine) -> None:
+        version = engine.snapshot
+        if version == self.serving(engine.engine_id):
+            return
+        refused_s = self._refused.get((engine.engine_id, version))
+        if refused_s is None or self._clock.monotonic_s() - refused_s >= _AGAIN_S:
+            await self._take(engine.engine_id, version)
+
+    async def _take(self, engine_id: str, version: str) -> None:
+        """Let a version serve, if it can be trusted."""
+        started_s = self._clock.monotonic_s()
+        champion: Champion | None = None
+        if version:
+            try:
+                champion = await asyncio.get_running_loop().run_in_executor(
+                    None, partial(self._prepared, engine_id, version, self._product_ids())
+                )
+            except (HouseError, OSError) as error:
+                self._refuse(engine_id, version, error)
+                return
+        await self._adopt(engine_id, champion)
+        self._serving[engine_id] = version
+        self._refused.pop((engine_id, version), None)
+        took_ms = round((self._clock.monotonic_s() - started_s) * 1000)
+        self._log.info("snapshot_adopted", engine=engine_id, version=version, took_ms=took_ms)
+        self._meter.time("kiosk_snapshot_adopt_ms", took_ms, engine=engine_id)
+        self._meter.gauge("kiosk_snapshot_refused", 0, app=self._app_id, engine=engine_id)
+
+    def _prepared(self, engine_id: str, version: str, product_ids: list[str]) -> Champion:
+        """Load, check and lay over the catalog. In a thread."""
+        if self._models is None:
+            raise Fault("there is no shelf to load snapshots from")
+        learned = self._kept.get((engine_id, version)) or self._models.load(self._app_id, engine_id, version)
+        self._kept[engine_id, version] = learned
+        self._kept.move_to_end((engine_id, version))
+        while len(self._kept) > _KEPT * max(1, len(self._loads)):
+            self._kept.popitem(last=False)
+        return Champion(learned, product_ids)
+
+    def _refuse(self, engine_id: str, version: str, error: Exception) -> None:
+        self._refused[engine_id, version] = self._clock.monotonic_s()
+        message = error.message if isinstance(error, HouseError) else str(error)
+        self._log.error(
+            "snapshot_refused",
+            engine=engine_id,
+            version=version,
+            reason=message,
+            serving=self.serving(engine_id),
+        )
+        self._meter.count("kiosk_snapshots_refused_total", engine=engine_id)
+        self._meter.gauge("kiosk_snapshot_refused", 1, app=self._app_id, engine=engine_id)

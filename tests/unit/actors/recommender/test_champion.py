@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from actors.language.embed import HashingEmbedder
+from actors.learned.registry import Learned
+from actors.recommender.champion import Champion
+from actors.recommender.messages import Kind, ReaderQuery, RecommendationResult
+from actors.recommender.recommender import Recommender
+from actors.recommender.score import explain_rows, score_all, sources_of
+from actors.recommender.taste import taste_of, traces_of, unpack
+from cluster.records.recent import RecentEvent
+from cluster.store.ports import Change
+from tests.fakes.corner_shop import MINUTE_MS, NOW_MS, interaction_change, product_change, view
+from tests.fakes.trained import RING, learned, name, ring_products
+
+
+@pytest.fixture(scope="module")
+def ring(tmp_path_factory: pytest.TempPathFactory) -> Learned:
+    return learned(tmp_path_factory.mktemp("snapshots") / "one")
+
+
+@pytest.fixture
+def shop(ring: Learned) -> Recommender:
+    recommender = Recommender(HashingEmbedder())
+    recommender.apply(product_change(ring_products(), f"{NOW_MS - 1_000_000}-0"))
+    adopt(recommender, ring)
+    return recommender
+
+
+def adopt(recommender: Recommender, ring: Learned, engine_id: str = "default") -> None:
+    recommender.adopt(engine_id, Champion(ring, recommender.overlay.catalog.product_ids))
+
+
+def looked_at(*numbers: int) -> list[bytes]:
+    """A recent list: these products of the ring, the last one newest."""
+    return [
+        RecentEvent("click", (name(number),), NOW_MS - MINUTE_MS * (at + 1)).pack()
+        for at, number in enumerate(reversed(numbers))
+    ]
+
+
+def ask(
+    shop: Recommender, kind: Kind = "user_to_products", recent: list[bytes] | None = None, **more: Any
+) -> RecommendationResult:
+    query = ReaderQuery(kind, "shop", more.pop("engine_id", "default"), user_id="somebody", **more)
+    return shop.answer(query, recent or [], (), NOW_MS)
+
+
+def ids(found: RecommendationResult) -> list[str]:
+    return [product["product_id"] for product in found.products]
+
+
+def upload(shop: Recommender, product: dict[str, Any], at: int = 1) -> None:
+    shop.apply(product_change([product], f"{NOW_MS + at}-0"))
+
+
+def test_what_was_learned_is_recommended_though_nothing_happened_since(shop: Recommender) -> None:
+    found = ask(shop, recent=looked_at(6, 7), rows=3)
+    assert ids(found)[0] == name(8)
+    assert found.served_by == "personal"
+
+
+def test_engines_of_one_app_differ_in_their_snapshots_only(shop: Recommender) -> None:
+    other = ask(shop, recent=looked_at(6, 7), rows=RING, engine_id="other")
+    assert ids(other)[0] != name(8)
+    assert set(ids(other)) == set(ids(ask(shop, recent=looked_at(6, 7), rows=RING)))
+
+
+def test_readers_without_history_get_what_the_snapshot_found_popular(shop: Recommender) -> None:
+    standing = shop.holdings.standing(NOW_MS)
+    assert [part.name for part in standing.parts if part.weight_new] == ["learned:trend", "live:popular"]
+    assert ask(shop, rows=5).served_by in ("trending", "newest")
+    assert len(ids(ask(shop, rows=5))) == 5
+
+
+def test_without_the_snapshot_the_live_parts_serve_as_before(shop: Recommender, ring: Learned) -> None:
+    plain = Recommender(HashingEmbedder())
+    plain.apply(product_change(ring_products(), f"{NOW_MS - 1_000_000}-0"))
+    shop.adopt("default", None)
+    assert ids(ask(shop, recent=looked_at(3), rows=9)) == ids(ask(plain, recent=looked_at(3), rows=9))
+
+
+def test_deleted_and_sold_out_products_never_come_back_with_a_snapshot(shop: Recommender) -> None:
+    assert ids(ask(shop, recent=looked_at(6, 7), rows=1)) == [name(8)]
+    shop.apply(Change("product", f"{NOW_MS + 1}-0", "remove", orjson.dumps([name(8)])))
+    upload(shop, {**ring_products()[9], "availability": "OUT_OF_STOCK"}, at=2)
+    for kind in ("user_to_products", "user_to_trending", "product_to_products"):
+        found = ids(ask(shop, kind, recent=looked_at(6, 7), rows=RING, anchors=(name(7),)))
+        assert found
+        assert not {name(8), name(9)} & set(found)
+
+
+def test_a_snapshot_of_products_that_are_gone_serves_the_others(ring: Learned) -> None:
+    shop = Recommender(HashingEmbedder())
+    shop.apply(product_change([ring_products()[number] for number in (2, 4, 5, 20)], f"{NOW_MS}-0"))
+    adopt(shop, ring)
+    assert ids(ask(shop, recent=looked_at(3, 4), rows=1)) == [name(5)]
+    upload(shop, ring_products()[6])
+    assert ids(ask(shop, recent=looked_at(4, 5), rows=1)) == [name(6)], (
+        "uploaded after the snapshot was adopted"
+    )
+
+
+def test_clicks_of_a_second_ago_count_before_any_retraining(shop: Recommender) -> None:
+    upload(shop, {"product_id": "clasp", "title": "Clasp", "type": "tool", "categories": [["tools"]]})
+    before = ids(ask(shop, recent=looked_at(3), rows=RING))
+    clicks = [
+        view(f"u{n}", product, ago_ms=MINUTE_MS * (2 - at))
+        for n in range(6)
+        for at, product in enumerate((name(3), "clasp"))
+    ]
+    shop.apply(interaction_change(clicks, f"{NOW_MS + 5}-0"))
+    after = ids(ask(shop, recent=looked_at(3), rows=RING))
+    assert after.index("clasp") < 3 < before.index("clasp")
+
+
+def test_new_products_inherit_what_is_said_of_products_like_them(ring: Learned) -> None:
+    shop = Recommender(HashingEmbedder())
+    shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
+    twin = {**ring_products()[8], "product_id": "twin"}
+    stranger = {"product_id": "stranger", "title": "Umbrella stand", "type": "x", "categories": [["hall"]]}
+    shop.apply(product_change([twin, stranger], f"{NOW_MS + 1}-0"))
+    adopt(shop, ring)
+    found = ids(ask(shop, recent=looked_at(6, 7), rows=RING + 2))
+    assert found.index("twin") < 8 < found.index("stranger")
+
+
+def test_parts_of_a_score_sum_to_it_and_name_where_it_comes_from(shop: Recommender) -> None:
+    upload(shop, {"product_id": "clasp", "title": "Clasp", "type": "tool", "categories": [["tools"]]})
+    shop.apply(
+        interaction_change([view("u1", name(7), ago_ms=9_000), view("u1", "clasp")], f"{NOW_MS + 5}-0")
+    )
+    holdings, standing = shop.holdings, shop.holdings.standing(NOW_MS)
+    catalog = shop.overlay.catalog
+    taste = taste_of(traces_of(unpack(looked_at(6, 7)), catalog), shop.overlay.index)
+    scores = score_all(taste, holdings, standing).scores
+    rows = list(range(len(standing)))
+    explained = explain_rows(rows, taste, holdings, standing)
+    for row, parts in zip(rows, explained, strict=True):
+        assert sum(parts.values()) == pytest.approx(float(scores[row]), abs=1e-3)
+    assert sources_of(explained[catalog.row_of(name(8))])[0].startswith("learned:")
+    assert "live:together" in sources_of(explained[catalog.row_of("clasp")])
+
+
+def test_what_goes_with_a_product_follows_the_ring_and_the_session(shop: Recommender) -> None:
+    found = ask(shop, "product_to_products", anchors=(name(12),), rows=3)
+    assert ids(found)[0] == name(13)
+    assert found.served_by == "similar"
+    bought = ask(shop, "product_to_products", anchors=(name(12),), rows=2, buy_together=True)
+    assert set(ids(bought)) == {name(11), name(13)}
+    assert bought.served_by == "baskets"
+
+
+def test_seen_products_come_again_only_when_nothing_else_is_left(shop: Recommender) -> None:
+    seen = looked_at(*range(RING - 1))
+    found = ask(shop, recent=seen, rows=5)
+    assert name(RING - 1) in ids(found)
+    again = ask(shop, recent=looked_at(*range(RING)), rows=5)
+    assert again.served_by == "seen_again"
+    assert len(again.products) == 5
+
+
+def test_where_readers_return_only_the_running_session_is_left_out(tmp_path: Path) -> None:
+    recipe = {"repeats": {"learner": "repeats"}, "rules": {"learner": "rules"}}
+    snapshot = learned(
+        tmp_path / "s", parts=recipe, blend={"weights": {"repeats": 1.0, "rules": 1.0}, "weights_new": {}}
+    )
+    shop = Recommender(HashingEmbedder())
+    shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
+    adopt(shop, snapshot)
+    yesterday = [RecentEvent("checkout", (name(3),), NOW_MS - 86_400_000).pack()]
+    found = ids(ask(shop, recent=[*looked_at(20), *yesterday], rows=4))
+    assert name(3) in found
+    assert name(20) not in found
