@@ -18,7 +18,6 @@ from starlette.routing import Route
 
 from cluster.clock import Clock
 from cluster.records.account import Account, Role
-from cluster.records.password import hash_password
 from cluster.secrecy import Vault
 from cluster.store.ports import Stores
 from deployments.archive.oauth.addresses import Addresses, resource_of
@@ -34,7 +33,9 @@ CALLBACK = "http://localhost:33418/callback"
 PASSWORD = "correct horse battery"
 VERIFIER = "v" * 64
 CHALLENGE = base64.urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest()).rstrip(b"=").decode()
-_HASH = hash_password(PASSWORD, b"salt" * 4)
+_DIGEST = hashlib.scrypt(PASSWORD.encode(), salt=b"salt", n=1 << 8, r=8, p=1, dklen=32)
+_HASH = f"scrypt$8$8$1${base64.b64encode(b'salt').decode()}${base64.b64encode(_DIGEST).decode()}"
+"A quick one: how slow real ones are has a test of its own."
 
 
 def an_account(username: str = "ada", role: Role = "reader") -> Account:

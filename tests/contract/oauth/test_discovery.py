@@ -142,6 +142,6 @@ async def test_without_a_configured_address_only_loopback_is_believed(
 
 
 def test_where_the_doors_listen_is_the_address_of_last_resort() -> None:
-    assert Addresses.of("", host="0.0.0.0", port=9).base("news") == "http://127.0.0.1:9"  # noqa: S104
+    assert Addresses.of("", host="0.0.0.0", port=9).base("news") == "http://127.0.0.1:9"
     assert Addresses.of("", host="::1", port=9).base("news") == "http://[::1]:9"
     assert Addresses.of("", host="localhost", port=9).base("news") == "http://localhost:9"
