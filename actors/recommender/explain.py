@@ -12,6 +12,7 @@ from typing import Any
 
 from actors.recommender.arrange import Step
 from actors.recommender.messages import Boost, ReaderQuery, RecommendationResult
+from actors.recommender.recall import left_out_of
 from actors.recommender.request import Request
 from actors.recommender.score import explain_rows, sources_of
 from actors.recommender.taste import recent_rows
@@ -19,6 +20,8 @@ from cluster.query.tree import All, Node
 from cluster.query.written import written
 
 MADE_WAY = "made way for others"
+_GROUPED = ("user_to_categories", "user_to_attributes")
+_WITHOUT_SEEN = ("user_to_products", "user_to_trending")
 
 
 def explained(
@@ -28,52 +31,65 @@ def explained(
 
     `pool` is the whole ranking before it was arranged, when products were asked for.
     """
-    explain_products(request, result.products, pool, steps, request.start)
-    returned = {product["product_id"] for product in result.products}
-    return replace(result, explanation=explanation(request, result.served_by, pool, returned))
+    explain_products(request, result.products, pool, steps)
+    ranks = {row: rank for rank, row in enumerate(pool)}
+    return replace(result, explanation=_explanation(request, result, ranks, {}))
+
+
+def explained_groups(
+    request: Request, result: RecommendationResult, pools: Sequence[Sequence[int]]
+) -> RecommendationResult:
+    """Explain what is missing from categories or attribute values; `pools` are their rankings, in order."""
+    ranks: dict[int, int] = {}
+    groups: dict[int, Any] = {}
+    for group, pool in zip(result.groups, pools, strict=True):
+        for rank, row in enumerate(pool):
+            if rank < ranks.get(row, len(pool)):
+                ranks[row], groups[row] = rank, group.value
+    return replace(result, explanation=_explanation(request, result, ranks, groups))
 
 
 def explain_products(
-    request: Request,
-    products: Sequence[dict[str, Any]],
-    pool: Sequence[int],
-    steps: Sequence[Step],
-    start: int,
+    request: Request, products: Sequence[dict[str, Any]], pool: Sequence[int], steps: Sequence[Step]
 ) -> None:
-    """Give every record of a page its `_explain`.
-
-    `pool` is the ranking before it was arranged; the page begins at place `start` of what is left of it after
-    earlier pages.
-    """
+    """Give every record of a page its `_explain`; `pool` is the ranking before it was arranged."""
     rows = request.catalog.rows_of([product["product_id"] for product in products])
     parts = _parts_of(rows, request)
     ranks = {row: rank for rank, row in enumerate(pool)}
-    moves = _moves(rows, [row for row in pool if row not in request.shown_rows], steps, request.before)
+    before, start = request.before, request.start
+    moves = _moves(rows, [row for row in pool if row not in request.shown_rows], steps, before)
     for at, (product, row, part) in enumerate(zip(products, rows, parts, strict=True)):
         product["_explain"] = {
             "came_from": sources_of(part),
             "score": sum(part.values()),
             "score_parts": part,
             "rank": ranks[row],
-            "place": request.before + start + at,
+            "place": before + start + at,
             "moves": moves[row],
         }
 
 
-def explanation(request: Request, served_by: str, pool: Sequence[int], returned: Set[str]) -> dict[str, Any]:
+def _explanation(
+    request: Request, result: RecommendationResult, ranks: Mapping[int, int], groups: Mapping[int, Any]
+) -> dict[str, Any]:
     """Say what applied to the whole answer, and why each product that was asked for is missing."""
     query = request.query
-    rules = [*query.boosts, *query.removed]
+    lists = [result.products, *(group.products for group in result.groups)]
+    returned = {product["product_id"] for products in lists for product in products}
     return {
-        "served_by": served_by,
-        "rules": [{"rule": rule.label, "name": rule.name, "does": _does(rule)} for rule in rules],
-        "missing": _missing(request, pool, returned),
+        "served_by": result.served_by,
+        "rules": [
+            {"rule": rule.label, "name": rule.name, "does": _does(rule, query)}
+            for rule in (*query.boosts, *query.removed)
+        ],
+        "missing": _missing(request, ranks, groups, returned),
     }
 
 
-def _does(rule: Boost) -> str:
+def _does(rule: Boost, query: ReaderQuery) -> str:
     places = "" if rule.positions is None else f" at {', '.join(map(str, rule.positions))}"
-    return f"{'bury' if rule.bury else 'raise'} {written(rule.filter)}{places}"
+    verb = "remove" if rule in query.removed else "bury" if rule.bury else "raise"
+    return f"{verb} {written(rule.filter)}{places}"
 
 
 def _moves(
@@ -95,18 +111,20 @@ def _moves(
 # --- what is missing --------------------------------------------------------------------------------------------------
 
 
-def _missing(request: Request, pool: Sequence[int], returned: Set[str]) -> list[dict[str, Any]]:
-    ranks = {row: rank for rank, row in enumerate(pool)}
-    seen = set(recent_rows(request.traces))
-    anchors = request.anchor_rows
+def _missing(
+    request: Request, ranks: Mapping[int, int], groups: Mapping[int, Any], returned: Set[str]
+) -> list[dict[str, Any]]:
+    seen = set(left_out_of(request))
+    anchors = request.anchor_rows if request.query.kind == "product_to_products" else []
     hidden = set(request.catalog.with_variants(anchors) if request.query.dedupe else anchors)
     found: list[dict[str, Any]] = []
     for product_id in dict.fromkeys(request.query.explain_missing):
-        if product_id in returned:
-            found.append({"product_id": product_id, "reasons": [{"reason": "returned"}]})
-            continue
         row = request.catalog.row_of(product_id)
-        reasons = _reasons(request, row, product_id, ranks, seen, hidden)
+        reasons = [{"reason": "returned"}]
+        if product_id not in returned:
+            reasons = _reasons(request, row, product_id, ranks, seen, hidden)
+        if row in groups and reasons[-1]["reason"] == "below_the_cut":
+            reasons[-1]["group"] = groups[row]
         found.append({"product_id": product_id, "reasons": reasons})
     return found
 
@@ -132,11 +150,13 @@ def _reasons(
         reasons.append(_anchored(request, row))
     if row in ranks:
         rank = ranks[row]
+        if query.kind in _GROUPED and row in seen:
+            reasons.append(_seen(request, row, "; in groups such products come last"))
         return [*reasons, {"reason": "below_the_cut", "rank": rank, "score": _score(request, row)}]
     family = catalog.with_variants([row]) if query.dedupe else [row]
-    if query.kind != "user_to_history":
-        reasons += _seen(request, row, [variant for variant in family if variant in seen])
     better = next((variant for variant in family if variant in ranks), None)
+    if row in seen and query.kind != "user_to_history" and (better is None or query.kind in _WITHOUT_SEEN):
+        reasons.append(_seen(request, row))
     if better is not None:
         other = catalog.product_ids[better]
         reasons.append({"reason": "same_group", "as": other, "rank": ranks[better]})
@@ -174,13 +194,15 @@ def _anchored(request: Request, row: int) -> dict[str, Any]:
     return {"reason": "anchor", "told": told}
 
 
-def _seen(request: Request, row: int, seen: Sequence[int]) -> list[dict[str, Any]]:
-    if not seen:
-        return []
-    told = "the reader dealt with it lately"
-    if row in seen:
-        return [{"reason": "seen", "told": told}]
-    return [{"reason": "seen", "told": told, "as": request.catalog.product_ids[seen[0]]}]
+def _seen(request: Request, row: int, more: str = "") -> dict[str, Any]:
+    """Say that the reader knows a product, and by which variant."""
+    told = {"reason": "seen", "told": "the reader dealt with it lately" + more}
+    dealt_with = recent_rows(request.traces)
+    if row in dealt_with:
+        return told
+    family = request.catalog.with_variants([row])
+    other = next((variant for variant in dealt_with if variant in family), row)
+    return {**told, "as": request.catalog.product_ids[other]}
 
 
 def _score(request: Request, row: int) -> float:
@@ -196,6 +218,6 @@ def _parts_of(rows: Sequence[int], request: Request) -> list[dict[str, float]]:
 def _no_candidate(query: ReaderQuery) -> str:
     if query.kind == "user_to_history":
         return "the reader did nothing of the kind with it"
-    if query.kind in ("user_to_categories", "user_to_attributes"):
+    if query.kind in _GROUPED:
         return "it stands in none of the groups that were returned"
     return "it was not ranked"

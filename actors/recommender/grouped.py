@@ -7,7 +7,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from actors.recommender.arrange import arrange
+from actors.recommender.arrange import Step, arrange
+from actors.recommender.explain import explain_products, explained_groups
 from actors.recommender.groups import Groups
 from actors.recommender.messages import Group, RecommendationResult
 from actors.recommender.project import project
@@ -65,8 +66,13 @@ def _answer(
     seen = [row for row in left_out_of(request) if row < len(ranking)]
     ranking[list(set(seen))] -= _SEEN_MALUS
     page = chosen[query.start : query.start + query.rows]
-    found = [_group(request, groups, code, allowed, ranking, scores) for code in page]
-    return RecommendationResult(groups=found, served_by="personal" if request.taste.known else "trending")
+    pools = [_pool(request, groups, code, ranking) for code in page]
+    found = [
+        _group(request, groups, code, allowed, pool, scores) for code, pool in zip(page, pools, strict=True)
+    ]
+    rung = "personal" if request.taste.known else "trending"
+    result = RecommendationResult(groups=found, served_by=rung)
+    return explained_groups(request, result, pools) if query.explain else result
 
 
 def _allowed(request: Request) -> Mask:
@@ -99,22 +105,31 @@ def _merit(groups: Groups[V], candidates: Rows, ranking: Scores, request: Reques
     return counts / 2 + _scaled(groups.sums(worth)[candidates])
 
 
+def _pool(request: Request, groups: Groups[V], code: int, ranking: Scores) -> list[int]:
+    """Rank the products of one group, as many as are needed."""
+    query = request.query
+    if not query.group_rows and not query.explain_missing:
+        return []
+    return deep_enough(
+        lambda depth: groups.best_of(code, ranking, depth), query, request.catalog, query.group_rows
+    )
+
+
 def _group(
-    request: Request, groups: Groups[V], code: int, allowed: Mask, ranking: Scores, scores: Scores
+    request: Request, groups: Groups[V], code: int, allowed: Mask, pool: list[int], scores: Scores
 ) -> Group:
     query, catalog = request.query, request.catalog
-    pool: list[int] = []
-    if query.group_rows:
-        pool = deep_enough(
-            lambda depth: groups.best_of(code, ranking, depth), query, catalog, query.group_rows
-        )
-    page = arrange(pool, query, catalog, start=0, rows=query.group_rows, seed=request.seed)
+    steps: list[Step] | None = [] if query.explain else None
+    page = arrange(pool, query, catalog, start=0, rows=query.group_rows, seed=request.seed, steps=steps)
     by_row = {placed.row: float(scores[placed.row]) for placed in page}
     value = groups.values[code]
     shown = value if isinstance(value, tuple) else str(value)
     rows = groups.rows_of(code)
     total = int(np.count_nonzero(allowed[rows[rows < len(allowed)]]))
-    return Group(value=shown, total=total, products=project(page, by_row, query, catalog))
+    products = project(page, by_row, query, catalog)
+    if steps is not None:
+        explain_products(request, products, pool, steps)
+    return Group(value=shown, total=total, products=products)
 
 
 def _scaled(values: Floats) -> Floats:

@@ -19,13 +19,11 @@ from actors.recommender.request import Request
 from actors.recommender.score import added_up, said_alike, said_of_baskets, score_all, score_rows
 from actors.recommender.taste import (
     anchored,
-    did_with,
     joined,
-    recent_rows,
     running_session,
     taste_for,
-    traces_of,
 )
+from actors.recommender.variants import dealt_with
 from actors.vectors.types import Scores
 
 _STRETCH = 50
@@ -85,11 +83,9 @@ def similar(request: Request) -> RecommendationResult:
 
 def history(request: Request) -> RecommendationResult:
     """Answer `user_to_history`: what the reader did something with, newest first."""
-    did = did_with(request.did, request.query.history_type)
-    rows = recent_rows(traces_of(did, request.catalog), len(request.catalog))
+    rows = dealt_with(request)
     ranking = np.full(len(request.standing), -np.inf, np.float32)
-    known = [row for row in rows if row < len(ranking) and request.standing.offered[row]]
-    ranking[known] = np.arange(len(known), 0, -1)
+    ranking[rows] = np.arange(len(rows), 0, -1)
     pool, _ = best_of(request, Ranking(ranking), [])
     return _page(request, pool, _scores_of(pool, request), "history")
 

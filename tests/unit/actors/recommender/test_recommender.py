@@ -616,3 +616,28 @@ def test_time_passing_alone_does_not_reorder_the_trend(shop: Recommender) -> Non
     now = ids(shop.answer(query, [], (), NOW_MS))
     later = ids(shop.answer(query, [], (), NOW_MS + 3 * 24 * 60 * MINUTE_MS))
     assert now == later
+
+
+# --- groups in a history ----------------------------------------------------------------------------------------------
+
+
+def test_an_interaction_with_a_group_shows_the_variant_of_most_interest_on_offer() -> None:
+    shop = open_shop()
+    blue = {**PRODUCTS[0], "product_id": "trowel-blue", "title": "Zinc watering can", "tags": ["zinc"]}
+    shop.apply(product_change([{**PRODUCTS[0], "availability": "OUT_OF_STOCK"}, blue], LATER))
+    did = [RecentEvent("click", (name,), NOW_MS).pack() for name in ("group:trowel", "watering-can")]
+    query = ReaderQuery(kind="user_to_history", app_id=APP, engine_id="default", anonymous_id="x", rows=5)
+    assert ids(shop.answer(query, did, (), NOW_MS)) == ["trowel-blue", "watering-can"]
+    gone = {**blue, "availability": "OUT_OF_STOCK"}
+    shop.apply(product_change([gone], f"{NOW_MS + 2}-0"))
+    assert ids(shop.answer(query, did, (), NOW_MS)) == ["trowel-red", "watering-can"]
+
+
+def test_a_group_without_a_variant_on_offer_is_left_out_of_the_history() -> None:
+    shop = open_shop()
+    shop.apply(
+        product_change([{**product, "availability": "OUT_OF_STOCK"} for product in PRODUCTS[:2]], LATER)
+    )
+    did = RecentEvent("click", ("group:trowel", "group:nobody", "watering-can"), NOW_MS).pack()
+    query = ReaderQuery(kind="user_to_history", app_id=APP, engine_id="default", anonymous_id="x", rows=5)
+    assert ids(shop.answer(query, [did], (), NOW_MS)) == ["watering-can"]
