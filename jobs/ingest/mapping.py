@@ -21,7 +21,7 @@ from decimal import Decimal
 from typing import Any
 
 from cluster.errors import Invalid
-from cluster.records.times import moment_text
+from cluster.records.times import is_stored_moment, moment_text
 
 _KINDS = {
     **dict.fromkeys(
@@ -82,13 +82,19 @@ class FieldMap:
         if format == "jsonl":
             return dict
         known: dict[str, Rule] = {}
+        as_it_is: dict[str, bool] = {}
+        "Column -> is a text in it taken over without a look?"
 
         def by_name(row: Mapping[str, Any]) -> dict[str, Any]:
             record: dict[str, Any] = {}
             for name, value in row.items():
+                if value.__class__ is str and value and as_it_is.get(name, False):
+                    record[name] = value
+                    continue
                 rule = known.get(name)
                 if rule is None:
                     rule = known[name] = _named(name)
+                    as_it_is[name] = len(rule.target) == 1 and rule.kind in ("", "text")
                 _put(record, rule, value)
             return record
 
@@ -165,6 +171,8 @@ def _plain(value: Any) -> Any:
     """Turn what Parquet gives into what JSON has."""
     if isinstance(value, (str, int)) or value is None:
         return value
+    if value.__class__ is list:
+        return [inner if inner.__class__ is str else _plain(inner) for inner in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, datetime):
@@ -207,6 +215,8 @@ def _fit(rule: Rule, value: Any) -> Any:
 
 
 def _time(value: Any) -> Any:
+    if value.__class__ is str and is_stored_moment(value):
+        return value
     number = _number(value) if isinstance(value, str) and len(value) > 8 else value
     if isinstance(number, (str, bool)) or not isinstance(number, (int, float)):
         return value

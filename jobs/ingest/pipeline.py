@@ -27,6 +27,7 @@ from cluster.store.ports import Noun, Stores
 from jobs.ingest import sources as reading
 from jobs.ingest.chunks import Checked, Part, Refused, check_interactions, check_records
 from jobs.ingest.mapping import FieldMap
+from jobs.ingest.plain import PlainInteractions
 from jobs.ingest.progress import Progress, Run
 from jobs.ingest.writing import Handed, InteractionWriter, Patience, RecordWriter
 
@@ -263,12 +264,13 @@ class _Work:
         """Read and check from where the progress stands."""
         start, skip = self._progress.file, self._progress.row
         now_ms = self._progress.started_ms
+        plain = PlainInteractions()
         for file in range(start, len(self._found)):
             source = self._found[file]
             read = self._mapping.reader(source.format)
             for first, rows in reading.chunks(source, self._order.chunk, skip if file == start else 0):
                 if self._order.noun == "interaction":
-                    checked: Checked[Any] = check_interactions(rows, first, read, now_ms)
+                    checked: Checked[Any] = check_interactions(rows, first, read, now_ms, plain)
                 else:
                     checked = check_records(self._order.noun, rows, first, read, now_ms)
                 yield _Chunk(checked, file, first, len(rows))

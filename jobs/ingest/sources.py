@@ -299,8 +299,12 @@ def _batch_rows(names: Sequence[str], batch: Any) -> Iterator[Row]:
         else:
             yield Unreadable(f"can't be read: {error}", "")
         return
-    for row in zip(*columns, strict=True):
-        yield {name: value for name, value in zip(names, row, strict=True) if value is not None}
+    if any(column.null_count for column in batch.columns):
+        for row in zip(*columns, strict=True):
+            yield {name: value for name, value in zip(names, row, strict=True) if value is not None}
+    else:
+        for row in zip(*columns, strict=True):
+            yield dict(zip(names, row, strict=True))
 
 
 def _values(column: Any) -> list[Any]:

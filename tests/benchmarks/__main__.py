@@ -1,45 +1,35 @@
-"""`python -m tests.benchmarks [foundation] [--out FILE]`: measure this build beside its limits."""
+"""`kiosk bench [foundation | engine | ingest | quality] [--out FILE]`: measure this build beside its limits.
+
+foundation   reads, recommendations of a small shop, interactions, uploads; beside a bare echo
+engine       recommendations over 100,000 products x 128 and 1,000,000 interactions; beside a bare echo
+ingest       files of millions into an installation, killed on the way
+quality      ranking on public sets beside other libraries (`kiosk bench quality --help`)
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
 
-from tests.benchmarks import report, scenarios, stack
+from tests.benchmarks import engine, ingest, report, scenarios, stack
 
 
 def main() -> int:
-    """Run the suites asked for; exit with 1 when a bound is missed."""
+    """Run the suite asked for; exit with 1 when a bound is missed."""
     if sys.argv[1:2] == ["quality"]:
         from tests.benchmarks import quality_report
 
         return quality_report.main(sys.argv[2:])
-    parser = argparse.ArgumentParser(prog="kiosk bench", description=__doc__)
-    parser.add_argument("suite", nargs="?", default="foundation", choices=["foundation"])
-    parser.add_argument("--port", type=int, default=18080)
-    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON instead of the table")
-    parser.add_argument("--skip-peer", action="store_true", help="leave out the slow default Python proxy")
-    given = parser.parse_args()
+    given = _arguments()
     progress = Console(stderr=True)
     lines: list[scenarios.Line] = []
-
-    progress.print("[bold]bare FastAPI echo[/]")
-    with stack.bare_echo(given.port) as port:
-        rest, load, measured = scenarios.echo_lines(port, "bare echo")
-    lines += measured
-    if not given.skip_peer:
-        progress.print("[bold]the same echo behind Ray Serve's default Python proxy[/]")
-        with stack.python_proxy_echo(given.port) as port:
-            lines += scenarios.echo_lines(port, "default Python proxy")[2]
-    progress.print("[bold]kiosk[/] (a fresh installation in a scratch folder)")
-    with stack.kiosk(given.port) as running:
-        for line in scenarios.foundation(running, rest, load):
-            progress.print(f"  {line.name}: {line.value:,.2f} {line.unit}")
-            lines.append(line)
+    for line in _measured(given, progress):
+        progress.print(f"  {line.name}: {line.value:,.2f} {line.unit}")
+        lines.append(line)
     if given.json:
         print(report.as_json(lines))
     else:
@@ -47,6 +37,44 @@ def main() -> int:
     if given.out:
         given.out.write_text(report.as_json(lines) + "\n")
     return 1 if any(line.kept is False for line in lines) else 0
+
+
+def _measured(given: argparse.Namespace, progress: Console) -> Iterator[scenarios.Line]:
+    """Run the echo where a suite stands beside it, then the suite on a fresh installation."""
+    if given.suite != "ingest":
+        progress.print("[bold]bare FastAPI echo[/]")
+        with stack.bare_echo(given.port) as port:
+            rest, load, measured = scenarios.echo_lines(port, "bare echo")
+        yield from measured
+    if given.suite == "foundation" and not given.skip_peer:
+        progress.print("[bold]the same echo behind Ray Serve's default Python proxy[/]")
+        with stack.python_proxy_echo(given.port) as port:
+            yield from scenarios.echo_lines(port, "default Python proxy")[2]
+    progress.print("[bold]kiosk[/] (a fresh installation in a scratch folder)")
+    with stack.kiosk(given.port) as running:
+        if given.suite == "foundation":
+            yield from scenarios.foundation(running, rest, load)
+        elif given.suite == "engine":
+            yield from engine.lines(
+                running, rest, load, products=given.products, interactions=given.interactions
+            )
+        else:
+            yield from ingest.lines(running, products=given.products, interactions=given.interactions)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="kiosk bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    suites = ["foundation", "engine", "ingest", "quality"]
+    parser.add_argument("suite", nargs="?", default="foundation", choices=suites)
+    parser.add_argument("--port", type=int, default=18080)
+    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON instead of the table")
+    parser.add_argument("--skip-peer", action="store_true", help="leave out the slow default Python proxy")
+    parser.add_argument("--products", type=int, default=100_000, help="size of the catalog (engine, ingest)")
+    parser.add_argument("--interactions", type=int, default=1_000_000, help="events (engine, ingest)")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

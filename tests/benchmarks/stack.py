@@ -110,7 +110,14 @@ def kiosk(port: int) -> Iterator[Stack]:
             time.sleep(1.0)
             yield Stack(port, data_dir, app["secret_key"], took)
         finally:
-            subprocess.run([*KIOSK, "down"], capture_output=True, cwd=ROOT, env=environment, timeout=120)
+            down = subprocess.run(
+                [*KIOSK, "down"], capture_output=True, cwd=ROOT, env=environment, timeout=120
+            )
+            if down.returncode:  # the supervisor ends everything it started when it is asked to
+                for process in Stack(port, data_dir, "", 0.0).processes():
+                    if "cluster.runtime.supervisor" in process.cmdline():
+                        process.terminate()
+                        process.wait(60)
 
 
 @contextmanager

@@ -1,0 +1,143 @@
+"""`kiosk bench engine`: recommendations over a large catalog, through HAProxy, keys checked, beside the bare echo.
+
+A generated shop of 100,000 products with vectors of 128 numbers and 1,000,000 interactions of 50,000 readers, brought
+in by `kiosk ingest`. Every request is another reader's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks import bulk
+from tests.benchmarks.load import Figures, drive, http_request
+from tests.benchmarks.scenarios import Line
+from tests.benchmarks.stack import KIOSK, ROOT, Stack
+
+ASKERS = 2_000
+_LOAD_LIMIT_S = 120
+
+ENDPOINTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "user_to_products, 10 rows": ("user_to_products", {"rows": 10, "fl": []}),
+    "user_to_trending, 5 rows": ("user_to_trending", {"rows": 5, "fl": []}),
+    "user_to_categories, 10 x 5, fq and boost": (
+        "user_to_categories",
+        {
+            "rows": 10,
+            "products_per_category": 5,
+            "fl": ["title", "price"],
+            "fq": 'price:[10 TO 150] AND rating:[1 TO *] AND NOT tags:"linen"',
+            "boost_fq": "tags:oak",
+        },
+    ),
+}
+"What is asked: path, and the body beside the reader."
+
+
+def lines(
+    stack: Stack, rest: Figures, load: Figures, *, products: int = 100_000, interactions: int = 1_000_000
+) -> Iterator[Line]:
+    """Fill an installation and measure it; `rest` and `load` are the bare echo's figures of this run."""
+    yield from _fill(stack, products, interactions)
+    yield Line("whole stack with this data, PSS", stack.pss_mb() / 1024, "GiB")
+    found: dict[str, tuple[Figures, Figures]] = {}
+    for name, (path, body) in ENDPOINTS.items():
+        found[name] = at_rest, loaded = _both(stack, requests(stack, path, body), name)
+        yield Line(f"{name}: p50 at rest", at_rest.p50_ms, "ms", _P50[path])
+        note = f"p99 {loaded.p99_ms:.1f} ms"
+        if path == "user_to_categories":
+            yield Line(f"{name}: throughput", loaded.per_second, "/s", 400, at_most=False, note=note)
+            yield _half_load(stack, path, body, name, loaded.per_second / 2)
+            continue
+        yield Line(f"{name}: throughput", loaded.per_second, "/s", note=note)
+        share = loaded.per_second / load.per_second
+        yield Line(f"{name}: throughput / echo", share, "x", _SHARE[path], at_most=False)
+    yield from _own_place(stack, found)
+
+
+_P50 = {"user_to_products": 1.2, "user_to_trending": 0.8, "user_to_categories": 5.0}
+_SHARE = {"user_to_products": 0.15, "user_to_trending": 0.25}
+
+
+def requests(stack: Stack, path: str, body: dict[str, Any]) -> list[bytes]:
+    """Make one request a reader."""
+    return [
+        http_request(
+            "POST",
+            f"/v1/recommendation/{path}",
+            body=json.dumps({"user_id": f"u{reader * 7}", **body}).encode(),
+            headers={"X-API-KEY": stack.secret_key},
+            port=stack.port,
+        )
+        for reader in range(ASKERS)
+    ]
+
+
+def _fill(stack: Stack, products: int, interactions: int) -> Iterator[Line]:
+    with tempfile.TemporaryDirectory(prefix="kiosk-bulk-") as folder:
+        files = Path(folder)
+        bulk.write_products(files / "products.jsonl", products)
+        newest_ms = int(time.time() * 1000) - 60_000
+        bulk.write_interactions(files / "events.parquet", interactions, products, newest_ms)
+        found = bulk.ingest(stack, files / "products.jsonl", "product")
+        yield Line(f"ingest of {products:,} products", found.per_second, "/s")
+        found = bulk.ingest(stack, files / "events.parquet", "interaction")
+        yield Line(f"ingest of {interactions:,} interactions", found.per_second, "/s")
+    began = time.monotonic()
+    while not _knows(stack, products):
+        if time.monotonic() - began > _LOAD_LIMIT_S:
+            raise RuntimeError(f"the engine did not know all products within {_LOAD_LIMIT_S} s")
+        time.sleep(0.5)
+    time.sleep(3)  # the last lots of events are learned within a second or two
+    yield Line("engine knows everything after", time.monotonic() - began, "s")
+
+
+def _knows(stack: Stack, products: int) -> bool:
+    """Is the last product there, and the last events' readers' histories?"""
+    asked = {"fq": f'product_id:"p{products - 1}"', "rows": 1, "fl": []}
+    try:
+        found = stack.call("POST", "/v1/recommendation/user_to_trending", asked)
+    except OSError:  # still loading: 503
+        return False
+    return bool(found["data"]["results"] if "results" in found["data"] else found["data"])
+
+
+def _both(stack: Stack, asked: list[bytes], name: str) -> tuple[Figures, Figures]:
+    drive(asked, port=stack.port, connections=4, seconds=2)
+    at_rest = drive(asked, port=stack.port, connections=1, seconds=4)
+    loaded = drive(asked, port=stack.port, connections=32, seconds=5)
+    if at_rest.failures or loaded.failures:
+        raise RuntimeError(f"{name}: answers failed: {at_rest} {loaded}")
+    return at_rest, loaded
+
+
+def _half_load(stack: Stack, path: str, body: dict[str, Any], name: str, rate: float) -> Line:
+    half = drive(requests(stack, path, body), port=stack.port, connections=32, seconds=5, rate=rate)
+    note = f"{rate:,.0f} requests/s on schedule, {half.failures} failed"
+    return Line(f"{name}: p99 at half load", half.p99_ms, "ms", 30, note=note)
+
+
+def _own_place(stack: Stack, door: dict[str, tuple[Figures, Figures]]) -> Iterator[Line]:
+    """Give the engine a deployment of its own and ask the same."""
+    moved = subprocess.run(
+        [*KIOSK, "engines", "place", "development", "default", "own", "--json"],
+        cwd=ROOT,
+        env={**os.environ, "KIOSK_DATA_DIR": str(stack.data_dir)},
+        capture_output=True,
+        timeout=180,
+    )
+    if moved.returncode:
+        raise RuntimeError(f"kiosk engines place failed: {moved.stderr.decode()[-1000:]}")
+    name = "user_to_products, 10 rows"
+    path, body = ENDPOINTS[name]
+    at_rest, loaded = _both(stack, requests(stack, path, body), name)
+    more = at_rest.p50_ms - door[name][0].p50_ms
+    yield Line(f"{name}, placement own: p50 at rest", at_rest.p50_ms, "ms")
+    yield Line(f"{name}, placement own: more than in the door", more, "ms", 1.5)
+    yield Line(f"{name}, placement own: throughput", loaded.per_second, "/s")

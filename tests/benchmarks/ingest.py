@@ -1,0 +1,57 @@
+"""`kiosk bench ingest`: files of millions into a fresh installation; memory, rate, and being killed on the way."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.benchmarks import bulk
+from tests.benchmarks.scenarios import Line
+from tests.benchmarks.stack import Stack
+
+INTERACTIONS = 1_000_000
+PRODUCTS = 100_000
+KILLED_ROWS = 200_000
+KILLS = 4
+
+
+def lines(stack: Stack, *, products: int = PRODUCTS, interactions: int = INTERACTIONS) -> Iterator[Line]:
+    """Measure an installation whose development app is empty."""
+    with tempfile.TemporaryDirectory(prefix="kiosk-bulk-") as folder:
+        files = Path(folder)
+        bulk.write_products(files / "products.jsonl", products)
+        newest_ms = int(time.time() * 1000) - 60_000
+        bulk.write_interactions(files / "events.parquet", interactions, products, newest_ms)
+        bulk.write_interactions(files / "few.parquet", KILLED_ROWS, products, newest_ms, seed=12)
+        found = bulk.ingest(stack, files / "events.parquet", "interaction")
+        yield _rate(f"{interactions:,} interactions from Parquet", found, 30_000)
+        yield Line("their ingest: memory at its peak", found.peak_mb, "MiB", 400)
+        found = bulk.ingest(stack, files / "products.jsonl", "product")
+        yield _rate(f"{products:,} products from JSON Lines, applied", found, None)
+        yield Line("their ingest: memory at its peak", found.peak_mb, "MiB", 500)
+        yield from _killed(stack, files / "few.parquet", interactions)
+
+
+def _killed(stack: Stack, path: Path, before: int) -> Iterator[Line]:
+    """Kill an ingest of interactions at random moments, go on each time, and count."""
+    rng = random.Random(5)
+    for _ in range(KILLS):
+        process = bulk.start_ingest(stack, path, "interaction")
+        time.sleep(rng.uniform(1.2, 2.2))
+        for worker in bulk.workers_of(process):
+            os.kill(worker.pid, signal.SIGKILL)
+        process.wait(30)
+    found = bulk.ingest(stack, path, "interaction")
+    note = f"the last of {KILLS + 1} starts had {found.accepted:,} rows accepted in all"
+    extra = bulk.counted(stack) - before - KILLED_ROWS
+    yield Line(f"killed {KILLS} times: rows too many or too few", abs(extra), "", 0, note=note)
+
+
+def _rate(name: str, found: bulk.Ingested, bound: float | None) -> Line:
+    note = f"{found.accepted:,} in {found.seconds:.1f} s, {found.refused:,} refused"
+    return Line(name, found.per_second, "/s", bound, at_most=False, note=note)
