@@ -1,0 +1,58 @@
+"""The archive on a port of its own, without Ray: memory stores, a small archive, one account.
+
+    python -m tests.clients.server PORT
+
+Prints one line when it answers. KIOSK_USER and KIOSK_PASSWORD name the account.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+import uvicorn
+from starlette.applications import Starlette
+
+from cluster.clock import SystemClock
+from cluster.records.account import Account
+from cluster.records.password import hash_password
+from cluster.secrecy import Vault
+from cluster.store.memory import memory_stores
+from deployments.archive.door import ArchiveConfig, archive_routes, open_archive
+from tests.fakes.archive import SmallArchive, sample_articles
+from tests.fakes.door import MASTER
+
+
+async def main(port: int) -> None:
+    """Serve until told to stop."""
+    clock = SystemClock()
+    stores = memory_stores(clock)
+    account = Account(
+        username=os.environ["KIOSK_USER"],
+        user_id="u-1",
+        password=hash_password(os.environ["KIOSK_PASSWORD"]),
+        created_at=clock.now_ms(),
+    )
+    await stores.accounts.add(account)
+    config = ArchiveConfig(port=port)
+    means = open_archive(stores, Vault(MASTER), SmallArchive(sample_articles()), clock, config)
+    await means.start()
+    app = Starlette(routes=archive_routes(means))
+    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning", lifespan="off"))
+    telling = asyncio.create_task(_tell(server))
+    try:
+        await server.serve()
+    finally:
+        telling.cancel()
+        await means.close()
+
+
+async def _tell(server: uvicorn.Server) -> None:
+    while not server.started:  # noqa: ASYNC110 - it has no event for that
+        await asyncio.sleep(0.02)
+    print("ready", flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(int(sys.argv[1])))
