@@ -15,10 +15,14 @@ from cluster.commands import (
     elsewhere,
     engines,
     keys,
+    promote,
     report,
     rules,
+    runs,
+    schedules,
     screen,
     status,
+    train,
     up,
     users,
 )
@@ -41,14 +45,11 @@ def command_line() -> typer.Typer:
     line.command("down")(down.down)
     line.command("status", epilog=status.EPILOG)(status.status)
     line.command("doctor", epilog=doctor.EPILOG)(doctor.doctor)
-    line.add_typer(apps.app, name="apps")
-    line.add_typer(keys.app, name="keys")
-    line.add_typer(users.app, name="users")
-    line.add_typer(rules.app, name="rules")
-    line.add_typer(engines.app, name="engines")
-    line.add_typer(clients.app, name="clients")
-    line.add_typer(report.app, name="report")
+    for group in (apps, keys, users, rules, engines, clients, report, runs, schedules):
+        line.add_typer(group.app, name=group.__name__.rpartition(".")[2])
     line.command("train", epilog=train.EPILOG)(train.train)
+    line.command("promote", epilog=promote.PROMOTE_EPILOG)(promote.promote)
+    line.command("rollback", epilog=promote.ROLLBACK_EPILOG)(promote.rollback)
     line.command("ingest", context_settings=elsewhere.PASS_ON)(elsewhere.ingest)
     line.command("bench", context_settings=elsewhere.PASS_ON)(elsewhere.bench)
     return line

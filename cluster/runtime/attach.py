@@ -15,8 +15,8 @@ import structlog
 
 from cluster.errors import HouseError
 from cluster.log import set_up_logging
-from cluster.runtime.head import connect_ray, ensure_apps, ensure_intake, ensure_keeper
-from cluster.runtime.plan import ENGINES, INTAKE
+from cluster.runtime.head import connect_ray, ensure_apps, ensure_intake, ensure_keeper, ensure_trainer
+from cluster.runtime.plan import ENGINES, INTAKE, TRAINER
 from cluster.runtime.vault import ensure_master_key
 from cluster.settings import Settings
 
@@ -31,6 +31,7 @@ def main() -> int:
         connect_ray(os.environ.get("RAY_ADDRESS", "auto"))
         ensure_intake(INTAKE, settings)
         ensure_keeper(ENGINES)
+        ensure_trainer(TRAINER, settings)
     except HouseError as error:
         structlog.get_logger().error("not_attached", reason=error.message)
         return 1

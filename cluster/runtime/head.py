@@ -108,6 +108,8 @@ def bring_up(plan: Plan, settings: Settings, teller: Teller) -> None:
         _await_engines(keeper, teller)
     teller.tell("answer", "waiting for the first good answer")
     asyncio.run(_first_answer(plan, settings))
+    if plan.trainer:
+        ensure_trainer(plan.trainer, settings)
     teller.tell("ready", "ready")
 
 
@@ -161,6 +163,15 @@ def ensure_intake(kind: str, settings: Settings) -> None:
     release = version()
     roster.sweep("intake", keep=release)
     roster.find_or_create("intake", release, kind, connect_actor, str(settings.shelf_dir))
+
+
+def ensure_trainer(kind: str, settings: Settings) -> None:
+    """Make the actor of this release that looks after trainings, and end those of others."""
+    from cluster.runtime import roster
+
+    release, scratch = version(), str(settings.data_dir / "scratch")
+    roster.sweep("trainer", keep=release)
+    roster.find_or_create("trainer", release, kind, connect_actor, str(settings.shelf_dir), scratch)
 
 
 def ensure_keeper(build: str) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 API = "deployments.front.app:build"
 INTAKE = "actors.intake.host:IntakeHost"
 ENGINES = "deployments.hosts.app:build_recommender"
+TRAINER = "jobs.refresh.driver:Trainer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class Plan:
     "Import path of the intake actor's class; empty: none."
     engines: str = ENGINES
     "Import path of the builder of engines with a place of their own; empty: nobody keeps those."
+    trainer: str = TRAINER
+    "Import path of the class of the actor that looks after trainings; empty: none."
     playground: bool = True
     "Load the sample data if it is not there."
 

@@ -30,9 +30,9 @@ _DIGEST = 64
 class Checkpoints:
     """The folder of one run on the shelf."""
 
-    def __init__(self, shelf: Shelf, app_id: str, run_id: str) -> None:
+    def __init__(self, shelf: Shelf, app_id: str, run_id: str, folder: str = FOLDER) -> None:
         self._shelf = shelf
-        self._folder = f"{FOLDER}/{app_id}/{run_id}"
+        self._folder = f"{folder}/{app_id}/{run_id}"
 
     def put(self, name: str, value: dict[str, Any]) -> None:
         """Keep a small result."""

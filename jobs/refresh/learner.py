@@ -8,7 +8,7 @@
         def score(self, histories) -> Batch: ...
         def save(self) -> Parts: ...
 
-The promises, which `tests/suites/test_learners.py` holds every learner to:
+The promises, which `jobs.refresh.conformance` holds every learner to:
 
 - `train` reads its input and nothing else: no clock, no files, no randomness but `rng`. Equal data and an equally
   seeded `rng` give the same bytes. Input arrays may be read-only and are never changed.

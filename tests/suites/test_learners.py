@@ -9,8 +9,10 @@ import pytest
 
 from actors.learned.histories import Fading, Histories
 from actors.learned.model import Batch, Parts
+from cluster.errors import Invalid
 from jobs.refresh.als import Als, AlsRecipe
 from jobs.refresh.baskets import Baskets
+from jobs.refresh.conformance import PROMISES, conform
 from jobs.refresh.content_knn import ContentKnn, ContentKnnRecipe
 from jobs.refresh.dataset import Interactions
 from jobs.refresh.ease import Ease, EaseRecipe
@@ -22,7 +24,7 @@ from jobs.refresh.recipe import OwnRecipe
 from jobs.refresh.repeats import Repeats
 from jobs.refresh.rules import Rules, RulesRecipe
 from jobs.refresh.session_knn import SessionKnn, SessionKnnRecipe
-from tests.suites.learners import ITEMS, LearnerSuite, checkerboard
+from tests.suites.learners import LearnerSuite
 
 DECAYED = {"half_life_days": 2.0, "fading": Fading(half_life_items=3.0, half_life_days=2.0)}
 
@@ -49,14 +51,6 @@ class TestContentKnn(LearnerSuite):
     @pytest.fixture
     def learner(self) -> Learner:
         return ContentKnn(ContentKnnRecipe(neighbours=4))
-
-    @pytest.fixture
-    def data(self) -> Interactions:
-        """Even and odd items are described by other words."""
-        data = checkerboard()
-        content = np.zeros((data.n_items, 3), np.float32)
-        content[np.arange(ITEMS), np.arange(ITEMS) % 2] = 1
-        return data.described(content)
 
 
 class TestSessionKnn(LearnerSuite):
@@ -127,3 +121,41 @@ class TestALearnerOfOnesOwn(LearnerSuite):
     @pytest.fixture
     def learner(self) -> Learner:
         return learner_of(OwnRecipe(learner=f"{__name__}:Markov", config={"floor": 0.0}))
+
+
+class Careless(Markov):
+    """Breaks what is easily broken."""
+
+    def train(self, data: Interactions, rng: np.random.Generator) -> Follower:
+        model = super().train(data, rng)
+        data.weight[:] = 0
+        return Follower(model.counts / np.float32(0) + np.random.default_rng().random())
+
+    def load(self, parts: Parts) -> Follower:
+        raise RuntimeError("not today")
+
+
+def test_a_learner_that_keeps_the_protocol_is_told_so() -> None:
+    found = conform(f"{__name__}:Markov", {"floor": 0.0})
+    assert [check.promise for check in found] == list(PROMISES)
+    assert all(check.kept for check in found), found
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_learner_that_breaks_the_protocol_is_told_where() -> None:
+    broken = {check.promise: check.reason for check in conform(f"{__name__}:Careless") if not check.kept}
+    assert "different arrays" in broken[
+        "equal data and seed give equal bytes, also from read-only input"
+    ] or ("read-only" in broken["equal data and seed give equal bytes, also from read-only input"])
+    assert "weight was changed" in broken["input is never changed"]
+    assert "not today" in broken["a loaded model scores as the saved one, also from read-only arrays"]
+    assert "NaN or infinite" in broken["scores are one fresh finite float32 row per history"]
+
+
+def test_what_is_no_learner_is_refused_with_what_it_lacks() -> None:
+    with pytest.raises(Invalid, match=r"package\.module:Class"):
+        conform("no class")
+    with pytest.raises(Invalid, match="can't be used"):
+        conform("no.such.module:Thing")
+    with pytest.raises(Invalid, match="needs the methods train"):
+        conform("collections:OrderedDict")

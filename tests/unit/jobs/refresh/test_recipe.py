@@ -37,7 +37,7 @@ def test_what_is_no_recipe_says_why(tmp_path: Path) -> None:
         load(tmp_path / "broken.toml")
     with pytest.raises(Invalid, match=r"broken\.json is not JSON"):
         load(tmp_path / "broken.json")
-    with pytest.raises(NotFound, match="neither a file nor one of default, sequence, shop, session"):
+    with pytest.raises(NotFound, match="neither a file nor one of default, fast, sequence, shop, session"):
         load("shops")
 
 

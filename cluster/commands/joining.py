@@ -1,0 +1,33 @@
+"""Becoming a driver of the installation's Ray, for commands that fan work out."""
+
+from __future__ import annotations
+
+import os
+
+from cluster.commands import screen
+from cluster.commands.installation import Installation
+
+
+def join_ray(installation: Installation) -> bool:
+    """Connect to the running installation's Ray; False when it does not run, or its Ray can't be reached.
+
+    What Ray reads from the environment must stand there before it is imported.
+    """
+    state = installation.state
+    if state is None or not state.ray_address:
+        return False
+    os.environ |= {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(installation.places.ray_token),
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_DISABLE_IMPORT_WARNING": "1",
+    }
+    from cluster.runtime.head import connect_ray
+
+    try:
+        connect_ray(state.ray_address)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        screen.err().print(f"Ray can't be reached ({error}); the work is done here instead.")
+        return False
+    return True

@@ -1,0 +1,115 @@
+"""`kiosk train --sweep`: try combinations beside each other and compare them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.live import Live
+from rich.table import Table
+
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.shelf import Shelf
+from cluster.commands import screen
+from cluster.commands.installation import Installation
+from cluster.commands.joining import join_ray
+
+if TYPE_CHECKING:
+    from jobs.refresh.recipe import Recipe
+    from jobs.refresh.sweep import Variant
+
+
+def sweep(
+    installation: Installation,
+    app: str,
+    engine: str,
+    recipe: Recipe,
+    given: str,
+    texts: list[str],
+    *,
+    local: bool,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Examine every combination, show a live table, and write the comparison."""
+    from jobs.refresh.checkpoint import Checkpoints
+    from jobs.refresh.orders import known_engine
+    from jobs.refresh.source import read_source
+    from jobs.refresh.sweep import rows, sweep_id, variants
+    from jobs.refresh.sweeps import examine_here, write_comparison
+
+    found = variants(recipe, texts)
+
+    async def check() -> None:
+        async with installation.stores() as stores:
+            await known_engine(stores, app, engine)
+
+    asyncio.run(check())
+    shelf = Shelf.open(installation.settings.shelf_dir)
+    segments = SegmentShelf(shelf)
+    name = sweep_id(found, segments.offsets(app))
+    checkpoints = Checkpoints(shelf, app, name, folder="sweeps")
+    with screen.err().status("reading what has settled"):
+        if checkpoints.source() is None:
+            checkpoints.put_source(read_source(segments, app, recipe))
+    on_ray = not local and join_ray(installation)
+    results: list[tuple[Variant, dict[str, Any]]] = []
+    with Live(_drawn(found, results, on_ray), console=screen.err(), refresh_per_second=4) as live:
+
+        def told(variant: Variant, report: dict[str, Any]) -> None:
+            results.append((variant, report))
+            live.update(_drawn(found, results, on_ray))
+
+        if on_ray:
+            from jobs.refresh.driver import examine_on_ray
+
+            examine_on_ray(found, str(installation.settings.shelf_dir), app, name, told)
+        else:
+            examine_here(found, checkpoints, told)
+    table = rows(results)
+    places = write_comparison(shelf, app, name, table, f"{recipe.name} on {app}/{engine}", out)
+    if as_json:
+        screen.tell_json(
+            {"app_id": app, "engine_id": engine, "sweep": name, "rows": table, "written": places}
+        )
+    else:
+        screen.out().print(_drawn(found, results, on_ray))
+        screen.out().print(f"Written: {', '.join(places)}")
+        best = next((row for row in table if not row["error"]), None)
+        if best is not None:
+            changes = next(dict(variant.changes) for variant, _ in results if _stands_in(best, variant))
+            words = " ".join(f"--set {field}={value}" for field, value in changes.items())
+            command = f"kiosk train {app} --engine {engine} --recipe {given} {words}"
+            screen.out().print(f"Train the best one: {command}")
+    if all(report.get("error") for _, report in results):
+        raise typer.Exit(1)
+
+
+def _stands_in(row: dict[str, Any], variant: Variant) -> bool:
+    return all(row.get(field) == value for field, value in variant.changes)
+
+
+def _drawn(found: list[Variant], results: list[tuple[Variant, dict[str, Any]]], on_ray: bool) -> Table:
+    from jobs.refresh.sweep import rows
+
+    fields = [field for field, _ in found[0].changes]
+    where = "on the cluster" if on_ray else "here"
+    table = screen.table(*fields, "NDCG@10", "95 % interval", "recall@20", "coverage", "seconds", "")
+    table.title = f"{len(results)} of {len(found)} examined {where}"
+    for row in rows(results):
+        cells = [str(row[field]) for field in fields]
+        if row["error"]:
+            table.add_row(*cells, "", "", "", "", "", row["error"])
+            continue
+        table.add_row(
+            *cells,
+            f"{row.get('ndcg@10', 0):.4f}",
+            f"{row['low']:.4f} to {row['high']:.4f}" if row["low"] is not None else "",
+            f"{row.get('recall@20', 0):.4f}",
+            f"{row.get('coverage@10', 0):.3f}",
+            f"{row['seconds'] or 0:.1f}",
+            "",
+        )
+    return table

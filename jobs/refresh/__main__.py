@@ -1,0 +1,54 @@
+"""`python -m jobs.refresh`: what `kiosk train` does, for `ray job submit` and for machines without the command line.
+
+train APP --recipe NAME       train as a Ray task (`--local`: in this process) and wait
+work APP RUN                  do what is left of an ordered run, in this process
+conform package.module:Class  hold a learner of yours to the protocol
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from functools import partial
+
+from cluster.errors import HouseError
+from cluster.log import set_up_logging
+from cluster.settings import Settings
+from cluster.store.connect import OpenStores, open_stores
+from jobs.refresh import words
+from jobs.refresh.here import scratch_of
+
+
+def main() -> int:
+    """Do one of them; 0 when it went well, 1 when a run or a promise failed, 2 when it could not be done."""
+    arguments = words.parser(__doc__ or "").parse_args()
+    set_up_logging()
+    try:
+        return _do(arguments)
+    except HouseError as error:
+        print(f"{arguments.what} stopped: {error.message}", file=sys.stderr)  # noqa: T201
+        return 2
+
+
+def _do(arguments: argparse.Namespace) -> int:
+    if arguments.what == "conform":
+        return words.conform(arguments)
+    settings = Settings()
+    place = words.Here(partial(_connect, settings), str(settings.shelf_dir), scratch_of(settings.data_dir))
+    if arguments.what == "work":
+        return words.work(arguments, place)
+    if arguments.local:
+        return words.train_here(arguments, place)
+    from jobs.refresh.driver import train
+
+    return words.train_on(arguments, train)
+
+
+def _connect(settings: Settings) -> OpenStores:
+    if settings.redis_url is None:
+        raise words.NO_REDIS
+    return open_stores(settings.redis_url.get_secret_value(), slow_s=10.0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

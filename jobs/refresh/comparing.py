@@ -1,0 +1,74 @@
+"""Recipes of published versions, examined anew on what has settled by now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.snapshots import SnapshotShelf
+from jobs.refresh.plan import Tell, say_nothing
+from jobs.refresh.recipe import Recipe, parse
+from jobs.refresh.source import read_source
+from jobs.refresh.stages import READERS, examined, planned, splitted
+
+
+def recipe_of(snapshots: SnapshotShelf, app_id: str, engine_id: str, version: str) -> Recipe:
+    """Read the settled recipe of a version.
+
+    Errors:
+        NotFound: there is no such version
+        Fault: its manifest is damaged
+    """
+    return parse(snapshots.manifest(app_id, engine_id, version).facts["recipe"])
+
+
+def compared_now(
+    segments: SegmentShelf,
+    snapshots: SnapshotShelf,
+    app_id: str,
+    engine_id: str,
+    version: str,
+    serving: str,
+    readers: int = READERS,
+) -> dict[str, Any]:
+    """Train the recipes of two versions on the same past, and examine them on the same readers.
+
+    Errors:
+        NotFound, Fault: a version is gone or damaged
+        Invalid: there is too little data, or what was learned by a learner of yours that is not installed here
+    """
+    recipe = recipe_of(snapshots, app_id, engine_id, version)
+    against = snapshots.manifest(app_id, engine_id, serving).facts["recipe"] if serving else None
+    return evaluated(
+        segments,
+        app_id,
+        recipe,
+        serving=None if against is None else {"version": serving, "recipe": against},
+        readers=readers,
+    )[0]
+
+
+def evaluated(
+    segments: SegmentShelf,
+    app_id: str,
+    recipe: Recipe,
+    *,
+    serving: dict[str, Any] | None = None,
+    protocols: tuple[str, ...] = ("auto",),
+    readers: int = READERS,
+    tell: Tell = say_nothing,
+) -> list[dict[str, Any]]:
+    """Examine a recipe by one or more protocols; one that does not fit the data says so in its report.
+
+    Errors:
+        Invalid: there is nothing to learn from, or no protocol fits
+    """
+    data = read_source(segments, app_id, recipe).data
+    reports = []
+    for protocol in protocols:
+        tell(f"split ({protocol})")
+        split = splitted(recipe, data, protocol)
+        plan = planned(recipe, data, split, tell)
+        found = examined(plan.recipe, split.test, serving=serving, readers=readers, tell=tell)
+        reports.append({**found, "protocol": protocol})
+    return reports

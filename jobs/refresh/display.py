@@ -1,0 +1,59 @@
+"""A training for the eye: a bar a stage, what it is doing, how long it took, and at which rate events went through."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from cluster.records.run import STAGES, Run
+
+
+class Display:
+    """Draws on standard error; in a pipe it is silent."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        console = Console(stderr=True) if console is None else console
+        self._bars = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description:<9}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[rate]}{task.fields[message]}"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._stages = {
+            name: self._bars.add_task(name, start=False, total=1.0, message="", rate="") for name in STAGES
+        }
+        self._events = 0
+
+    def __enter__(self) -> Display:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def show(self, run: Run) -> None:
+        """Draw where a run stands."""
+        done = {stage.name: stage for stage in run.stages}
+        for name, task in self._stages.items():
+            if name in done:
+                self._events = int(done[name].facts.get("events", self._events))
+                if not self._bars.tasks[task].finished:
+                    self._bars.start_task(task)
+                    self._bars.update(task, completed=1.0, message="", rate=self._rate(done[name].seconds))
+            elif name == run.stage and not run.has_ended:
+                self._bars.start_task(task)
+                self._bars.update(task, completed=run.fraction, message=run.message)
+        if run.status == "queued":
+            first = self._stages[STAGES[0]]
+            self._bars.update(first, message="waiting for the trainer")
+
+    def _rate(self, seconds: float) -> str:
+        return f"{self._events / seconds:,.0f} events/s " if self._events and seconds > 0.01 else ""

@@ -1,0 +1,242 @@
+"""Trainings on Ray: the named actor that looks after runs, workers as Ray tasks, sweeps fanned out.
+
+From Python, on a machine of the cluster or with `ray job submit`:
+
+    from jobs.refresh.driver import train
+    run = train("bookshop", recipe="shop", promote=True)
+    print(run.status, run.version, run.figures)
+
+Truth is the run's record (decision D5). What Ray says of a task is a hint: a worker Ray believes dead can't write any
+more once another one has claimed the run, and a worker Ray forgot still ends its run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ray
+import structlog
+
+from cluster.artifacts.shelf import Shelf
+from cluster.clock import SystemClock
+from cluster.errors import HouseError, Refusal, Unavailable
+from cluster.ids import DEFAULT_ENGINE, new_request_id
+from cluster.records.run import Run
+from cluster.runtime.about import version
+from cluster.runtime.connecting import connect_actor
+from cluster.runtime.head import connect_ray
+from cluster.settings import Settings
+from cluster.store.connect import OpenStores
+from jobs.refresh.foreman import Errand, Foreman
+from jobs.refresh.here import be_modest, scratch_of, work_here
+from jobs.refresh.orders import order
+
+if TYPE_CHECKING:
+    from jobs.refresh.sweep import Variant
+
+Connect = Callable[[], OpenStores]
+
+CPUS = 0.5
+"Share of a processor Ray keeps for a worker; it runs with low priority, so a busy door takes the rest."
+ROUND_S = 1.0
+FOLLOW_S = 0.5
+
+
+class Trainer:
+    """The foreman as a named, restarted Ray actor: `trainer@<release>`."""
+
+    def __init__(self, connect: Connect, shelf_uri: str, scratch: str, *, round_s: float = ROUND_S) -> None:
+        self._connect = connect
+        self._crew = RayCrew(connect, shelf_uri, scratch)
+        self._round_s = round_s
+        self._rounds = 0
+        self._sent = 0
+        self._stopping = threading.Event()
+        self._log = structlog.get_logger()
+        self._thread = threading.Thread(target=self._live, name="trainer", daemon=True)
+        self._thread.start()
+
+    async def health(self) -> dict[str, Any]:
+        """Say how it is."""
+        return {
+            "alive": self._thread.is_alive(),
+            "pid": os.getpid(),
+            "rounds": self._rounds,
+            "sent": self._sent,
+        }
+
+    async def stop(self) -> None:
+        """End after the round at hand."""
+        self._stopping.set()
+        await asyncio.to_thread(self._thread.join)
+
+    def _live(self) -> None:
+        try:
+            asyncio.run(self._work())
+        except BaseException as error:
+            self._log.exception("trainer_died", kind=type(error).__name__)
+            os._exit(1)
+            raise
+            os._exit(1)
+
+    async def _work(self) -> None:
+        async with self._connect() as stores:
+            owner = f"trainer {os.getpid()} {new_request_id()}"
+            foreman = Foreman(stores, self._crew, SystemClock(), owner=owner)
+            while not self._stopping.is_set():
+                try:
+                    self._sent += await foreman.round()
+                    self._rounds += 1
+                except HouseError as error:
+                    self._log.warning("round_failed", reason=error.message)
+                await asyncio.sleep(self._round_s)
+            try:
+                await foreman.end()
+            except Unavailable:
+                self._log.info("lease_left_to_expire")
+
+
+class RayCrew:
+    """Workers as Ray tasks, each in a process of its own that ends with it."""
+
+    def __init__(self, connect: Connect, shelf_uri: str, scratch: str) -> None:
+        self._given = connect, shelf_uri, scratch
+        # a process of its own: its memory goes back, and its low priority is nobody else's
+        self._task = ray.remote(_work).options(num_cpus=CPUS, max_retries=0, max_calls=1)
+        self._at_work: dict[Any, Errand] = {}
+
+    @property
+    def places(self) -> int:
+        """How many may work at once: one for every two processors."""
+        return max(1, int(ray.cluster_resources().get("CPU", 1)) // 2)
+
+    def send(self, errand: Errand) -> None:
+        """Start a worker."""
+        self._at_work[self._task.remote(errand, *self._given)] = errand
+
+    def gone(self) -> list[Errand]:
+        """Say which workers have ended since the last time."""
+        if not self._at_work:
+            return []
+        done, _ = ray.wait(list(self._at_work), num_returns=len(self._at_work), timeout=0)
+        for reference in done:
+            try:
+                answer = ray.get(reference)
+            except ray.exceptions.RayError as error:
+                structlog.get_logger().warning("worker_lost", reason=type(error).__name__)
+                continue
+            if isinstance(answer, Refusal):
+                structlog.get_logger().warning("worker_refused", reason=answer.message)
+        return [self._at_work.pop(reference) for reference in done]
+
+
+def _work(errand: Errand, connect: Connect, shelf_uri: str, scratch: str) -> str | Refusal:
+    be_modest()
+
+    async def work() -> str:
+        async with connect() as stores:
+            shelf = Shelf.open(shelf_uri)
+            run = await work_here(
+                stores,
+                shelf,
+                Path(scratch),
+                errand.app_id,
+                errand.run_id,
+                owner=errand.owner,
+                release=version(),
+            )
+            return "" if run is None else run.status
+
+    try:
+        return asyncio.run(work())
+    except HouseError as error:
+        return Refusal.of(error)
+
+
+# --- for programs -------------------------------------------------------------------------------------------------
+
+
+def train(
+    app_id: str,
+    engine_id: str = DEFAULT_ENGINE,
+    recipe: Any = "default",
+    *,
+    promote: bool = False,
+    by: str = "python",
+    watch: Callable[[Run], None] | None = None,
+    connect: Connect = connect_actor,
+    settings: Settings | None = None,
+) -> Run:
+    """Train an engine as a Ray task and wait for the end; `recipe` is a name, a file, or a `Recipe`.
+
+    When this process dies the training goes on: the trainer finds it.
+
+    Errors:
+        NotFound: no such app, engine or recipe
+        Invalid: the recipe makes no sense
+        Unavailable: the store is away
+    """
+    from jobs.refresh.recipe import Recipe, load  # numpy and all learners: not for the actor
+
+    chosen = recipe if isinstance(recipe, Recipe) else load(recipe)
+    settings = Settings() if settings is None else settings
+    if not ray.is_initialized():
+        connect_ray(os.environ.get("RAY_ADDRESS", "auto"))
+    crew = RayCrew(connect, str(settings.shelf_dir), str(scratch_of(settings.data_dir)))
+
+    async def follow() -> Run:
+        async with connect() as stores:
+            owner = f"{by} {os.getpid()} {new_request_id()}"
+            run = await order(
+                stores, app_id, engine_id, chosen.model_dump(mode="json"),
+                now_ms=SystemClock().now_ms(), by=by, promote=promote, owner=owner,
+            )  # fmt: skip
+            crew.send(Errand(app_id, run.run_id, owner))
+            while not run.has_ended:
+                await asyncio.sleep(FOLLOW_S)
+                run = await stores.runs.get(app_id, run.run_id) or run
+                if watch is not None:
+                    watch(run)
+            return run
+
+    return asyncio.run(follow())
+
+
+def examine_on_ray(
+    found: Sequence[Variant],
+    shelf_uri: str,
+    app_id: str,
+    sweep: str,
+    told: Callable[[Variant, dict[str, Any]], None],
+) -> None:
+    """Examine the variants of a sweep as Ray tasks; `told` hears of each as it ends.
+
+    A task that dies is started again by Ray; what was examined before is not examined again.
+    """
+    task = ray.remote(_examine).options(num_cpus=CPUS, max_retries=3, max_calls=4)
+    coming = list(found)
+    running: dict[Any, Variant] = {}
+    at_once = max(1, int(ray.cluster_resources().get("CPU", 1)))
+    while coming or running:
+        while coming and len(running) < at_once:
+            variant = coming.pop(0)
+            running[task.remote(variant, shelf_uri, app_id, sweep)] = variant
+        (done,), _ = ray.wait(list(running), num_returns=1)
+        variant = running.pop(done)
+        try:
+            told(variant, ray.get(done))
+        except ray.exceptions.RayError as error:
+            told(variant, {"error": f"its worker died: {type(error).__name__}"})
+
+
+def _examine(variant: Variant, shelf_uri: str, app_id: str, sweep: str) -> dict[str, Any]:
+    from jobs.refresh.checkpoint import Checkpoints
+    from jobs.refresh.sweeps import FOLDER, attempted
+
+    be_modest()
+    return attempted(variant, Checkpoints(Shelf.open(shelf_uri), app_id, sweep, folder=FOLDER))
