@@ -2,7 +2,7 @@
 
 Requests leave on a fixed schedule (`rate`) or as fast as answers come (`rate=0`), over kept connections, from
 processes of their own that give way to the service (`nice`). With `again`, a request that failed is sent once more
-at once, as a client with one retry does.
+a tenth of a second later, as a client with one retry does.
 
     with storm(requests, port=port, rate=300, seconds=20) as running:
         ...hurt something...
@@ -30,6 +30,7 @@ import numpy as np
 from tests.benchmarks.load import ROOT, _Connection
 
 Rows = np.ndarray[Any, np.dtype[Any]]
+_REST_S = 0.1
 _NEVER_S = 35.0
 "A request without an answer for so long is given up; the service promises less."
 
@@ -179,7 +180,7 @@ class _Driver:
         self._asked: dict[_Connection, tuple[int, float, int, bool]] = {}
         "Connection -> request number, due, status of the first try (-1: this is it), told when."
         self._rows: list[tuple[float, float, int, int, bool]] = []
-        self._redo: deque[tuple[int, float, int, bool]] = deque()
+        self._redo: deque[tuple[float, int, float, int, bool]] = deque()
         self._missing = 0
 
     def run(self) -> dict[str, Rows]:
@@ -190,8 +191,8 @@ class _Driver:
         interval = 1 / plan["rate"] if plan["rate"] else 0.0
         while clock() < end or ((self._asked or self._redo) and clock() < end + _NEVER_S):
             self._connect()
-            while self._redo and self._idle:
-                self._send(self._idle.popleft(), *self._redo.popleft())
+            while self._redo and self._idle and self._redo[0][0] <= clock():
+                self._send(self._idle.popleft(), *self._redo.popleft()[1:])
             while self._idle and clock() < end and (not interval or due <= clock()):
                 self._send(
                     self._idle.popleft(), number, clock() if plan["skip"] or not interval else due, -1, False
@@ -268,7 +269,7 @@ class _Driver:
         number, due, first, told_first = self._asked.pop(connection)
         failed = not 200 <= status < 300 and status != 429
         if failed and first < 0 and self._plan["again"]:
-            self._redo.append((number, due, status, told))
+            self._redo.append((time.monotonic() + _REST_S, number, due, status, told))
             return
         if first < 0:
             first, told_first = status, told
