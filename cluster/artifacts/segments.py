@@ -7,6 +7,7 @@ There is one writer at a time, kept apart from others by a lease. Everything her
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -27,6 +28,18 @@ __all__ = ["Damage", "SegmentShelf", "position"]
 T = TypeVar("T")
 
 _READ_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """What settled of a noun behind an offset."""
+
+    offset: str
+    "Up to here it stands on the shelf."
+    puts: list[bytes]
+    "JSON of records that were written, each id once."
+    living: frozenset[str]
+    "Ids of all settled records; any other one was removed, or was never settled."
 
 
 class SegmentShelf:
@@ -65,6 +78,31 @@ class SegmentShelf:
         def attempt() -> list[bytes]:
             tables = self._newest_first(app_id, self._files.manifest(app_id), noun, [] if salvage else None)
             return [record for table in tables for record in table["json"].to_pylist()]
+
+        return self._stable(attempt)
+
+    def since(self, app_id: str, noun: Noun, after: str, *, salvage: bool = False) -> Since:
+        """Read what settled of a noun behind an offset, for whoever holds everything up to there.
+
+        Of an id only the newest row counts. Rows from before may come along; applying them again is harmless.
+        """
+
+        def attempt() -> Since:
+            manifest = self._files.manifest(app_id)
+            damaged: list[Damage] | None = [] if salvage else None
+            newest = [entry for entry in reversed(manifest.files) if entry.facts["noun"] == noun]
+            ids = (self._files.table(app_id, entry, ["id", "gone"], damaged) for entry in newest)
+            alive = latest_rows((table for table in ids if table is not None), drop_gone=True)
+            living = frozenset(record_id for table in alive for record_id in table["id"].to_pylist())
+            later = [entry for entry in newest if position(entry.facts["last"]) > position(after)]
+            tables = self._newest_first(app_id, replace(manifest, files=tuple(later[::-1])), noun, damaged)
+            puts = [
+                record
+                for table in tables
+                for record, record_id in zip(table["json"].to_pylist(), table["id"].to_pylist(), strict=True)
+                if record_id in living
+            ]
+            return Since(_offsets(manifest).get(noun, "0"), puts, living)
 
         return self._stable(attempt)
 

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.answers.client import LocalArchiveClient
+from actors.answers.host import AnswersHost
+from actors.answers.messages import ArchiveQuery
+from actors.answers.passages import read_product
+from actors.answers.shelf import PassageShelf
+from actors.intake.loop import IntakeLoop
+from actors.language.embed import HashingEmbedder
+from cluster.artifacts.segments import SegmentShelf
+from cluster.clock import SystemClock
+from cluster.meter import SilentMeter
+from cluster.records.access import App
+from cluster.store.memory import memory_stores
+from cluster.store.ports import Stores
+from tests.fakes.corner_shop import upload, withdraw
+from tests.fakes.small_archive import ARTICLES
+
+APP = "news"
+Opened = Callable[..., LocalArchiveClient]
+
+
+@pytest.fixture
+def stores() -> Stores:
+    return memory_stores(SystemClock())
+
+
+@pytest.fixture
+async def opened(stores: Stores) -> AsyncIterator[Opened]:
+    """Makes clients and closes their hosts in the end."""
+    hosts: list[AnswersHost] = []
+
+    def make(segments: SegmentShelf | None = None, shelf: PassageShelf | None = None) -> LocalArchiveClient:
+        hosts.append(AnswersHost(stores, segments, shelf, SystemClock(), SilentMeter()))
+        return LocalArchiveClient(hosts[-1])
+
+    yield make
+    for host in hosts:
+        await host.close()
+
+
+async def asked(client: LocalArchiveClient, question: str, **more: Any) -> list[str]:
+    result = await client.ask(ArchiveQuery(APP, question, **more))
+    return [snippet.product_id for snippet in result.snippets]
+
+
+async def eventually(
+    client: LocalArchiveClient, question: str, wanted: Callable[[list[str]], bool]
+) -> list[str]:
+    """Ask until the answer is as wanted, for a second."""
+    for _ in range(100):
+        found = await asked(client, question)
+        if wanted(found):
+            return found
+        await asyncio.sleep(0.01)
+    raise AssertionError(found)
+
+
+async def settle(stores: Stores, segments: SegmentShelf) -> None:
+    """Put what is in the logs on the shelf and trim the logs behind it."""
+    await stores.access.put_app(App(app_id=APP, environment="development", created_at_ms=0))
+    loop = IntakeLoop(stores, segments, HashingEmbedder(), SystemClock(), SilentMeter(), owner="test")
+    await loop.settle_now()
+
+
+async def test_an_article_that_was_uploaded_is_found_with_its_facts(stores: Stores, opened: Opened) -> None:
+    await upload(stores, ARTICLES, app_id=APP)
+    result = await opened().ask(ArchiveQuery(APP, "Who signed the river treaty?"))
+    first = result.snippets[0]
+    assert (first.product_id, first.position) == ("river-treaty", 0)
+    assert first.child_title == "The agreement"
+    assert first.authors == ("Ida Holm",)
+    assert first.published == "2024-03-14T09:00:00Z"
+    assert first.licence == "CC BY 2.5"
+    assert first.text.startswith("Velmora and Ostrany signed")
+    assert first.score == max(snippet.score for snippet in result.snippets) <= 1
+
+
+async def test_what_arrives_is_found_within_a_second_and_what_goes_is_not(
+    stores: Stores, opened: Opened
+) -> None:
+    await upload(stores, ARTICLES[3:], app_id=APP)
+    client = opened()
+    assert "river-treaty" not in await asked(client, "river treaty")
+    await upload(stores, ARTICLES[:1], app_id=APP)
+    await eventually(client, "river treaty", lambda found: found[:1] == ["river-treaty"])
+    await withdraw(stores, ["river-treaty"], app_id=APP)
+    await eventually(client, "river treaty", lambda found: "river-treaty" not in found)
+    assert await client.article(APP, "river-treaty", 0) is None
+
+
+async def test_an_app_nobody_wrote_to_answers_with_nothing(opened: Opened) -> None:
+    assert await asked(opened(), "anything") == []
+
+
+async def test_the_corpus_version_changes_with_the_corpus_only(stores: Stores, opened: Opened) -> None:
+    await upload(stores, ARTICLES[1:], app_id=APP)
+    client = opened()
+    before = (await client.ask(ArchiveQuery(APP, "river"))).corpus
+    assert (await client.ask(ArchiveQuery(APP, "galaxies"))).corpus == before
+    await upload(stores, ARTICLES[:1], app_id=APP)
+    await eventually(client, "river treaty", lambda found: found[:1] == ["river-treaty"])
+    assert (await client.ask(ArchiveQuery(APP, "river"))).corpus != before
+
+
+async def test_a_snapshot_is_completed_by_the_log_behind_its_offset(
+    stores: Stores, opened: Opened, tmp_path: Path
+) -> None:
+    await upload(stores, ARTICLES[:6], app_id=APP)
+    shelf = PassageShelf(tmp_path)
+    documents = [document for article in ARTICLES[:6] if (document := read_product(article))]
+    shelf.write(APP, documents, offset=await stores.changes.last(APP, "product"), written_at_ms=1)
+    await upload(stores, ARTICLES[6:], app_id=APP)
+    await withdraw(stores, ["dam-vote"], app_id=APP)
+    client = opened(shelf=shelf)
+    assert (await asked(client, "river treaty"))[0] == "river-treaty"
+    assert (await asked(client, "hermit beetle orchards"))[0] == "beetle-count"
+    assert "dam-vote" not in await asked(client, "votes to open the dam")
