@@ -85,6 +85,11 @@ class Settings(BaseSettings):
         return self.data_dir / "shelf"
 
     @property
+    def snapshot_cache_dir(self) -> Path:
+        """Where snapshots from a shelf elsewhere are kept on this machine."""
+        return self.data_dir / "cache" / "snapshots"
+
+    @property
     def redis_is_external(self) -> bool:
         """Was a Redis given from outside, so that none is started here?"""
         return "redis_url" in self.model_fields_set

@@ -91,8 +91,8 @@ def _check_lists(name: str, starts: Array, values: Array, lists: int, below: int
 
 
 def _check_numbers(name: str, array: Array, shape: tuple[int, ...]) -> None:
-    if array.dtype.kind != "f" or array.shape != shape:
-        raise _damaged(name, f"it holds {array.dtype} {array.shape} where numbers {shape} belong")
+    if array.dtype != np.float32 or array.shape != shape:
+        raise _damaged(name, f"it holds {array.dtype} {array.shape} where float32 {shape} belongs")
     # a sum is finite when all are, and reads every page once without an array of its own
     if not np.isfinite(array.sum(dtype=np.float64)):
         raise _damaged(name, "it holds what is no number")

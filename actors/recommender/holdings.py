@@ -121,8 +121,8 @@ class Standing:
 
     @property
     def voted(self) -> bool:
-        """Did anybody do anything yet?"""
-        return self.crowd.voted
+        """Did anybody do anything yet, now or before the snapshot was made?"""
+        return self.crowd.voted or any(part.name.startswith("learned:") for part in self.parts)
 
     @property
     def base(self) -> Scores:

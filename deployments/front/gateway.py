@@ -13,10 +13,12 @@ from ray import serve
 from ray.exceptions import RayActorError, RayError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RayServeException
 
+from actors.recommender.champions import Models
 from actors.recommender.client import LocalRecommenderClient, RemoteRecommenderClient
 from actors.recommender.host import RecommenderHost
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
+from cluster.artifacts.snapshots import SnapshotShelf
 from cluster.clock import SystemClock
 from cluster.errors import HouseError
 from cluster.log import set_up_logging
@@ -67,8 +69,10 @@ class Gateway:
         self._limits = Limits(self._stores.limits, clock)
         self._keyring.on_change(self._limits.forget)
         self._tally = Tally()
-        segments = SegmentShelf(Shelf.open(settings.shelf_dir), clock)
-        self._host = RecommenderHost(self._stores, segments, clock, meter, self._budget_mb)
+        shelf = Shelf.open(settings.shelf_dir)
+        segments = SegmentShelf(shelf, clock)
+        models = Models(SnapshotShelf(shelf), settings.snapshot_cache_dir)
+        self._host = RecommenderHost(self._stores, segments, clock, meter, self._budget_mb, models=models)
         local = LocalRecommenderClient(self._host)
         self._placed = PlacedRecommenders(self._stores.engines, local, _reach, clock, away=_AWAY)
         guard = DiskGuard(settings.data_dir, settings.disk_limit, clock)

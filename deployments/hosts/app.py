@@ -15,10 +15,12 @@ from ray.serve import Application
 from ray.serve.config import AutoscalingConfig
 from ray.serve.schema import LoggingConfig
 
+from actors.recommender.champions import Models
 from actors.recommender.host import RecommenderHost
 from actors.recommender.messages import ReaderQuery, RecommendationResult
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
+from cluster.artifacts.snapshots import SnapshotShelf
 from cluster.clock import SystemClock
 from cluster.errors import Invalid, Refusal, Unavailable
 from cluster.ids import DEFAULT_ENGINE
@@ -108,8 +110,11 @@ class RecommenderReplica:
         before = self._host, self._stores
         settings = Settings()
         stores = connect(settings)
-        segments = SegmentShelf(Shelf.open(settings.shelf_dir))
-        host = RecommenderHost(stores, segments, SystemClock(), SilentMeter(), opened[2])
+        shelf = Shelf.open(settings.shelf_dir)
+        models = Models(SnapshotShelf(shelf), settings.snapshot_cache_dir)
+        host = RecommenderHost(
+            stores, SegmentShelf(shelf), SystemClock(), SilentMeter(), opened[2], models=models
+        )
         await host.start()
         warm = ReaderQuery(kind="user_to_trending", app_id=opened[0], engine_id=opened[1], rows=1)
         answer = await host.answer(warm)

@@ -1,0 +1,139 @@
+"""R16: whatever is wrong with a snapshot, it is refused, and the one that serves goes on serving.
+
+Figures are printed: run with `-m drill -s`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from actors.recommender.champions import Models
+from actors.recommender.host import RecommenderHost
+from actors.recommender.messages import ReaderQuery, RecommendationResult
+from cluster.artifacts.shelf import Shelf
+from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.clock import SystemClock
+from cluster.meter import SilentMeter
+from cluster.records.engine import Engine
+from cluster.store.memory import memory_stores
+from tests.fakes.corner_shop import APP, upload
+from tests.fakes.trained import published, ring_products
+from tests.suites.snapshot_damage import damaged_loads, folder_of
+
+pytestmark = [pytest.mark.drill, pytest.mark.timeout(600)]
+
+WITHIN_S = 5.0
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> tuple[Path, SnapshotShelf, str, str]:
+    snapshots = SnapshotShelf(Shelf.open(tmp_path / "shelf"))
+    good = published(snapshots, tmp_path / "one", APP, seed=6)
+    bad = published(snapshots, tmp_path / "two", APP, seed=7)
+    return tmp_path / "shelf", snapshots, good, bad
+
+
+def test_every_cut_and_every_flipped_bit_is_refused(
+    shelf: tuple[Path, SnapshotShelf, str, str], tmp_path: Path
+) -> None:
+    root, snapshots, good, _ = shelf
+    models = Models(snapshots, tmp_path / "cache")
+    counts = damaged_loads(models, folder_of(root, good), good, cuts=50, flips=1_000, seed=16)
+    print(f"\ncut or flipped: {counts['tried']:,} tried, {counts['refused']:,} refused")
+    assert counts == {"tried": 1_050, "refused": 1_050}
+
+
+class Refusals(SilentMeter):
+    """Notes when a snapshot was refused."""
+
+    def __init__(self) -> None:
+        self.at_s: list[float] = []
+
+    def count(self, name: str, by: float = 1, **tags: str) -> None:
+        if name == "kiosk_snapshots_refused_total":
+            self.at_s.append(time.monotonic())
+
+
+async def test_the_champion_serves_through_promotions_of_damaged_snapshots(
+    shelf: tuple[Path, SnapshotShelf, str, str], tmp_path: Path
+) -> None:
+    """Under steady questions: half of a file gone, a bit flipped, another version's files, another form."""
+    root, snapshots, good, bad = shelf
+    stores, meter = memory_stores(SystemClock()), Refusals()
+    await upload(stores, ring_products())
+    await stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot=good))
+    host = RecommenderHost(stores, None, SystemClock(), meter, models=Models(snapshots, tmp_path / "cache"))
+    asked = ReaderQuery("user_to_products", APP, "default", rows=5)
+    answers = errors = 0
+    told_s: list[float] = []
+    going = True
+
+    async def keep_asking() -> None:
+        nonlocal answers, errors
+        while going:
+            found = await host.answer(asked)
+            answers += 1
+            errors += not (isinstance(found, RecommendationResult) and len(found.products) == 5)
+            await asyncio.sleep(0.002)
+
+    await host.answer(asked)
+    asking = asyncio.create_task(keep_asking())
+    for damage in (_halve, _flip, _swap, _reshape):
+        version = bad[::-1] if damage is _swap else bad
+        folder = folder_of(root, version)
+        shutil.rmtree(folder_of(root, bad), ignore_errors=True)
+        shutil.copytree(tmp_path / "two", folder, dirs_exist_ok=True)
+        damage(folder)
+        before, started_s = len(meter.at_s), time.monotonic()
+        await _point(stores, version)
+        while len(meter.at_s) == before:
+            assert time.monotonic() - started_s < WITHIN_S
+            await asyncio.sleep(0.01)
+        told_s.append(meter.at_s[-1] - started_s)
+        assert (await host._followers.of(APP)).serving("default") == good
+        # what was refused is not tried again at once, so the next damage needs another look
+        (await host._followers.of(APP))._champions._refused.clear()
+        await _point(stores, good)
+        await asyncio.sleep(1.0)
+    going = False
+    await asking
+    await host.close()
+    slowest_s = max(told_s)
+    print(f"\n{len(told_s)} damaged promotions refused, told after {slowest_s:.2f} s at most; ", end="")
+    print(f"{answers:,} answers meanwhile, {errors} errors")
+    assert errors == 0
+    assert answers > 500
+
+
+async def _point(stores: Any, version: str) -> None:
+    engine = await stores.engines.get(APP, "default")
+    await stores.engines.put(engine.model_copy(update={"snapshot": version}))
+
+
+def _halve(folder: Path) -> None:
+    path = folder / "ease" / "weights.npy"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def _flip(folder: Path) -> None:
+    path = folder / "rules" / "items.npy"
+    hurt = bytearray(path.read_bytes())
+    hurt[len(hurt) // 2] ^= 16
+    path.write_bytes(bytes(hurt))
+
+
+def _swap(folder: Path) -> None:
+    """Do nothing to the files: the folder has another version's name."""
+    assert (folder / "manifest.json").exists()
+
+
+def _reshape(folder: Path) -> None:
+    path = folder / "trend" / "scores.npy"
+    np.save(path, np.load(path).astype(np.float64)[None])
