@@ -161,7 +161,7 @@ class Program:
         }  # fmt: skip
         return {name: value for name, value in {**usual, **more}.items() if value is not None}
 
-    async def redeem(self, code: str, **more: str | None) -> httpx.Response:
+    async def redeem(self, code: str, /, **more: str | None) -> httpx.Response:
         """Exchange a code."""
         usual: dict[str, str | None] = {
             "grant_type": "authorization_code", "code": code, "code_verifier": VERIFIER,
@@ -170,7 +170,7 @@ class Program:
         data = {name: value for name, value in {**usual, **more}.items() if value is not None}
         return await self.http.post("/oauth/token", data=data)
 
-    async def refresh(self, token: str, **more: str | None) -> httpx.Response:
+    async def refresh(self, token: str, /, **more: str | None) -> httpx.Response:
         """Exchange a refresh token."""
         usual: dict[str, str | None] = {
             "grant_type": "refresh_token", "refresh_token": token, "client_id": self.client_id,

@@ -1,0 +1,250 @@
+"""Guessing, flooding, and waiting for the right second; and what of all that is written down."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from typing import Any
+
+import pytest
+import structlog
+from starlette.requests import Request
+
+from cluster.records.password import hash_password
+from cluster.store.connect import OpenStores
+from cluster.store.ports import Stores
+from deployments.archive.oauth.sessions import MOST_WAITING, Passwords
+from deployments.archive.oauth.throttle import Knocks, OAuthLimits, Rate, address_of
+from tests.contract.oauth.conftest import Scene
+from tests.fakes.archive_oauth import (
+    PASSWORD,
+    Person,
+    Program,
+    an_account,
+    app_over,
+    http_over,
+    means_over,
+    visible,
+)
+from tests.suites.manual_clock import ManualClock
+from tests.suites.redis_process import RedisProcess
+
+AUTHORIZE = "/oauth/authorize/archive"
+
+
+async def guess(scene: Scene, username: str = "ada", password: str = "wrong") -> Any:
+    """Try a password."""
+    await scene.person.open(AUTHORIZE, **scene.program.asks())
+    return await scene.person.press("sign-in", username=username, password=password)
+
+
+async def test_a_wrong_password_and_an_unknown_name_look_the_same(scene: Scene) -> None:
+    wrong, unknown = await guess(scene), await guess(scene, "nobody")
+    locked = an_account("eve").model_copy(update={"disabled": True})
+    await scene.means.accounts.add(locked)
+    shut = await guess(scene, "eve", PASSWORD)
+    for answer in (wrong, unknown, shut):
+        assert answer.status_code == 403
+        assert "do not belong together" in visible(answer.text)
+        assert "set-cookie" not in answer.headers or "kiosk_session" not in answer.headers["set-cookie"]
+    empty = await guess(scene, "", "")
+    assert empty.status_code == 403
+
+
+async def test_guessing_is_stopped_before_the_password_is_looked_at(scene: Scene) -> None:
+    statuses = [(await guess(scene)).status_code for _ in range(8)]
+    assert statuses == [403] * 6 + [429] * 2
+    stopped = await guess(scene, password=PASSWORD)
+    assert stopped.status_code == 429
+    assert 0 < int(stopped.headers["retry-after"]) <= 20
+    assert "Too many attempts" in visible(stopped.text)
+    assert (await guess(scene, "grace")).status_code == 403
+    scene.clock.advance(21_000)
+    assert (await guess(scene, password=PASSWORD)).status_code == 303
+
+
+async def test_guessing_from_many_addresses_is_stopped_and_others_sign_in_meanwhile(
+    memory_stores: Stores,
+) -> None:
+    means = means_over(memory_stores, ManualClock())
+    app = app_over(means)
+    await memory_stores.accounts.add(an_account())
+    await memory_stores.accounts.add(an_account("grace"))
+    async with http_over(app) as plain:
+        program = Program(plain)
+        await program.register()
+    tried = 0
+    for number in range(90):
+        async with http_over(app, address=f"198.51.100.{number}") as http:
+            person = Person(http)
+            await person.open(AUTHORIZE, **program.asks())
+            tried += (await person.press("sign-in", username="ada", password="wrong")).status_code == 403
+    assert tried == 60
+    async with http_over(app, address="192.0.2.1") as http:
+        grace = Person(http, "grace")
+        await grace.open(AUTHORIZE, **program.asks())
+        assert "wants to use" in visible((await grace.sign_in()).text)
+
+
+async def test_attempts_are_counted_over_all_replicas(memory_stores: Stores) -> None:
+    await memory_stores.accounts.add(an_account())
+    clock = ManualClock()
+    statuses = []
+    for _ in range(4):
+        app = app_over(means_over(memory_stores, clock))
+        async with http_over(app) as http, http_over(app) as plain:
+            program = Program(plain)
+            await program.register()
+            person = Person(http)
+            for _ in range(2):
+                await person.open(AUTHORIZE, **program.asks())
+                statuses.append((await person.press("sign-in", username="ada", password="x")).status_code)
+    assert statuses == [403] * 6 + [429] * 2
+
+
+async def test_checking_passwords_leaves_the_loop_free_and_a_flood_is_bounded(memory_stores: Stores) -> None:
+    kept = hash_password(PASSWORD)
+    await memory_stores.accounts.add(an_account().model_copy(update={"password": kept}))
+    passwords = Passwords(memory_stores.accounts)
+    longest, stop = 0.0, False
+
+    async def beat() -> None:
+        nonlocal longest
+        while not stop:
+            before = time.perf_counter()
+            await asyncio.sleep(0.005)
+            longest = max(longest, time.perf_counter() - before)
+
+    beating = asyncio.ensure_future(beat())
+    took: dict[str, list[float]] = {"ada": [], "nobody": []}
+    for username in ("ada", "nobody") * 3:
+        started = time.perf_counter()
+        assert await passwords.account(username, "wrong") is None
+        took[username].append(time.perf_counter() - started)
+    assert 0.5 < min(took["nobody"]) / min(took["ada"]) < 2.0
+    assert min(took["ada"]) > 0.05
+    stop = True
+    await beating
+    assert longest < min(took["ada"])
+    flood = [asyncio.ensure_future(passwords.account("nobody", "x")) for _ in range(MOST_WAITING + 5)]
+    await asyncio.sleep(0.01)
+    refused = [one for one in flood if one.done()]
+    assert len(refused) == 5
+    assert all(one.exception() is not None for one in refused)
+    for one in flood:
+        one.cancel()
+    await asyncio.gather(*flood, return_exceptions=True)
+
+
+async def test_programs_and_pages_have_limits_too(memory_stores: Stores) -> None:
+    few = OAuthLimits(registrations=Rate(1, 3), token_calls=Rate(1, 3), pages=Rate(0.1, 3))
+    clock = ManualClock()
+    means = means_over(memory_stores, clock, limits=few)
+    app = app_over(means)
+    async with http_over(app) as http, http_over(app, address="192.0.2.9") as other:
+        program = Program(http)
+        assert [(await program.register()).status_code for _ in range(5)] == [201] * 3 + [429] * 2
+        refused = await program.register()
+        assert (refused.headers["retry-after"], refused.json()["error"]) == ("1", "temporarily_unavailable")
+        assert (await Program(other).register()).status_code == 201
+        assert [(await program.redeem("x")).status_code for _ in range(4)] == [400] * 3 + [429]
+        pages = [(await http.get(AUTHORIZE)).status_code for _ in range(4)]
+        assert pages == [400] * 3 + [429]
+        assert (await http.get(AUTHORIZE)).headers["retry-after"] == "10"
+        clock.advance(1000)
+        assert (await program.register()).status_code == 201
+
+
+def test_counters_for_strangers_are_bounded() -> None:
+    knocks = Knocks(ManualClock(), most=100)
+    for number in range(10_000):
+        assert knocks.wait_s("register", f"192.0.2.{number}", Rate(1, 1)) == 0
+    assert len(knocks) == 100
+
+
+def test_addresses_are_told_apart_as_the_nearest_proxy_noted_them() -> None:
+    def seen(noted: str, peer: str | None = "10.0.0.1") -> str:
+        headers = [(b"x-forwarded-for", noted.encode())] if noted else []
+        scope = {"type": "http", "headers": headers, "client": (peer, 1) if peer else None}
+        return address_of(Request(scope))
+
+    assert seen("") == "10.0.0.1"
+    assert seen("203.0.113.9") == "203.0.113.9"
+    assert seen("spoofed, 203.0.113.9") == "203.0.113.9"
+    assert seen("2001:db8:1:2:3::4") == seen("2001:db8:1:2:ffff::1") != seen("2001:db8:1:3::1")
+    assert seen("<script>") == seen("", None) == "?"
+
+
+@pytest.mark.redis
+async def test_a_flood_of_registrations_keeps_nothing_and_an_honest_client_gets_through(
+    redis_stores: OpenStores, redis_server: RedisProcess
+) -> None:
+    means = means_over(redis_stores, ManualClock())
+    register = app_over(means)
+    async with http_over(register) as flood, http_over(register, address="192.0.2.1") as honest:
+        await Program(honest).register()
+        before = await redis_stores.server.ask_slow("DBSIZE")
+        statuses: list[int] = []
+        for number in range(2000):
+            body = {"redirect_uris": [f"https://flood.example/{number}"], "client_name": f"bot {number}"}
+            statuses.append((await flood.post("/oauth/register", json=body)).status_code)
+        assert set(statuses) == {201, 429}
+        assert (await Program(honest).register()).status_code == 201
+        assert await redis_stores.server.ask_slow("DBSIZE") == before
+    assert sys.getsizeof(means.knocks._buckets) < 100_000
+
+
+@pytest.mark.redis
+async def test_what_rests_in_the_store_opens_nothing(
+    redis_stores: OpenStores, redis_server: RedisProcess
+) -> None:
+    clock = ManualClock()
+    means = means_over(redis_stores, clock)
+    await redis_stores.accounts.add(an_account())
+    app = app_over(means)
+    async with http_over(app) as http, http_over(app) as browser:
+        scene = Scene(clock, means, app, http, Person(browser), Program(http))
+        await scene.program.register(token_endpoint_auth_method="client_secret_post")
+        secret = means.signing.client_secret(scene.program.client_id)
+        code = await scene.code()
+        other = await scene.code()
+        tokens = (await scene.program.redeem(other, client_secret=secret)).json()
+        session = scene.person.http.cookies["kiosk_session"]
+    resting = []
+    for key in await redis_stores.server.ask_slow("KEYS", "*"):
+        resting.append(key)
+        kind = await redis_stores.server.ask_slow("TYPE", key)
+        ask = {b"hash": ("HGETALL", key), b"zset": ("ZRANGE", key, 0, -1), b"string": ("GET", key)}
+        value = await redis_stores.server.ask_slow(
+            *ask[bytes(kind, "ascii") if isinstance(kind, str) else kind]
+        )
+        resting.append(repr(value).encode())
+    everything = b"\n".join(part if isinstance(part, bytes) else str(part).encode() for part in resting)
+    assert b"usr-ada" in everything
+    for held in (code, other, tokens["access_token"], tokens["refresh_token"], secret, session, PASSWORD):
+        assert held.encode() not in everything
+
+
+async def test_no_log_line_holds_a_secret_or_a_query(scene: Scene) -> None:
+    with structlog.testing.capture_logs() as lines:
+        code = await scene.code(state="a-very-private-state")
+        tokens = (await scene.program.redeem(code)).json()
+        await scene.program.refresh(tokens["refresh_token"])
+        await scene.program.redeem(code)
+        await guess(scene, "ada", "a-wrong-password")
+        await scene.http.post("/oauth/revoke", data={"token": tokens["refresh_token"]})
+    told = json.dumps(lines)
+    assert "grant_begun" in told
+    assert "code_replayed" in told
+    held = (
+        code,
+        *tokens.values(),
+        PASSWORD,
+        "a-wrong-password",
+        "a-very-private-state",
+        scene.program.client_id,
+    )
+    for secret in held:
+        assert str(secret) == "Bearer" or str(secret) == "3600" or str(secret) not in told

@@ -1,0 +1,200 @@
+"""Ending a grant, on this replica and on others, and starting again after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from cluster.clock import SystemClock
+from cluster.errors import Unavailable
+from cluster.store.connect import OpenStores
+from cluster.store.ports import Revocations, Stores
+from deployments.archive.oauth.bearer import Bearer
+from tests.contract.oauth.conftest import Scene
+from tests.fakes.archive_oauth import (
+    RESOURCE,
+    Person,
+    Program,
+    an_account,
+    answer_of,
+    app_over,
+    http_over,
+    means_over,
+)
+
+
+async def give_back(scene: Scene, token: str, **more: str) -> int:
+    """Revoke a token as clients do."""
+    data = {"token": token, "client_id": scene.program.client_id, **more}
+    return (await scene.http.post("/oauth/revoke", data=data)).status_code
+
+
+@pytest.mark.parametrize("kind", ["access_token", "refresh_token"])
+async def test_giving_either_token_back_ends_the_grant(scene: Scene, kind: str) -> None:
+    tokens = await scene.tokens()
+    assert await give_back(scene, tokens[kind], token_type_hint="anything") == 200
+    await scene.heard()
+    assert await scene.program.use(tokens["access_token"]) == 401
+    assert (await scene.program.refresh(tokens["refresh_token"])).json()["error"] == "invalid_grant"
+    assert await give_back(scene, tokens[kind]) == 200
+
+
+async def test_unknown_tokens_are_no_error_and_others_tokens_stay(scene: Scene) -> None:
+    tokens = await scene.tokens()
+    assert await give_back(scene, "nonsense") == 200
+    mine = scene.program.client_id
+    await scene.program.register(client_name="Other")
+    assert await give_back(scene, tokens["refresh_token"]) == 200
+    await scene.heard()
+    assert await scene.program.use(tokens["access_token"]) == 200
+    scene.program.client_id = "c_unknown"
+    assert await give_back(scene, tokens["refresh_token"]) == 401
+    assert (await scene.http.post("/oauth/revoke", data={"client_id": mine})).status_code == 400
+
+
+@pytest.fixture
+async def replicas(redis_stores: OpenStores) -> AsyncIterator[list[Scene]]:
+    """Two replicas over one Redis, following revocations by themselves."""
+    clock = SystemClock()
+    await redis_stores.accounts.add(an_account())
+    scenes = []
+    for _ in range(2):
+        means = means_over(redis_stores, clock)
+        app = app_over(means)
+        http = http_over(app)
+        scenes.append(Scene(clock, means, app, http, Person(http_over(app)), Program(http)))  # type: ignore[arg-type]
+        await means.bearer.start()
+    yield scenes
+    for scene in scenes:
+        await scene.means.bearer.close()
+        await scene.http.aclose()
+        await scene.person.http.aclose()
+
+
+@pytest.mark.redis
+async def test_every_step_may_meet_another_replica_and_a_revocation_is_heard_within_a_second(
+    replicas: list[Scene],
+) -> None:
+    one, two = replicas
+    await one.program.register()
+    two.program.client_id = one.program.client_id
+    await two.person.open("/oauth/authorize/archive", **two.program.asks())
+    one.person.http.cookies = two.person.http.cookies
+    one.person.page = two.person.page
+    await one.person.sign_in()
+    two.person.http.cookies = one.person.http.cookies
+    two.person.page = one.person.page
+    code = answer_of(await two.person.press("allow"))["code"]
+    tokens = (await one.program.redeem(code)).json()
+    assert await two.program.use(tokens["access_token"]) == 200
+    tokens = (await two.program.refresh(tokens["refresh_token"])).json()
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    assert await give_back(one, tokens["refresh_token"]) == 200
+    while await two.program.use(tokens["access_token"]) != 401:
+        await asyncio.sleep(0.01)
+        assert loop.time() - started < 1.0
+    assert await one.program.use(tokens["access_token"]) in (200, 401)
+    await asyncio.sleep(0.3)
+    assert await one.program.use(tokens["access_token"]) == 401
+
+
+@pytest.mark.redis
+async def test_a_restart_is_not_noticed(redis_stores: OpenStores) -> None:
+    clock = SystemClock()
+    await redis_stores.accounts.add(an_account())
+    first = means_over(redis_stores, clock)
+    async with http_over(app_over(first)) as http, http_over(app_over(first)) as browser:
+        scene = Scene(clock, first, app_over(first), http, Person(browser), Program(http))  # type: ignore[arg-type]
+        await scene.program.register()
+        tokens, code = await scene.tokens(), await scene.code()
+    again = means_over(redis_stores, clock)
+    async with http_over(app_over(again)) as http:
+        program = Program(http, scene.program.client_id)
+        assert await program.use(tokens["access_token"]) == 200
+        assert (await program.refresh(tokens["refresh_token"])).status_code == 200
+        assert (await program.redeem(code)).status_code == 200
+
+
+async def test_at_rest_a_token_is_checked_without_asking_the_store(scene: Scene) -> None:
+    token = (await scene.tokens())["access_token"]
+    grants = scene.means.grants
+    asked: list[str] = []
+
+    class Watched:
+        async def version(self) -> int:
+            asked.append("version")
+            return await grants.version()
+
+        async def revocations(self) -> Revocations:
+            asked.append("revocations")
+            return await grants.revocations()
+
+    bearer = Bearer(Watched(), scene.means.signing, scene.clock)  # type: ignore[arg-type]
+    for _ in range(100):
+        assert await bearer.person(token, RESOURCE) is not None
+    assert asked == ["version", "revocations"]
+
+
+class Away:
+    """A store that is away until told otherwise."""
+
+    def __init__(self, stores: Stores) -> None:
+        self._grants = stores.grants
+        self.away = True
+
+    async def version(self) -> int:
+        if self.away:
+            raise Unavailable("away")
+        return await self._grants.version()
+
+    async def revocations(self) -> Revocations:
+        return await self._grants.revocations()
+
+
+async def test_nobody_is_let_in_before_revocations_were_read_and_an_outage_later_changes_nothing(
+    scene: Scene, memory_stores: Stores
+) -> None:
+    token = (await scene.tokens())["access_token"]
+    store = Away(memory_stores)
+    bearer = Bearer(store, scene.means.signing, scene.clock, poll_s=0.01)  # type: ignore[arg-type]
+    await bearer.start()
+    with pytest.raises(Unavailable):
+        await bearer.person(token, RESOURCE)
+    store.away = False
+    assert await bearer.person(token, RESOURCE) is not None
+    store.away = True
+    await asyncio.sleep(0.05)
+    assert await bearer.person(token, RESOURCE) is not None
+    store.away = False
+    (held,) = await memory_stores.grants.of_user("usr-ada")
+    await memory_stores.grants.revoke(held.grant.grant_id, now_ms=scene.clock.now_ms())
+    await asyncio.sleep(0.1)
+    assert await bearer.person(token, RESOURCE) is None
+    assert bearer.is_following
+    await bearer.close()
+    assert not bearer.is_following
+
+
+async def test_when_the_store_is_away_people_and_programs_are_told_to_come_back(scene: Scene) -> None:
+    class Gone:
+        def __getattr__(self, name: str) -> object:
+            async def away(*_: object, **__: object) -> object:
+                raise Unavailable("away", retry_after_s=3)
+
+            return away
+
+    means = replace(scene.means, grants=Gone(), accounts=Gone())  # type: ignore[arg-type]
+    async with http_over(app_over(means)) as http, http_over(app_over(means)) as browser:
+        program = Program(http, scene.program.client_id)
+        answer = await program.redeem("x")
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "3")
+        assert answer.json()["error"] == "temporarily_unavailable"
+        person = Person(browser)
+        assert (await person.open("/oauth/authorize/archive", **program.asks())).status_code == 200
+        page = await person.press("sign-in", username="ada", password="x")
+        assert (page.status_code, page.headers["content-type"]) == (503, "text/html; charset=utf-8")
+        assert (await program.register()).status_code == 201
