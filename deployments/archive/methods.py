@@ -32,7 +32,7 @@ INSTRUCTIONS = (
 )
 BUSY = "The archive is busy or restarting; try again in {seconds} s"
 TOOK_TOO_LONG = "The archive took too long to answer; try again, or ask a shorter question"
-CALL_S = 20.0
+CALL_S = 25.0
 
 _log = structlog.get_logger()
 _Run = Callable[[Person, dict[str, Any]], Awaitable[dict[str, Any]]]

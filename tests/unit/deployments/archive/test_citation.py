@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+
+from deployments.archive.citation import (
+    CitationRules,
+    citation_format,
+    citation_instruction,
+    licence_sentence,
+    web_address,
+)
+
+RULES = CitationRules()
+
+
+@pytest.mark.parametrize(
+    ("title", "url", "link"),
+    [
+        ("River rules", "https://n.example/1", "[River rules](https://n.example/1)"),
+        ("Sums [of] \\ parts", "https://n.example/1", "[Sums \\[of\\] \\\\ parts](https://n.example/1)"),
+        (
+            "a](https://evil.example)",
+            "https://n.example/1",
+            "[a\\](https://evil.example)](https://n.example/1)",
+        ),
+        ("two\nlines\tand  more", "https://n.example/1", "[two lines and more](https://n.example/1)"),
+        ("<b> `x`", "https://n.example/1", "[\\<b> \\`x\\`](https://n.example/1)"),
+        ("A", "https://n.example/a b/(7)", "[A](https://n.example/a%20b/%287%29)"),
+        ("A", "https://n.example/a?b=c&d=%20e#f", "[A](https://n.example/a?b=c&d=%20e#f)"),
+        ("A", "https://n.example/ü", "[A](https://n.example/%C3%BC)"),
+        ("A", 'https://n.example/"><script>', "[A](https://n.example/%22%3E%3Cscript%3E)"),
+        ("A", "javascript:alert(1)", "A"),
+        ("A", "", "A"),
+        ("", "https://n.example/1", "[Untitled](https://n.example/1)"),
+    ],
+)
+def test_a_link_can_not_be_broken_or_bent(title: str, url: str, link: str) -> None:
+    assert citation_format(title, url) == link
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["javascript:x", "data:text/html,x", "file:///etc", "//n.example", "n.example", "http://", "http://["],
+)
+def test_only_addresses_of_the_web_are_told(url: str) -> None:
+    assert web_address(url) == ""
+
+
+def test_the_instruction_says_licence_authors_and_the_publishers_own_words() -> None:
+    told = citation_instruction(CitationRules(extra="Name the newspaper."), "", ["I. Da"], linked=True)
+    assert told == (
+        "Cite this content with the markdown link in citation_format. Licence: Creative Commons Attribution 2.5 "
+        "(https://creativecommons.org/licenses/by/2.5/). Credit the authors. Name the newspaper."
+    )
+
+
+def test_an_articles_own_licence_goes_before_the_archives() -> None:
+    assert "Attribution-ShareAlike 4.0" in citation_instruction(RULES, "CC BY-SA 4.0", [], linked=False)
+    assert licence_sentence("All rights\nreserved") == "All rights reserved"
+    assert len(licence_sentence("x" * 9000)) == 200
