@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from itertools import islice
 from typing import TypeVar
 
 import numpy as np
 
-from actors.recommender.arrange import Step, arrange
+from actors.recommender.arrange import LOT, Step, arrange, one_per_group
 from actors.recommender.explain import explain_products, explained_groups
 from actors.recommender.groups import Groups
 from actors.recommender.messages import Group, RecommendationResult
@@ -65,7 +66,9 @@ def _answer(
     # seen products fill a group only after everything else in it
     seen = [row for row in left_out_of(request) if row < len(ranking)]
     ranking[list(set(seen))] -= _SEEN_MALUS
-    page = chosen[query.start : query.start + query.rows]
+    page = list(
+        islice((code for code in chosen if _holds(request, groups, code, ranking, enough)), query.rows)
+    )
     pools = [_pool(request, groups, code, ranking) for code in page]
     found = [
         _group(request, groups, code, allowed, pool, scores) for code, pool in zip(page, pools, strict=True)
@@ -73,6 +76,13 @@ def _answer(
     rung = "personal" if request.taste.known else "trending"
     result = RecommendationResult(groups=found, served_by=rung)
     return explained_groups(request, result, pools) if query.explain else result
+
+
+def _holds(request: Request, groups: Groups[V], code: int, ranking: Scores, enough: int) -> bool:
+    """Tell whether a group holds enough different products when variants count once."""
+    if enough < 2 or not request.query.dedupe:
+        return True
+    return len(one_per_group(groups.best_of(code, ranking, LOT + enough).tolist(), request.catalog)) >= enough
 
 
 def _allowed(request: Request) -> Mask:

@@ -24,6 +24,11 @@ _KNOWN = {
 async def test_the_interface_keeps_its_word(scenario: Scenario, way: Way, unknown_key: str) -> None:
     if way.live and scenario.needs:
         pytest.skip(f"needs {', '.join(scenario.needs)}")
+    await play(scenario, way, unknown_key)
+
+
+async def play(scenario: Scenario, way: Way, unknown_key: str) -> None:
+    """Play the steps of a scenario one after another."""
     kept = {"unknown_key": unknown_key}
     for number, step in enumerate(scenario.steps, 1):
         assert set(step) <= _KNOWN, set(step) - _KNOWN

@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import orjson
 
+from actors.recommender.client import RecommenderClient
 from actors.recommender.messages import Group, ReaderQuery, RecommendationResult
 from cluster.clock import Clock
 from cluster.errors import NotFound, messages
@@ -144,8 +145,9 @@ async def open_corner(
     stores: Stores | None = None,
     most_bytes: int = 32 << 20,
     share: float = 0.0,
+    client: RecommenderClient | None = None,
 ) -> Corner:
-    """Open a door on apps `shop`, `other` (development) and `playground`."""
+    """Open a door on apps `shop`, `other` (development) and `playground`; `client` answers instead of the told one."""
     clock = clock or StillClock()
     stores = stores or memory_stores(clock)
     vault = Vault(MASTER)
@@ -154,7 +156,7 @@ async def open_corner(
     recommender = ToldRecommender(stores)
     tally = Tally()
     door = Door(
-        endpoints(Means(stores, recommender, clock)),
+        endpoints(Means(stores, client or recommender, clock)),
         Gate(keyring, purses, SilentMeter(), most_bytes=most_bytes),
         replays=stores.idempotency,
         clock=clock,

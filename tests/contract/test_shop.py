@@ -1,0 +1,85 @@
+"""What is recommended, through the door and down to the recommender: scenarios over the corner shop."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from actors.recommender.client import LocalRecommenderClient
+from actors.recommender.host import RecommenderHost
+from cluster.meter import SilentMeter
+from cluster.records.boost_rule import read_rules
+from cluster.store.memory import memory_stores
+from cluster.store.ports import Stores
+from tests.contract.scenario import Scenario, load
+from tests.contract.test_rest import play
+from tests.contract.ways import InProcess
+from tests.fakes.corner_shop import APP, NOW_MS, furnish
+from tests.fakes.door import Corner, StillClock, open_corner
+
+RULES = [
+    {"name": "almanac for guests", "boost_fq": "product_id:garden-almanac", "boosting_tags": ["guest"]},
+    {
+        "name": "no hoes in spring",
+        "boost": [{"field": "product_id", "query": "draw-hoe", "action": "remove"}],
+        "context": {"season": ["spring"]},
+    },
+    {"name": "boards", "boost_fq": "product_id:cutting-board", "position": [2], "query": "board"},
+]
+
+
+@pytest.fixture
+async def corner() -> AsyncIterator[Corner]:
+    clock = StillClock(NOW_MS)
+    stores = memory_stores(clock)
+    await furnish(stores)
+    await stores.boost_rules.put(APP, read_rules(RULES))
+    host = RecommenderHost(stores, None, clock, SilentMeter())
+    await host.start()
+    yield await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host))
+    await host.close()
+
+
+@pytest.mark.parametrize("scenario", load(Path(__file__).parent / "shop"), ids=lambda scenario: scenario.name)
+async def test_the_shop_answers_as_specified(scenario: Scenario, corner: Corner) -> None:
+    await play(scenario, InProcess(corner, corner.door), "unknown")
+
+
+async def _written(stores: Stores) -> object:
+    readers = [f"u:{name}" for name in ("gina", "nora", "x")] + ["a:x"]
+    return (
+        [await stores.interactions.recent(APP, [reader]) for reader in readers],
+        await stores.changes.last(APP, "interaction"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        ("user_to_products", {"pagination_id": "s"}),
+        ("user_to_trending", {}),
+        ("user_to_categories", {}),
+        ("user_to_attributes", {"field": "brand"}),
+        ("user_to_history", {}),
+        ("product_to_products", {"product_id": "hand-fork"}),
+    ],
+)
+async def test_simulated_interactions_are_never_written(
+    corner: Corner, kind: str, more: dict[str, object]
+) -> None:
+    import orjson
+
+    from tests.fakes.asgi import call
+
+    before = await _written(corner.stores)
+    for who in ({"user_id": "gina"}, {"anonymous_id": "x"}, {"user_id": "x", "anonymous_id": "x"}, {}):
+        simulated = [{"type": "checkout", "user_id": "nora", "product_ids": ["carving-knife"]}]
+        body = orjson.dumps({**who, **more, "additional_interactions": simulated})
+        answer = await call(
+            corner.door, "POST", f"/v1/recommendation/{kind}", headers=corner.headers(), body=body
+        )
+        assert answer.status == 200
+        assert b"product_id" in answer.body
+    assert await _written(corner.stores) == before
