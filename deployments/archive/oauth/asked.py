@@ -22,6 +22,7 @@ from deployments.archive.oauth.signing import Signing
 from deployments.archive.oauth.token import same_resource
 
 LONGEST_STATE = 1500
+_AGAIN = "Go back to it and connect again; it then registers by itself."
 ONCE = (
     "response_type",
     "response_mode",
@@ -96,9 +97,13 @@ def read_asked(parameters: Parameters, signing: Signing, base: str) -> tuple[Ask
         raise NotAnswerable(refused.description) from refused
     client = read_client(signing, client_id) if client_id else None
     if client is None:
-        raise NotAnswerable("The application is not registered here.")
+        raise NotAnswerable(
+            "The application is not registered here. Go back to it and connect again; it then registers by itself."
+        )
     if redirect_uri is None or not client.allows(redirect_uri):
-        raise NotAnswerable("The application did not register the address it wants the answer sent to.")
+        raise NotAnswerable(
+            "The application wants the answer sent to an address it did not register. Go back to it and connect again."
+        )
     # One that stands there twice is given back as it stood there first.
     state = parameters.get("state")
     try:

@@ -51,7 +51,7 @@ class Authorize:
         try:
             asked, client = read_asked(query_of(request), self._means.signing, self._means.base(request))
         except NotAnswerable as fault:
-            return self._pages.stop("This request can't be answered", fault.reason)
+            return self._pages.stop("This request can’t be answered", fault.reason)
         except Declined as declined:
             return go(declined.location, 302)
         account = await self._sessions.account(request)
@@ -122,7 +122,7 @@ class Authorize:
 
     def _strange(self) -> Response:
         return self._pages.stop(
-            "This form can't be used",
+            "This form can’t be used",
             "It was not shown in this browser, or cookies are blocked. Go back to your application and connect again.",
             403,
         )
@@ -134,6 +134,6 @@ def _values(asked: Asked, account: Account | None) -> dict[str, Any]:
 
 def as_page(pages: Pages, refused: Refused) -> Response:
     """Say a refusal to a person."""
-    heading = "Too many requests" if refused.status == 429 else "This request can't be answered"
+    heading = "Too many requests" if refused.status == 429 else "This request can’t be answered"
     text = refused.description[:1].upper() + refused.description[1:] + "."
     return pages.stop(heading, text, refused.status, retry_after_s=refused.retry_after_s)

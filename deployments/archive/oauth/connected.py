@@ -64,7 +64,7 @@ class Connected:
         values, in_time = self._sessions.read_form(request, form.get("form") or "")
         if values is None or "asked" in values or not is_own_page(request, self._means.base(request)):
             return self._pages.stop(
-                "This form can't be used", "It was not shown in this browser, or cookies are blocked.", 403
+                "This form can’t be used", "It was not shown in this browser, or cookies are blocked.", 403
             )
         decision = form.once("decision")
         if not in_time:

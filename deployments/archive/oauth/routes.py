@@ -122,7 +122,7 @@ class _ForPeople(_Endpoint):
     async def answer(self, request: Request) -> Response:
         """Answer, whatever happens."""
         if request.method not in (*READ, *WRITE):
-            response = self._pages.stop("This request can't be answered", "There is only a page here.", 405)
+            response = self._pages.stop("This request can’t be answered", "There is only a page here.", 405)
             response.headers["allow"] = "GET, HEAD, POST"
             return response
         try:
