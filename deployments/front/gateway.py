@@ -13,6 +13,10 @@ from ray import serve
 from ray.exceptions import RayActorError, RayError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RayServeException
 
+from actors.answers.client import LocalArchiveClient
+from actors.answers.host import AnswersHost
+from actors.answers.messages import ArchiveQuery
+from actors.answers.shelf import PassageShelf
 from actors.recommender.champions import Models
 from actors.recommender.client import LocalRecommenderClient, RemoteRecommenderClient
 from actors.recommender.host import RecommenderHost
@@ -34,6 +38,8 @@ from deployments.api.endpoints import Means, endpoints
 from deployments.api.load import Load
 from deployments.api.placement import PlacedRecommenders
 from deployments.api.routes import ordinary_way
+from deployments.archive.citation import CitationRules
+from deployments.archive.door import ArchiveConfig, archive_routes, open_archive
 from deployments.edge.admission import Gate
 from deployments.edge.keyring import Keyring
 from deployments.edge.limits import Limits
@@ -45,6 +51,8 @@ ACCESS_SHARE = 0.01
 TELL_EVERY_S = 5
 MEMORY_BUDGET_MB = 512
 "For the engines a replica holds in its own memory."
+ARCHIVE_BUDGET_MB = 2_048
+"For archives: mapped files, which replicas of a node share."
 _AWAY = (RayError, RayServeException, BackPressureError, DeploymentUnavailableError)
 
 
@@ -65,7 +73,8 @@ class Gateway:
         self.loop = asyncio.get_running_loop()
         self._meter = meter
         self._stores = await open_stores(url.get_secret_value(), meter=meter, clock=clock)
-        self._keyring = Keyring(self._stores.access, vault_of(settings))
+        vault = vault_of(settings)
+        self._keyring = Keyring(self._stores.access, vault)
         self._limits = Limits(self._stores.limits, clock)
         self._keyring.on_change(self._limits.forget)
         self._tally = Tally()
@@ -75,6 +84,13 @@ class Gateway:
         self._host = RecommenderHost(self._stores, segments, clock, meter, self._budget_mb, models=models)
         local = LocalRecommenderClient(self._host)
         self._placed = PlacedRecommenders(self._stores.engines, local, _reach, clock, away=_AWAY)
+        self._answers = AnswersHost(
+            self._stores, segments, PassageShelf(settings.shelf_dir), clock, meter, ARCHIVE_BUDGET_MB
+        )
+        config = archive_config(settings)
+        self._archive = open_archive(
+            self._stores, vault, LocalArchiveClient(self._answers), clock, config, tally=self._tally
+        )
         guard = DiskGuard(settings.data_dir, settings.disk_limit, clock)
         gate = Gate(
             self._keyring,
@@ -91,16 +107,22 @@ class Gateway:
             tally=self._tally,
             access_log=AccessLog(ACCESS_SHARE, Random()),
         )
-        self._load = Load(clock, lambda: self.door.busy_s)
+        self._load = Load(clock, lambda: self.door.busy_s + self._archive.endpoint.busy_s)
         await self._keyring.start()
         await self._host.start()
+        await self._answers.start()
+        await self._archive.start()
+        self._warming = self.loop.create_task(self._warm(config.app_id))
         self._telling = self.loop.create_task(self._tell())
-        return ordinary_way(self.door, version=version(), close=self.close)
+        more = archive_routes(self._archive)
+        return ordinary_way(self.door, version=version(), close=self.close, more=more)
 
     async def check_health(self) -> None:
         """Fail when keys are no longer followed: a revoked one would be let in. An absent store is no reason."""
         if not self._keyring.is_following:
             raise RuntimeError("keys are not followed any more")
+        if not self._archive.is_following:
+            raise RuntimeError("revocations are not followed any more")
 
     def record_autoscaling_stats(self) -> dict[str, float]:
         """Report how busy this replica is."""
@@ -108,14 +130,22 @@ class Gateway:
 
     async def close(self) -> None:
         """Close everything in the order of dependence."""
-        self._telling.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._telling
+        for task in (self._telling, self._warming):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await self._archive.close()
+        await self._answers.close()
         await self._keyring.close()
         await self._limits.close()
         await self._placed.close()
         await self._host.close()
         await self._stores.close()
+
+    async def _warm(self, app_id: str) -> None:
+        """Load the archive before somebody asks."""
+        with contextlib.suppress(HouseError):
+            await self._answers.ask(ArchiveQuery(app_id, "news"))
 
     async def _tell(self) -> None:
         for second in itertools.count(1):
@@ -125,6 +155,20 @@ class Gateway:
             for app_id, asked in self._placed.take_counts().items():
                 with contextlib.suppress(HouseError):
                     await self._stores.engine_watch.count(app_id, asked, SystemClock().now_ms())
+
+
+def archive_config(settings: Settings) -> ArchiveConfig:
+    """Take what the archive is told from the settings."""
+    return ArchiveConfig(
+        app_id=settings.archive_app,
+        title=settings.archive_title,
+        version=version(),
+        public_url=settings.public_url,
+        host=settings.host,
+        port=settings.port,
+        origins=tuple(origin.strip() for origin in settings.archive_origins.split(",") if origin.strip()),
+        citation=CitationRules(settings.archive_licence, settings.archive_citation),
+    )
 
 
 async def _reach(app_id: str, engine_id: str) -> RemoteRecommenderClient:
