@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cluster.origin import is_loopback, parse_origin
+from cluster.origin import is_loopback as is_loopback
+from cluster.origin import parse_origin
 
 MCP_PATH = "/mcp"
 ISSUER_PATH = "/archive"

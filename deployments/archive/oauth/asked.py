@@ -97,13 +97,9 @@ def read_asked(parameters: Parameters, signing: Signing, base: str) -> tuple[Ask
         raise NotAnswerable(refused.description) from refused
     client = read_client(signing, client_id) if client_id else None
     if client is None:
-        raise NotAnswerable(
-            "The application is not registered here. Go back to it and connect again; it then registers by itself."
-        )
+        raise NotAnswerable(f"The application is not registered here. {_AGAIN}")
     if redirect_uri is None or not client.allows(redirect_uri):
-        raise NotAnswerable(
-            "The application wants the answer sent to an address it did not register. Go back to it and connect again."
-        )
+        raise NotAnswerable(f"The application wants the answer at an address it did not register. {_AGAIN}")
     # One that stands there twice is given back as it stood there first.
     state = parameters.get("state")
     try:
