@@ -26,6 +26,7 @@ from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
 from cluster.clock import SystemClock
 from cluster.ids import new_request_id
+from cluster.log import set_up_logging
 from cluster.meter import Meter, SilentMeter
 from cluster.store.connect import OpenStores
 
@@ -46,6 +47,7 @@ class IntakeHost:
         rules: IntakeRules | None = None,
         end_process: Callable[[int], None] = os._exit,
     ) -> None:
+        set_up_logging()
         self._connect = connect
         self._segments = SegmentShelf(Shelf.open(shelf_uri))
         self._meter = meter

@@ -23,6 +23,7 @@ from cluster.errors import HouseError
 from cluster.log import set_up_logging
 from cluster.records.engine import Engine, application_name
 from cluster.runtime.lineup import PREFIX, Deploy, Remove, Seen, Send, Step, is_settled, status_of, steps
+from cluster.runtime.meter import RayMeter
 from cluster.store.connect import OpenStores
 
 LOOK_S = 1.0
@@ -43,6 +44,7 @@ class EngineKeeper:
         self._connect = connect
         self._build = build
         self._clock = SystemClock()
+        self._meter = RayMeter()
         self._looked_s = self._clock.monotonic_s()
         self._waiting: list[str] | None = None
         self._tried_s: dict[str, float] = {}
@@ -98,6 +100,7 @@ class EngineKeeper:
         await self._tell(stores, engines, seen)
         for step in steps(engines, seen, last_own_ms, self._clock.now_ms()):
             await self._take(step, stores)
+        self._meter.gauge("kiosk_engines_waiting", len(self._waiting or ()))
         self._waiting = [engine.application for engine in engines if not is_settled(engine, seen)]
 
     async def _last_own(
@@ -125,6 +128,8 @@ class EngineKeeper:
             status = status_of(engine, seen.get(engine.application), self._clock.now_ms())
             if status is not None:
                 await stores.engine_watch.note(status)
+                self._meter.gauge("kiosk_engine_replicas", status.replicas, engine=engine.application)
+                self._meter.gauge("kiosk_engine_replicas_wanted", status.target, engine=engine.application)
                 noted.add((engine.app_id, engine.engine_id))
         for app_id, engine_id in self._noted - noted:
             await stores.engine_watch.forget(app_id, engine_id)

@@ -27,6 +27,7 @@ from cluster.runtime import probe
 from cluster.runtime.about import version
 from cluster.runtime.connecting import ADMIN_S, connect, connect_actor
 from cluster.runtime.keeping import Keeping
+from cluster.runtime.meter import RayMeter
 from cluster.runtime.plan import Plan
 from cluster.runtime.vault import vault_of
 from cluster.settings import Settings
@@ -162,7 +163,7 @@ def ensure_intake(kind: str, settings: Settings) -> None:
 
     release = version()
     roster.sweep("intake", keep=release)
-    roster.find_or_create("intake", release, kind, connect_actor, str(settings.shelf_dir))
+    roster.find_or_create("intake", release, kind, connect_actor, str(settings.shelf_dir), meter=RayMeter)
 
 
 def ensure_trainer(kind: str, settings: Settings) -> None:

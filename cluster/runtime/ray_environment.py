@@ -38,11 +38,13 @@ class Ports:
     fallback_proxy: int
     statistics: int
     metrics: int
+    exports: int = 0
+    "Where Prometheus finds the numbers of all processes; 0: Ray chooses."
 
     @classmethod
     def choose(cls) -> Ports:
         """Find free ones."""
-        return cls(*free_ports(6))
+        return cls(*free_ports(7))
 
 
 def common_environment(places: Places, inherited: Mapping[str, str], root: Path) -> dict[str, str]:
@@ -141,6 +143,7 @@ def ray_start_arguments(
         "--dashboard-host=127.0.0.1",
         f"--dashboard-port={ports.dashboard}",
         f"--dashboard-agent-listen-port={ports.agent}",
+        *([f"--metrics-export-port={ports.exports}"] if ports.exports else []),
         f"--temp-dir={places.ray_dir}",
         f"--num-cpus={cpus}",
         f"--object-store-memory={object_store_mb << 20}",

@@ -51,6 +51,8 @@ class State(BaseModel):
     "`haproxy`, or why the slow Python proxy stands in for it."
     ray_address: str = ""
     dashboard_url: str = ""
+    metrics_url: str = ""
+    "For Prometheus; on loopback."
     pids: dict[str, int] = Field(default_factory=dict)
     "Processes watched by the supervisor."
     restarts: dict[str, int] = Field(default_factory=dict)

@@ -202,7 +202,8 @@ class Supervisor:
         more = ray_environment(self._places, ports, haproxy=self._haproxy, max_connections=self._connections)
         self._head.bring_up(Plan(**plan), {**os.environ, **more})  # type: ignore[arg-type]
         dashboard = f"http://127.0.0.1:{ports.dashboard}" if self._settings.dashboard else ""
-        self._say(self.state.phase, self.state.message, ray_address=address, dashboard_url=dashboard)
+        urls = {"dashboard_url": dashboard, "metrics_url": f"http://127.0.0.1:{ports.exports}/metrics"}
+        self._say(self.state.phase, self.state.message, ray_address=address, **urls)
 
     # --- keeping ------------------------------------------------------------------------------------------
 

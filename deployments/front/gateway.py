@@ -26,10 +26,10 @@ from cluster.artifacts.snapshots import SnapshotShelf
 from cluster.clock import SystemClock
 from cluster.errors import HouseError
 from cluster.log import set_up_logging
-from cluster.meter import Meter, SilentMeter
 from cluster.records.engine import application_name
 from cluster.runtime.about import version
 from cluster.runtime.disk import DiskGuard
+from cluster.runtime.meter import RayMeter
 from cluster.runtime.vault import vault_of
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
@@ -66,7 +66,7 @@ class Gateway:
         """Open everything and build the ordinary way in; Serve calls it inside the replica."""
         set_up_logging()
         settings, clock = Settings(), SystemClock()
-        meter: Meter = SilentMeter()
+        meter = RayMeter()
         url = settings.redis_url
         if url is None:
             raise RuntimeError("no Redis: KIOSK_REDIS_URL is not set and the data directory names none")

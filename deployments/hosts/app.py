@@ -25,10 +25,10 @@ from cluster.clock import SystemClock
 from cluster.errors import Invalid, Refusal, Unavailable
 from cluster.ids import DEFAULT_ENGINE
 from cluster.log import set_up_logging
-from cluster.meter import SilentMeter
 from cluster.records.engine import Engine, Scaling
 from cluster.runtime.about import version
 from cluster.runtime.connecting import connect
+from cluster.runtime.meter import RayMeter
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 
@@ -96,6 +96,7 @@ class RecommenderReplica:
         self._host: RecommenderHost | None = None
         self._stores: OpenStores | None = None
         self._opened: tuple[str, str, int] | None = None
+        self._meter = RayMeter()
         self._log = structlog.get_logger()
 
     async def reconfigure(self, options: dict[str, Any]) -> None:
@@ -113,7 +114,7 @@ class RecommenderReplica:
         shelf = Shelf.open(settings.shelf_dir)
         models = Models(SnapshotShelf(shelf), settings.snapshot_cache_dir)
         host = RecommenderHost(
-            stores, SegmentShelf(shelf), SystemClock(), SilentMeter(), opened[2], models=models
+            stores, SegmentShelf(shelf), SystemClock(), self._meter, opened[2], models=models
         )
         await host.start()
         warm = ReaderQuery(kind="user_to_trending", app_id=opened[0], engine_id=opened[1], rows=1)

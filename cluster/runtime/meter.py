@@ -1,0 +1,130 @@
+"""A meter whose numbers Ray exports for Prometheus: added up in this process, handed over every few seconds.
+
+Nothing of it is on a request's way: counting is an addition under a lock, and the hand-over to Ray happens in a
+thread. What is counted in the last seconds of a killed process is lost.
+
+    every process with Ray in it -> RayMeter -> Ray's agent on the node -> Prometheus
+
+Names arrive as `ray_<name>`; Ray adds the node, and `_total` to counters.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import structlog
+
+EVERY_S = 5.0
+MOST_SAMPLES = 64
+"Durations kept per name and tags between two hand-overs: enough for percentiles; count what must be exact."
+BOUNDS_MS = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 120_000)
+
+Tags = tuple[tuple[str, str], ...]
+
+
+@dataclass(slots=True)
+class Numbers:
+    """What came together since the last hand-over, by name and tags."""
+
+    counts: dict[tuple[str, Tags], float] = field(default_factory=dict)
+    gauges: dict[tuple[str, Tags], float] = field(default_factory=dict)
+    times: dict[tuple[str, Tags], list[float]] = field(default_factory=dict)
+
+
+class Export(Protocol):
+    """Where numbers are handed over."""
+
+    def __call__(self, numbers: Numbers) -> None: ...
+
+
+class RayMeter:
+    """`Meter` over Ray's metrics."""
+
+    def __init__(self, *, export: Export | None = None, every_s: float = EVERY_S) -> None:
+        self._export = RayExport() if export is None else export
+        self._every_s = every_s
+        self._numbers = Numbers()
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        threading.Thread(target=self._live, name="meter", daemon=True).start()
+        atexit.register(self.close)
+
+    def count(self, name: str, by: float = 1, **tags: str) -> None:
+        place = name, _sorted(tags)
+        with self._lock:
+            self._numbers.counts[place] = self._numbers.counts.get(place, 0.0) + by
+
+    def time(self, name: str, ms: float, **tags: str) -> None:
+        place = name, _sorted(tags)
+        with self._lock:
+            samples = self._numbers.times.setdefault(place, [])
+            if len(samples) < MOST_SAMPLES:
+                samples.append(ms)
+
+    def gauge(self, name: str, value: float, **tags: str) -> None:
+        with self._lock:
+            self._numbers.gauges[name, _sorted(tags)] = value
+
+    def flush(self) -> None:
+        """Hand over what came together."""
+        with self._lock:
+            numbers, self._numbers = self._numbers, Numbers()
+        try:
+            self._export(numbers)
+        except Exception as error:  # noqa: BLE001 - numbers about the work must never end the work
+            structlog.get_logger().warning("metrics_not_exported", kind=type(error).__name__)
+
+    def close(self) -> None:
+        """Hand over the rest and stop."""
+        if not self._stop.is_set():
+            self._stop.set()
+            self.flush()
+
+    def _live(self) -> None:
+        while not self._stop.wait(self._every_s):
+            self.flush()
+
+
+class RayExport:
+    """Hands numbers to Ray; a metric is made when its name first comes, with the tags it came with."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[Any, tuple[str, ...]]] = {}
+
+    def __call__(self, numbers: Numbers) -> None:
+        """Hand over."""
+        from ray.util.metrics import Counter, Gauge, Histogram
+
+        for (name, tags), by in numbers.counts.items():
+            if by > 0:
+                metric, given = self._metric(Counter, name, tags)
+                metric.inc(by, tags=given)
+        for (name, tags), value in numbers.gauges.items():
+            metric, given = self._metric(Gauge, name, tags)
+            metric.set(value, tags=given)
+        for (name, tags), samples in numbers.times.items():
+            metric, given = self._metric(Histogram, name, tags, boundaries=BOUNDS_MS)
+            for sample in samples:
+                metric.observe(sample, tags=given)
+
+    def _metric(
+        self, kind: Any, name: str, tags: Tags, *, boundaries: Sequence[float] = ()
+    ) -> tuple[Any, Mapping[str, str]]:
+        if name not in self._made:
+            keys = tuple(key for key, _ in tags)
+            more = {"boundaries": list(boundaries)} if boundaries else {}
+            self._made[name] = (
+                kind(name.removesuffix("_total"), description=name, tag_keys=keys, **more),
+                keys,
+            )
+        metric, keys = self._made[name]
+        given = dict(tags)
+        return metric, {key: given.get(key, "") for key in keys}
+
+
+def _sorted(tags: Mapping[str, str]) -> Tags:
+    return tuple(sorted(tags.items())) if tags else ()
