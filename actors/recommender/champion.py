@@ -6,7 +6,7 @@ knows already is not counted again by the live parts: `fresh` says which share o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from actors.learned.counted import Counted
 from actors.learned.model import CommonModel, Model, QuickModel
-from actors.learned.neighbours import Neighbours
 from actors.learned.past import Past, scale_of
 from actors.learned.registry import Learned
 from actors.recommender.events import EVENT_WEIGHTS, written_ms
@@ -26,6 +25,9 @@ from actors.vectors.types import Codes, Floats, Mask, Scores, room_for
 _ENOUGH_LIVE = 0.5
 
 
+Quick = Callable[[Past], tuple[npt.NDArray[np.integer], Scores]]
+
+
 @dataclass(frozen=True, slots=True)
 class Voice:
     """One part of the blend that speaks to a single reader."""
@@ -33,6 +35,8 @@ class Voice:
     name: str
     model: Model
     weight: float
+    quick: Quick | None
+    "How to ask it about one reader, when there is a quick way."
 
 
 class Champion:
@@ -53,10 +57,11 @@ class Champion:
         self._item_count = len(learned.snapshot.items)
         self._items: Codes = np.full(0, -1, np.int32)
         self._rows: Codes = np.full(self._item_count, -1, np.int32)
+        self._baskets = None if learned.baskets is None else _voice("learned:baskets", learned.baskets, 1.0)
         self._covered = 0
         self._before: Floats = np.zeros(0)
         self._voices = [
-            Voice(f"learned:{part.name}", part.model, part.weight)
+            _voice(f"learned:{part.name}", part.model, part.weight)
             for part in learned.blend.parts
             if part.weight and not isinstance(part.model, CommonModel)
         ]
@@ -105,7 +110,8 @@ class Champion:
     def past_of(self, steps: Steps, now_ms: int) -> Past:
         """Read a reader's events as the snapshot knows them."""
         items = self._items
-        codes = [int(items[row]) if row < len(items) else -1 for row in steps.rows]
+        rows = np.array(steps.rows, np.int64)
+        codes = np.where(rows < len(items), items[np.minimum(rows, len(items) - 1)], -1).tolist()
         weights = steps.weights
         if self._factors:
             weights = [
@@ -117,21 +123,20 @@ class Champion:
         """Say how good products are for a reader: for every part rows, which may repeat, and scaled values."""
         if len(past):
             for voice in self._voices:
-                yield (voice.name, *self._spoken(voice.model, past, voice.weight))
+                yield self._spoken(voice, past)
 
     def says_alike(self, past: Past) -> Iterator[tuple[str, Codes, Scores]]:
         """Say what goes with given products, by the parts that know pairs or sessions."""
         for voice in self._voices:
-            if isinstance(voice.model, QuickModel) and len(past):
-                yield (voice.name, *self._spoken(voice.model, past, voice.weight))
+            if voice.quick is not None and len(past):
+                yield self._spoken(voice, past)
 
     def says_of_baskets(self, past: Past) -> tuple[str, Codes, Scores] | None:
         """Say what is bought with given products; None when that was not learned or nothing is known."""
-        baskets: Neighbours | None = self.learned.baskets
-        if baskets is None or not len(past):
+        if self._baskets is None or not len(past):
             return None
-        rows, values = self._spoken(baskets, past, 1.0)
-        return ("learned:baskets", rows, values) if len(rows) else None
+        told = self._spoken(self._baskets, past)
+        return told if len(told[1]) else None
 
     def crowd(
         self, counts: DecayedCounts, offered: Mask, now_ms: int
@@ -168,14 +173,14 @@ class Champion:
 
     # --- inside ---------------------------------------------------------------------------------------------
 
-    def _spoken(self, model: Model, past: Past, weight: float) -> tuple[Codes, Scores]:
-        if isinstance(model, QuickModel):
-            items, values = model.quick(past)
+    def _spoken(self, voice: Voice, past: Past) -> tuple[str, Codes, Scores]:
+        if voice.quick is not None:
+            items, values = voice.quick(past)
         else:
-            values = model.score(past.histories(self._item_count))[0]
+            values = voice.model.score(past.histories(self._item_count))[0]
             items = np.arange(self._item_count)
-        factor = weight * scale_of(items, values, self._item_count)
-        return self._rows[items], values * np.float32(factor)
+        factor = voice.weight * scale_of(items, values, self._item_count)
+        return voice.name, self._rows[items], values * np.float32(factor)
 
     def _with_live(self, model: Counted, learned: Floats, counts: DecayedCounts, now_ms: int) -> Floats:
         days = model.half_life_days or 1.0
@@ -195,6 +200,11 @@ class Champion:
 
     def _factor(self, kind: str) -> float:
         return self._factors[kind] / EVENT_WEIGHTS[kind] if kind in self._factors else 1.0
+
+
+def _voice(name: str, model: Model, weight: float) -> Voice:
+    # asked once: whether an object follows a protocol costs more than its answer
+    return Voice(name, model, weight, model.quick if isinstance(model, QuickModel) else None)
 
 
 def _returns(facts: Mapping[str, Any]) -> bool:

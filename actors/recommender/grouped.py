@@ -10,12 +10,13 @@ import numpy as np
 
 from actors.recommender.arrange import LOT, Step, arrange, one_per_group
 from actors.recommender.explain import explain_products, explained_groups
-from actors.recommender.groups import Groups
+from actors.recommender.groups import Groups, best_among
 from actors.recommender.messages import Group, RecommendationResult
 from actors.recommender.project import project
 from actors.recommender.recall import admitted, deep_enough, left_out_of
 from actors.recommender.request import Request
 from actors.recommender.score import score_all
+from actors.recommender.sections import Section, merit_of
 from actors.vectors.top import best_rows
 from actors.vectors.types import Floats, Mask, Rows, Scores
 
@@ -52,12 +53,13 @@ def _answer(
     request: Request, groups: Groups[V], codes: list[int], first: Sequence[int], enough: int = 1
 ) -> RecommendationResult:
     query, standing = request.query, request.standing
+    section = _section(request, groups)
     scores = score_all(request.taste, request.holdings, standing, start=request.start_scores).scores
-    allowed = _allowed(request)
-    ranking = np.where(allowed, scores, np.float32(-np.inf))
-    ranking[[row for row in request.catalog.rows_of(query.exclude) if row < len(ranking)]] = -np.inf
+    ranking = np.where(section.open, scores, np.float32(-np.inf))
+    excluded = [row for row in request.catalog.rows_of(query.exclude) if row < len(ranking)]
+    ranking[excluded] = -np.inf
     candidates = np.array(codes, np.int64)
-    candidates = candidates[groups.totals(ranking > -np.inf)[candidates] >= enough]
+    candidates = candidates[_open_totals(groups, section, excluded)[candidates] >= enough]
     merit = _merit(groups, candidates, ranking, request)
     order = candidates[np.argsort(-merit, kind="stable")].tolist()
     present = set(order)
@@ -67,32 +69,49 @@ def _answer(
     seen = [row for row in left_out_of(request) if row < len(ranking)]
     ranking[list(set(seen))] -= _SEEN_MALUS
     page = list(
-        islice((code for code in chosen if _holds(request, groups, code, ranking, enough)), query.rows)
+        islice((code for code in chosen if _holds(request, section, code, ranking, enough)), query.rows)
     )
-    pools = [_pool(request, groups, code, ranking) for code in page]
+    pools = [_pool(request, section, code, ranking) for code in page]
     found = [
-        _group(request, groups, code, allowed, pool, scores) for code, pool in zip(page, pools, strict=True)
+        _group(request, groups, code, section, pool, scores) for code, pool in zip(page, pools, strict=True)
     ]
     rung = "personal" if request.taste.known else "trending"
     result = RecommendationResult(groups=found, served_by=rung)
     return explained_groups(request, result, pools) if query.explain else result
 
 
-def _holds(request: Request, groups: Groups[V], code: int, ranking: Scores, enough: int) -> bool:
+def _holds(request: Request, section: Section, code: int, ranking: Scores, enough: int) -> bool:
     """Tell whether a group holds enough different products when variants count once."""
     if enough < 2 or not request.query.dedupe:
         return True
-    return len(one_per_group(groups.best_of(code, ranking, LOT + enough).tolist(), request.catalog)) >= enough
+    best = best_among(section.rows_of(code), ranking, LOT + enough)
+    return len(one_per_group(best.tolist(), request.catalog)) >= enough
 
 
-def _allowed(request: Request) -> Mask:
-    """Mark rows with a product that passes type and filters: what totals count."""
-    count = len(request.standing)
-    mask = admitted(request.query, request.catalog)
-    allowed = request.catalog.present[:count].copy()
-    if mask is not None:
-        allowed &= mask[:count]
-    return allowed
+def _section(request: Request, groups: Groups[V]) -> Section:
+    """Find the rows with a product that passes type and filters, which are what totals count."""
+    query, catalog, standing = request.query, request.catalog, request.standing
+    count = len(standing)
+
+    def allowed() -> Mask:
+        mask = admitted(query, catalog)
+        present: Mask = catalog.present[:count].copy()
+        return present if mask is None else present & mask[:count]
+
+    removed = tuple(rule.filter for rule in query.removed)
+    asked = (query.type, query.filter, query.circles, removed)
+    state = (catalog.version, standing.versions[0], count)
+    return request.holdings.sections.get(
+        groups, asked, state, allowed, standing.offered & catalog.offered[:count]
+    )
+
+
+def _open_totals(groups: Groups[V], section: Section, excluded: Sequence[int]) -> Rows:
+    """Count the products of every group that may be returned."""
+    if not excluded:
+        return section.open_totals
+    rows = np.unique(np.array(excluded, np.int64))
+    return section.open_totals - merit_of(groups, rows, section.open[rows]).astype(np.int64)
 
 
 def _merit(groups: Groups[V], candidates: Rows, ranking: Scores, request: Request) -> Floats:
@@ -102,31 +121,30 @@ def _merit(groups: Groups[V], candidates: Rows, ranking: Scores, request: Reques
         ranking notes, section 10: recency counts with a prior, averaged with the sum of the best product scores
     """
     taste = request.taste
-    interest = np.zeros(len(groups))
-    for row, weight in zip(taste.rows.tolist(), taste.weights.tolist(), strict=True):
-        for code in groups.codes_of(row):
-            interest[code] += weight
+    interest = merit_of(groups, taste.rows, taste.weights)
     crowd = request.holdings.crowd(groups, request.standing)
     leading = best_rows(ranking, _LEADING_ROWS)
-    worth = np.zeros(len(ranking))
-    if len(leading):
-        worth[leading] = ranking[leading] - float(ranking[leading[-1]]) + 0.01
+    best = ranking[leading]
+    worth = merit_of(groups, leading, best - best.min(initial=np.inf) + 0.01)
     counts = _scaled(interest[candidates]) + _scaled(crowd[candidates])
-    return counts / 2 + _scaled(groups.sums(worth)[candidates])
+    return counts / 2 + _scaled(worth[candidates])
 
 
-def _pool(request: Request, groups: Groups[V], code: int, ranking: Scores) -> list[int]:
+def _pool(request: Request, section: Section, code: int, ranking: Scores) -> list[int]:
     """Rank the products of one group, as many as are needed."""
     query = request.query
     if not query.group_rows and not query.explain_missing:
         return []
     return deep_enough(
-        lambda depth: groups.best_of(code, ranking, depth), query, request.catalog, query.group_rows
+        lambda depth: best_among(section.rows_of(code), ranking, depth),
+        query,
+        request.catalog,
+        query.group_rows,
     )
 
 
 def _group(
-    request: Request, groups: Groups[V], code: int, allowed: Mask, pool: list[int], scores: Scores
+    request: Request, groups: Groups[V], code: int, section: Section, pool: list[int], scores: Scores
 ) -> Group:
     query, catalog = request.query, request.catalog
     steps: list[Step] | None = [] if query.explain else None
@@ -134,8 +152,7 @@ def _group(
     by_row = {placed.row: float(scores[placed.row]) for placed in page}
     value = groups.values[code]
     shown = value if isinstance(value, tuple) else str(value)
-    rows = groups.rows_of(code)
-    total = int(np.count_nonzero(allowed[rows[rows < len(allowed)]]))
+    total = int(section.totals[code])
     products = project(page, by_row, query, catalog)
     if steps is not None:
         explain_products(request, products, pool, steps)

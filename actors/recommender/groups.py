@@ -30,6 +30,7 @@ class Groups(Generic[V]):
         self._crossed_out = 0
         self._rows_below = 0
         self._sorted: tuple[Rows, Rows, Rows] | None = None
+        self._of_rows: tuple[Rows, Rows] | None = None
 
     def __len__(self) -> int:
         """Count values, those no product carries any more included."""
@@ -58,7 +59,7 @@ class Groups(Generic[V]):
             self._of_row[row] = (start, end, codes)
             self._count = end
             self._rows_below = max(self._rows_below, row + 1)
-            self._sorted = None
+            self._sorted = self._of_rows = None
 
     def remove(self, row: int) -> None:
         """Let a row carry nothing."""
@@ -66,7 +67,7 @@ class Groups(Generic[V]):
         if entry:
             self._pairs["row"][entry[0] : entry[1]] = -1
             self._crossed_out += entry[1] - entry[0]
-            self._sorted = None
+            self._sorted = self._of_rows = None
             if self._crossed_out > self._count // 2 + 1_000:
                 self._tidy()
 
@@ -96,17 +97,25 @@ class Groups(Generic[V]):
         rows, starts, ends = self._by_code()
         return rows[starts[code] : ends[code]]
 
+    def codes_of_rows(self, rows: Rows) -> tuple[Rows, Rows]:
+        """List the codes of many rows.
+
+        Shapes:
+            rows: int64 [m]
+            returns: int64 [k] and int64 [k], positions in `rows` and the codes found there
+        """
+        starts, codes = self._by_row()
+        known = np.flatnonzero(rows < len(starts) - 1)
+        first = starts[rows[known]]
+        lengths = starts[rows[known] + 1] - first
+        ends = np.cumsum(lengths)
+        places = np.arange(int(lengths.sum())) + np.repeat(first - (ends - lengths), lengths)
+        return np.repeat(known, lengths), codes[places]
+
     def best_of(self, code: int, scores: Scores, count: int) -> Rows:
         """Give the best scored rows of a value, best first; rows scored -inf never appear."""
         rows = self.rows_of(code)
-        rows = rows[rows < len(scores)]
-        found = scores[rows]
-        keep = found > -np.inf
-        rows, found = rows[keep], found[keep]
-        if len(rows) > count:
-            top = np.argpartition(-found, count - 1)[:count] if count else np.zeros(0, np.int64)
-            rows, found = rows[top], found[top]
-        return rows[np.argsort(-found, kind="stable")]
+        return best_among(rows[rows < len(scores)], scores, count)
 
     def _code(self, value: V) -> int:
         code = self._codes.setdefault(value, len(self.values))
@@ -126,6 +135,16 @@ class Groups(Generic[V]):
             self._sorted = pairs["row"][order].astype(np.int64), starts, ends
         return self._sorted
 
+    def _by_row(self) -> tuple[Rows, Rows]:
+        """Sort the pairs by row: where each row's codes start, and the codes."""
+        if self._of_rows is None:
+            pairs = self._pairs[: self._count]
+            pairs = pairs[pairs["row"] >= 0]
+            order = np.argsort(pairs["row"], kind="stable")
+            starts = np.searchsorted(pairs["row"][order], np.arange(self._rows_below + 1))
+            self._of_rows = starts, pairs["code"][order].astype(np.int64)
+        return self._of_rows
+
     def _tidy(self) -> None:
         """Write the pairs anew without what was crossed out."""
         carried = [(row, entry[2]) for row, entry in self._of_row.items()]
@@ -134,6 +153,21 @@ class Groups(Generic[V]):
         self._count = self._crossed_out = 0
         for row, codes in carried:
             self.put(row, [self.values[code] for code in codes])
+
+
+def best_among(rows: Rows, scores: Scores, count: int) -> Rows:
+    """Give the best scored of some rows, best first; rows scored -inf never appear.
+
+    Shapes:
+        rows: int64 [m], below n; scores: float32 [n]
+    """
+    found = scores[rows]
+    if len(rows) > count:
+        top = np.argpartition(-found, count - 1)[:count] if count else np.zeros(0, np.int64)
+        rows, found = rows[top], found[top]
+    order = np.argsort(-found, kind="stable")
+    best: Rows = rows[order[: int(np.count_nonzero(found > -np.inf))]]
+    return best
 
 
 def _sums(values: Floats, starts: Rows, ends: Rows) -> Floats:

@@ -15,6 +15,7 @@ from actors.recommender.groups import Groups
 from actors.recommender.newcomers import Kin, Newcomers
 from actors.recommender.overlay import Overlay
 from actors.recommender.ranking import Front
+from actors.recommender.sections import Sections
 from actors.recommender.trending import zscores
 from actors.vectors.types import Floats, Mask, Matrix, Scores, Vector
 
@@ -146,6 +147,7 @@ class Holdings:
         self.index = overlay.index
         self.blend = Blend() if blend is None else blend
         self.champion: Champion | None = None
+        self.sections = Sections()
         self._crowds = Crowds(overlay) if crowds is None else crowds
         self._newcomers = Newcomers(overlay)
         self._standing: Standing | None = None

@@ -42,15 +42,18 @@ def _no_weights() -> Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Kin:
-    """New products and what they are like.
+    """New products and what they are like; and the known products that many deal with, with their vectors.
 
     Shapes:
-        rows: int64 [k]; kin: int64 [k, 8], rows of known products; weights: float32 [k, 8], at most 1 in sum
+        rows: int64 [k]; kin: int64 [k, 8], rows of known products; weights: float32 [k, 8], at most 1 in sum;
+        elders: int64 [e]; vectors: float32 [e, d]
     """
 
     rows: Rows = field(default_factory=_no_rows)
     kin: Rows = field(default_factory=_no_kin)
     weights: Matrix = field(default_factory=_no_weights)
+    elders: Rows = field(default_factory=_no_rows)
+    vectors: Matrix = field(default_factory=_no_weights)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -82,35 +85,39 @@ class Newcomers:
         Cost:
             64 new products: 6 ms with 4,096 known ones, later nothing
         """
+        if crowd.at_ms - self._chosen_ms >= _ELDERS_FOR_MS:
+            self._choose(crowd, champion)
+        alone = Kin(elders=self._elders, vectors=self._vectors)
+        if len(self._elders) < _KIN:
+            return alone
         count = len(crowd)
         votes = self._overlay.votes.of(count)
         new = np.flatnonzero((champion.items_of(count) < 0) & crowd.offered & (votes < ENOUGH_VOTES))[-_MOST:]
-        if not len(new) or len(new) == int(np.count_nonzero(crowd.offered)):
-            return Kin()
         missing = [row for row in new.tolist() if row not in self._known][-_A_REFRESH:]
         if missing:
-            self._meet(missing, crowd, champion)
+            self._meet(missing)
         rows = np.array([row for row in new.tolist() if row in self._known], np.int64)
         if not len(rows):
-            return Kin()
+            return alone
         found = [self._known[row] for row in rows.tolist()]
         share = 1.0 - votes[rows] / ENOUGH_VOTES
         return Kin(
             rows,
             np.array([kin for kin, _ in found], np.int64),
             (np.array([weights for _, weights in found]) * share[:, None]).astype(np.float32),
+            self._elders,
+            self._vectors,
         )
 
-    def _meet(self, rows: Sequence[int], crowd: Crowd, champion: Champion) -> None:
-        """Compare some new products with the known ones that many deal with."""
-        if crowd.at_ms - self._chosen_ms >= _ELDERS_FOR_MS:
-            self._chosen_ms = crowd.at_ms
-            known = np.flatnonzero((champion.items_of(len(crowd)) >= 0) & crowd.offered)
-            order = np.argsort(-crowd.popular[known], kind="stable")[:_ELDERS]
-            self._elders = known[order]
-            self._vectors = self._overlay.index.take(self._elders)
-        if len(self._elders) < _KIN:
-            return
+    def _choose(self, crowd: Crowd, champion: Champion) -> None:
+        """Choose the known products that many deal with."""
+        self._chosen_ms = crowd.at_ms
+        known = np.flatnonzero((champion.items_of(len(crowd)) >= 0) & crowd.offered)
+        self._elders = known[np.argsort(-crowd.popular[known], kind="stable")[:_ELDERS]]
+        self._vectors = self._overlay.index.take(self._elders)
+
+    def _meet(self, rows: Sequence[int]) -> None:
+        """Compare some new products with the known ones."""
         like = np.maximum(self._overlay.index.take(np.array(rows, np.int64)) @ self._vectors.T, 0.0)
         nearest = np.argpartition(like, like.shape[1] - _KIN, axis=1)[:, -_KIN:]
         weights = np.take_along_axis(like, nearest, axis=1) ** _POWER

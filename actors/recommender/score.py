@@ -31,6 +31,9 @@ _MOST_TOGETHER = 40
 _SOFTNESS = 4.0
 _DAMPING = 0.25
 _HARDLY = 0.02
+_MOSTLY = 0.5
+"From here likeness is worked out for all products, not only for those that many deal with."
+_ENOUGH = 50
 _ALIKE = 0.2
 "Share of likeness where products are known by what people did with them."
 
@@ -173,7 +176,7 @@ def said_of(taste: Taste, holdings: Holdings, standing: Standing) -> list[Part]:
         parts += [Said(*told) for told in champion.says(past)]
         unknown = _share(taste, champion.items_of(len(standing)))
     if taste.vector is not None and blend.content * unknown > _HARDLY:
-        parts.append(_likeness(taste.vector, standing, blend.content * unknown))
+        parts.append(_likeness(taste.vector, standing, blend.content * unknown, unknown < _MOSTLY))
     if len(taste.rows) and blend.together:
         parts.append(
             _together("live:together", taste, holdings.overlay.together, standing, blend.together, champion)
@@ -191,7 +194,8 @@ def said_alike(like: Taste, holdings: Holdings, standing: Standing, steps: Steps
         parts += [Said(*told) for told in champion.says_alike(past)]
         unknown = _share(like, champion.items_of(len(standing)))
     if like.vector is not None:
-        parts.append(_likeness(like.vector, standing, blend.content * max(unknown, _ALIKE)))
+        weight = blend.content * max(unknown, _ALIKE)
+        parts.append(_likeness(like.vector, standing, weight, unknown < _MOSTLY and _say_enough(parts)))
     parts.append(
         _together("live:together", like, holdings.overlay.together, standing, blend.together, champion)
     )
@@ -208,7 +212,8 @@ def said_of_baskets(like: Taste, holdings: Holdings, standing: Standing) -> list
     if overlay.baskets.knows(like.rows):
         parts.append(_together("live:baskets", like, overlay.baskets, standing, 1.0, champion, damped=True))
     if parts and like.vector is not None:
-        parts.append(_likeness(like.vector, standing, holdings.blend.content * _ALIKE))
+        weight = holdings.blend.content * _ALIKE
+        parts.append(_likeness(like.vector, standing, weight, champion is not None and _say_enough(parts)))
     return parts
 
 
@@ -250,9 +255,19 @@ def _together(
     return Said(name, rows, values)
 
 
-def _likeness(vector: Vector, standing: Standing, weight: float) -> Likeness:
+def _likeness(vector: Vector, standing: Standing, weight: float, quick: bool) -> Part:
+    """Say how like a vector products are; the quick way says it only of those that many deal with."""
     mean, spread = standing.spread(vector)
+    known = standing.newcomers
+    if quick and len(known.elders):
+        like = known.vectors @ vector
+        return Said("live:content", known.elders, (like - np.float32(mean)) * np.float32(weight / spread))
     return Likeness("live:content", vector, weight / spread, mean)
+
+
+def _say_enough(parts: Sequence[Part]) -> bool:
+    """Do the parts so far speak of enough products to fill a page?"""
+    return sum(len(part.rows) for part in parts if isinstance(part, Said)) >= _ENOUGH
 
 
 def _share(taste: Taste, items: Codes) -> float:

@@ -7,7 +7,7 @@ and simulated events need nothing special.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import orjson
@@ -38,10 +38,18 @@ Trace = tuple[str, list[int], float, int]
 class Steps:
     """What a reader did, one row an entry, newest first; what speaks against a product weighs less than 0."""
 
-    rows: Sequence[int] = ()
-    at_ms: Sequence[int] = ()
-    weights: Sequence[float] = ()
-    kinds: Sequence[str] = ()
+    rows: list[int] = field(default_factory=list)
+    at_ms: list[int] = field(default_factory=list)
+    weights: list[float] = field(default_factory=list)
+    kinds: list[str] = field(default_factory=list)
+
+    def add(self, rows: Sequence[int], at_ms: int, weight: float, kind: str) -> None:
+        """Add an older event."""
+        for row in rows:
+            self.rows.append(row)
+            self.at_ms.append(at_ms)
+            self.weights.append(weight)
+            self.kinds.append(kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +62,7 @@ class Taste:
     "float64 [m], above 0."
     vector: Vector | None
     "Direction in which everything the reader likes lies, dislikes subtracted; None when nothing is known."
-    steps: Steps = Steps()
+    steps: Steps = field(default_factory=Steps)
     "The events it was made of: what was learned is asked with them."
 
     @property
@@ -123,17 +131,17 @@ def taste_of(traces: Iterable[Trace], index: VectorIndex) -> Taste:
         ranking notes, section 2: recency inside the history doubles the quality of item-to-item scores
     """
     weights: dict[int, float] = {}
-    steps: list[tuple[int, int, float, str]] = []
+    steps = Steps([], [], [], [])
     for kind, rows, value, at_ms in traces:
         weight = weight_of(kind, value) if kind in VALUED else EVENT_WEIGHTS.get(kind, 0.0)
         if weight:
-            steps += [(row, at_ms, weight, kind) for row in rows]
+            steps.add(rows, at_ms, weight, kind)
             if len(weights) < _MOST_ROWS:
                 # all products of one event are equally recent, however many lines a basket has
                 faded = weight * _FADING[min(len(weights), len(_FADING) - 1)]
                 for row in rows:
                     weights[row] = weights.get(row, 0.0) + faded
-    return taste_for(weights, index, Steps(*zip(*steps, strict=True)) if steps else Steps())
+    return taste_for(weights, index, steps)
 
 
 def taste_for(weights: dict[int, float], index: VectorIndex, steps: Steps | None = None) -> Taste:
@@ -151,7 +159,7 @@ def taste_for(weights: dict[int, float], index: VectorIndex, steps: Steps | None
 
 def anchored(rows: Sequence[int], now_ms: int) -> Steps:
     """Make steps of products that were named, all of the same moment."""
-    return Steps(rows, [now_ms] * len(rows), [1.0] * len(rows), [""] * len(rows))
+    return Steps(list(rows), [now_ms] * len(rows), [1.0] * len(rows), [""] * len(rows))
 
 
 def running_session(steps: Steps, now_ms: int) -> Steps:

@@ -1,7 +1,8 @@
 """What one answer costs without door, hop and store: `python -m tests.benchmarks.recommender_inprocess [sizes...]`.
 
 A generated shop (vectors in clusters, Zipf popularity), readers with 30 recent events, one core. Prints a table of
-median and 95th percentile per query, and what loading and learning cost.
+median and 95th percentile per query, with the live parts alone and with a snapshot trained on the same events, and
+what loading, learning and training cost.
 """
 
 from __future__ import annotations
@@ -11,12 +12,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import orjson
+import polars as pl
 
 from actors.language.embed import HashingEmbedder
+from actors.learned.snapshot import Snapshot
+from actors.learned.soundness import trusted
+from actors.recommender.champion import Champion
 from actors.recommender.events import Events
 from actors.recommender.messages import Boost, ReaderQuery, Spacing
 from actors.recommender.recommender import Recommender
@@ -24,10 +31,26 @@ from cluster.clock import iso_ms
 from cluster.query.parser import parse
 from cluster.records.recent import RecentEvent
 from cluster.store.ports import Change
+from jobs.refresh.build import build
+from jobs.refresh.dataset import Columns, from_frame
+from jobs.refresh.fit import fit
+from jobs.refresh.recipe import parse as parse_recipe
 
 NOW_MS = 1_772_452_800_000
 DAY_MS = 86_400_000
 EVENTS_A_PRODUCT = 10
+RECIPE = {
+    "parts": {
+        "rules": {"learner": "rules"},
+        "item_knn": {"learner": "item_knn"},
+        "trend": {"learner": "popularity"},
+    },
+    "blend": {
+        "weights": {"rules": 1.0, "item_knn": 0.7, "trend": 0.2},
+        "weights_new": {"trend": 1.0},
+    },
+    "baskets": {},
+}
 READERS = 200
 REPEATS = 400
 
@@ -80,10 +103,32 @@ class Shop:
             readers, rows, at_ms, self.rng.choice([0.3, 0.7, 1.0], count), self.rng.random(count) < 0.1
         )
         events = events.pick(np.argsort(at_ms, kind="stable"))
+        self.events = events
         started = time.perf_counter()
         for start in range(0, count, 5_000):
             overlay.learn(events.pick(np.arange(start, min(start + 5_000, count))))
         return time.perf_counter() - started
+
+    def train(self, folder: Path) -> tuple[float, float, int]:
+        """Train a snapshot on what happened and let it serve; return seconds of both and the bytes of its files."""
+        started = time.perf_counter()
+        names = np.array([f"p{number}" for number in range(self.size)])
+        frame = pl.DataFrame(
+            {
+                "reader": self.events.readers.astype("U12"),
+                "item": names[self.events.rows],
+                "at": self.events.at_ms / 1000.0,
+                "weight": self.events.weights,
+            }
+        )
+        engine = fit(parse_recipe(RECIPE), from_frame(frame, Columns(weight="weight")))
+        manifest = build(engine, folder / "snapshot", written_at_ms=1)
+        trained = time.perf_counter()
+        snapshot = trusted(Snapshot.open(folder / "snapshot"), str(manifest.facts["version"]))
+        self.recommender.adopt("default", Champion(snapshot, self.recommender.overlay.catalog.product_ids))
+        self.recommender.holdings.standing(NOW_MS)
+        size = sum(entry.size for entry in manifest.files)
+        return trained - started, time.perf_counter() - trained, size
 
     def recents(self) -> list[list[bytes]]:
         """Make recent lists of 30 events."""
@@ -157,8 +202,18 @@ def measure(size: int) -> None:
     print(
         f"  loading {loaded_s:.1f} s, learning {learned_s:.1f} s, {recommender.overlay.nbytes / 2**20:.0f} MiB"
     )
-    print(f"  {'':45} {'p50 ms':>8} {'p95 ms':>8}")
-    for name, query in queries(size):
+    _ask_everything(shop, recents, "live parts alone")
+    with TemporaryDirectory() as folder:
+        trained_s, adopted_s, files = shop.train(Path(folder))
+        print(f"  training {trained_s:.1f} s, {files / 2**20:.0f} MiB, adopting {adopted_s:.2f} s")
+        _ask_everything(shop, recents, "with a snapshot")
+        _change_everything(shop)
+
+
+def _ask_everything(shop: Shop, recents: list[list[bytes]], title: str) -> None:
+    recommender = shop.recommender
+    print(f"  {title:45} {'p50 ms':>8} {'p95 ms':>8}")
+    for name, query in queries(shop.size):
 
         def ask(turn: int, query: ReaderQuery = query) -> object:
             recent = recents[turn % READERS] if query.user_id else []
@@ -166,9 +221,13 @@ def measure(size: int) -> None:
 
         p50, p95 = timed(ask)
         print(f"  {name:45} {p50:8.3f} {p95:8.3f}")
-    print(
-        f"  {'standing made anew':45} {timed(lambda turn: recommender.holdings._judged(NOW_MS), 20)[0]:8.3f}"
-    )
+
+
+def _change_everything(shop: Shop) -> None:
+    recommender = shop.recommender
+    crowds, holdings = recommender._crowds, recommender.holdings
+    anew = timed(lambda turn: holdings._judged(crowds._judged(NOW_MS), NOW_MS), 20)[0]
+    print(f"  {'standing made anew':45} {anew:8.3f}")
     for lot in (1, 100):
         p50, p95 = timed(lambda turn, lot=lot: recommender.apply(_clicks(shop, turn, lot)), 50)
         print(f"  {f'change of {lot} interactions applied':45} {p50:8.3f} {p95:8.3f}")
