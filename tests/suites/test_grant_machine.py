@@ -18,7 +18,7 @@ from tests.suites.grant_machine import GrantMachine
 from tests.suites.redis_process import RedisProcess
 
 SEED = random.randrange(2**32) if os.environ.get("HOUSE_FREE_SEED") else 20_261_121
-EXAMPLES = int(os.environ.get("HOUSE_SEQUENCES", "100"))
+EXAMPLES = int(os.environ.get("HOUSE_SEQUENCES", "60"))
 
 
 class MemoryMachine(GrantMachine):
@@ -46,7 +46,7 @@ def _run(machine: type[GrantMachine]) -> None:
         with_seed,
         settings=settings(
             max_examples=EXAMPLES,
-            stateful_step_count=25,
+            stateful_step_count=40,
             deadline=None,
             database=None,
             suppress_health_check=list(HealthCheck),
