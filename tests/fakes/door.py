@@ -58,8 +58,8 @@ class ToldRecommender:
     def __init__(self, stores: Stores) -> None:
         self._stores = stores
         self.asked: list[ReaderQuery] = []
-        self.products: list[dict[str, Any]] = [{"product_id": "hoe-11"}]
-        self.groups = [Group(("Garden", "Hand tools"), 38, [{"product_id": "hoe-11"}])]
+        self.products: list[dict[str, Any]] = [{"product_id": "hoe-11", "_personalization_score": 0.5}]
+        self.groups = [Group(("Garden", "Hand tools"), 38, self.products)]
         self.wrong: Exception | None = None
 
     async def answer(self, query: ReaderQuery) -> RecommendationResult:

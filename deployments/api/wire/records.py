@@ -144,12 +144,46 @@ class Shown(BaseModel):
     product_id: str
 
 
+class Recommended(Shown):
+    """A recommended product. Underscore fields say what was found out about it; `fl` never hides them."""
+
+    personalization_score: Annotated[float, Field(ge=0, le=1, alias="_personalization_score")]
+    boosted: bool | None = Field(None, alias="_boosted", description="Only when something was boosted.")
+    boosted_rules: list[str] | None = Field(
+        None, alias="_boosted_rules", description="Names of the rules that match."
+    )
+    explain: dict[str, Any] | None = Field(
+        None,
+        alias="_explain",
+        description="An addition of this service, with `explain`: `came_from`, `score`, `score_parts` (they sum to "
+        "the score), `rank`, `place` and `moves` (`by`, `from`, `to`).",
+    )
+
+
+class Missing(BaseModel):
+    """Why a product is not in the answer."""
+
+    product_id: str
+    reasons: list[dict[str, Any]] = Field(
+        description="Each has a `reason`: returned, unknown, too_new, out_of_stock, filtered (`by`, `clause`), "
+        "excluded, anchor, seen, shown_before, same_group (`as`), below_the_cut (`rank`, `score`) or no_candidate."
+    )
+
+
+class Explanation(BaseModel):
+    """An addition of this service, with `explain`: what applied to the whole answer, and what is missing."""
+
+    served_by: str
+    rules: list[dict[str, str]]
+    missing: list[Missing]
+
+
 class CategoryGroup(BaseModel):
     """A category and its products."""
 
     category: list[str]
     total: int
-    recommended_products: list[Shown]
+    recommended_products: list[Recommended]
 
 
 class AttributeGroup(BaseModel):
@@ -157,7 +191,7 @@ class AttributeGroup(BaseModel):
 
     value: Any
     total: int
-    recommended_products: list[Shown]
+    recommended_products: list[Recommended]
 
 
 class Found(BaseModel):
@@ -167,12 +201,13 @@ class Found(BaseModel):
 
     took: int
     service_id: str
+    explanation: Explanation | None = None
 
 
 class FoundProducts(Found):
     """A list of products."""
 
-    products: list[Shown]
+    products: list[Recommended]
 
 
 class FoundCategories(Found):

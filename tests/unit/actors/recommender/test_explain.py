@@ -85,7 +85,7 @@ def test_an_answer_is_the_same_whether_it_is_explained_or_not(shop: Recommender,
     )
     plain = answer(shop, query)
     for more in ({"explain": True}, {"explain": True, "explain_missing": EVERY}):
-        found = answer(shop, replace(query, **more))  # type: ignore[arg-type]
+        found = answer(shop, replace(query, **more))
         assert found.explanation is not None
         for record in records(found):
             del record["_explain"]
