@@ -12,9 +12,11 @@ from actors.recommender.catalog import Catalog
 from actors.recommender.messages import ReaderQuery
 from actors.recommender.ranking import Ranking
 from actors.recommender.request import Request
-from actors.recommender.taste import recent_rows
+from actors.recommender.taste import LEFT_OUT, recent_rows
 from actors.recommender.together import SESSION_GAP_MS
 from actors.vectors.types import Mask, Rows
+
+_EVERYTHING = 100_000
 
 
 def admitted(query: ReaderQuery, catalog: Catalog) -> Mask | None:
@@ -43,12 +45,13 @@ def admitted(query: ReaderQuery, catalog: Catalog) -> Mask | None:
 def left_out_of(request: Request) -> list[int]:
     """Find what the reader dealt with lately; with the other variants when one per product is wanted.
 
-    Where the engine's snapshot found that readers take the same again, only what they dealt with just now.
+    Where the engine's snapshot found that readers take the same again, only what they dealt with just now; where it
+    found that they do not, everything that is known.
     """
     traces, champion = request.traces, request.holdings.champion
     if champion is not None and champion.returns:
         traces = [trace for trace in traces if request.now_ms - trace[3] < SESSION_GAP_MS]
-    rows = recent_rows(traces)
+    rows = recent_rows(traces, LEFT_OUT if champion is None else _EVERYTHING)
     return request.catalog.with_variants(rows) if request.query.dedupe else rows
 
 

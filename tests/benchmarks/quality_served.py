@@ -1,10 +1,186 @@
-"""Quality as the live recommender serves it."""
+"""Quality as it is served: the same train part through the live recommender, with and without a snapshot.
+
+What the trained blend gives offline is the yardstick: the recommender, which adds live counts, live pairs and content
+and leaves out what the reader dealt with, must not lose against it.
+"""
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from actors.language.embed import HashingEmbedder
+from actors.learned.registry import learned_of
+from actors.learned.snapshot import Snapshot
+from actors.recommender.champion import Champion
+from actors.recommender.events import Events
+from actors.recommender.messages import ReaderQuery
+from actors.recommender.recommender import Recommender
+from actors.vectors.types import Floats
+from cluster.ids import DEFAULT_ENGINE
+from cluster.records.recent import RecentEvent
+from jobs.refresh import metrics
+from jobs.refresh.build import Origin, build
+from jobs.refresh.dataset import Interactions
+from jobs.refresh.evaluate import examine
+from jobs.refresh.fit import Engine, fit
+from jobs.refresh.plan import make_plan
+from jobs.refresh.recipe import load
+from jobs.refresh.split import Split, Trial, by_time, leave_last_out, next_in_session
+from tests.benchmarks import quality_sets as sets
 from tests.benchmarks.quality_more import MoreLine, Tell
+
+ALLOWED_LOSS = 0.02
+"The share of the blend's figure that serving may lose."
+
+_LOT = 5_000
+_RECENTS = 200
+_ASKED = 4_000
 
 
 def served_lines(folders: set[str], tell: Tell) -> list[MoreLine]:
     """Measure what the sets at hand allow."""
-    return []
+    lines: list[MoreLine] = []
+    if "online-retail-y1" in folders:
+        split = by_time(sets.online_retail(), seen="out", folds=2)
+        lines += _compared("online-retail-y1, by time", split, "default", "ndcg@10", tell, sets.titles())
+    if "amazon-toys" in folders:
+        split = leave_last_out(sets.amazon_toys(), 2)
+        lines += _compared("amazon-toys, leave last out", split, "default", "ndcg@10", tell)
+    if "ml-latest-small" in folders:
+        split = leave_last_out(sets.movielens_small(), 2)
+        lines += _compared("ml-latest-small, leave last out", split, "default", "ndcg@10", tell, sets.films())
+    if "yoochoose-100k" in folders:
+        data, begins = sets.yoochoose()
+        test = next_in_session(data, begins)
+        split = Split((next_in_session(test.train, begins - 86_400.0),), test)
+        lines += _compared("yoochoose-100k, sessions", split, "session", "mrr@20", tell)
+    return lines
+
+
+def _compared(
+    task: str, split: Split, recipe: str, figure: str, tell: Tell, texts: Mapping[str, str] | None = None
+) -> list[MoreLine]:
+    """Set what is served beside the offline blend of the same engine."""
+    tell(f"served: {task}")
+    plan = make_plan(load(recipe), split.validation)
+    known = split.test.pick(np.flatnonzero(split.test.histories.lengths > 0))
+    known = asked_anew(known).sample(_ASKED, np.random.default_rng(1))
+    engine = fit(plan.recipe, split.test.train)
+    floor = float(examine(engine, known).figures[figure].mean())
+    recommender = taught(split.test.train, texts)
+    alone = served_figure(recommender, known, figure)
+    with adopted(recommender, engine, until_of(split.test.train)):
+        together = served_figure(recommender, known, figure)
+    name = f"served: {task}"
+    return [
+        MoreLine(name, "trained blend, offline", figure, floor),
+        MoreLine(name, "live parts alone", figure, alone),
+        MoreLine(name, "live with snapshot", figure, together, floor * (1 - ALLOWED_LOSS)),
+    ]
+
+
+def asked_anew(trial: Trial) -> Trial:
+    """Keep those who are asked for something they had not seen: what a reader deals with just now is never served."""
+    if trial.seen == "out":
+        return trial
+    seen = trial.histories.seen()
+    repeated = np.asarray(seen[trial.targets.owners(), trial.targets.items]).ravel()
+    asked = np.bincount(trial.targets.owners()[~repeated], minlength=len(trial)) == trial.targets.lengths
+    return replace(trial.pick(np.flatnonzero(asked)), seen="out")
+
+
+def taught(data: Interactions, texts: Mapping[str, str] | None = None) -> Recommender:
+    """Make a recommender that lived through some data.
+
+    `texts` are titles by item; without a clock an event comes a minute after the one before it.
+    """
+    recommender = Recommender(HashingEmbedder())
+    names = data.items.names.to_pylist()
+    texts = texts or {}
+    products = [{"product_id": name, "title": texts.get(name, "")} for name in names]
+    plain = np.zeros((len(names), HashingEmbedder().dimensions), np.float32)
+    recommender.overlay.put_products(products, None if texts else plain)
+    at_ms = times_of(data.at_s, data.clock)
+    order = np.argsort(at_ms, kind="stable")
+    codes = np.array(
+        [recommender.overlay.code_of(f"u:{name}") for name in data.readers.names.to_pylist()], np.int64
+    )
+    for first in range(0, len(order), _LOT):
+        lot = order[first : first + _LOT]
+        bought = np.ones(len(lot), np.bool_)
+        recommender.overlay.learn(
+            Events(
+                codes[data.reader[lot]], data.item[lot], at_ms[lot], data.weight[lot].astype(float), bought
+            )
+        )
+    return recommender
+
+
+class adopted:
+    """Let an engine serve a recommender for a while, by way of a snapshot on disk."""
+
+    def __init__(self, recommender: Recommender, engine: Engine, until_ms: int) -> None:
+        self._recommender = recommender
+        self._until_ms = until_ms
+        self._engine = engine
+        self._folder = tempfile.TemporaryDirectory(prefix="kiosk-snapshot-")
+
+    def __enter__(self) -> Champion:
+        folder = Path(self._folder.name) / "snapshot"
+        until = Origin(offsets={"interaction": f"{self._until_ms}-0"})
+        build(self._engine, folder, written_at_ms=0, origin=until)
+        champion = Champion(learned_of(Snapshot.open(folder)), self._recommender.overlay.catalog.product_ids)
+        self._recommender.adopt(DEFAULT_ENGINE, champion)
+        return champion
+
+    def __exit__(self, *_: object) -> None:
+        self._recommender.adopt(DEFAULT_ENGINE, None)
+        self._folder.cleanup()
+
+
+def served_figure(recommender: Recommender, trial: Trial, figure: str) -> float:
+    """Ask for every reader of a trial as the door does, and measure the lists."""
+    lists = np.array([_list(recommender, trial, at, 20) for at in range(len(trial))], np.int64)
+    hits = metrics.hits_of(lists, trial.targets, trial.histories.n_items)
+    measures: dict[str, Callable[[], Floats]] = {
+        "ndcg@10": lambda: metrics.ndcg(hits, trial.targets.lengths, 10),
+        "mrr@20": lambda: metrics.reciprocal_rank(hits, 20),
+        "hit_rate@20": lambda: metrics.hit_rate(hits, 20),
+    }
+    return float(measures[figure]().mean())
+
+
+def _list(recommender: Recommender, trial: Trial, at: int, rows: int) -> list[int]:
+    """Get the items of one reader's list, -1 behind its end."""
+    histories = trial.histories
+    part = slice(histories.starts[at], histories.starts[at + 1])
+    names = recommender.overlay.catalog.product_ids
+    times = times_of(histories.at_s[part], trial.train.clock)
+    recents = [
+        RecentEvent("checkout", (names[item],), at_ms).pack()
+        for item, at_ms in zip(histories.items[part].tolist(), times.tolist(), strict=True)
+        if item >= 0
+    ][: -_RECENTS - 1 : -1]
+    now_ms = int(times_of(histories.now_s[at : at + 1], trial.train.clock)[0])
+    query = ReaderQuery(kind="user_to_products", app_id="a", engine_id=DEFAULT_ENGINE, user_id="u", rows=rows)
+    found = recommender.answer(query, recents, (), now_ms)
+    taken = recommender.overlay.catalog.rows_of([product["product_id"] for product in found.products])
+    return [*taken, *[-1] * (rows - len(taken))]
+
+
+def until_of(data: Interactions) -> int:
+    """Say up to when a snapshot of this data knows everything."""
+    return int(times_of(np.array([data.now_s]), data.clock)[0]) + 1
+
+
+def times_of(at_s: Floats, clock: bool) -> Any:
+    """Give milliseconds since 1970; a place in a sequence becomes a minute of one day."""
+    if clock:
+        return (np.asarray(at_s) * 1000).astype(np.int64)
+    return (1_700_000_000_000 + np.asarray(at_s) * 60_000).astype(np.int64)

@@ -60,6 +60,25 @@ def online_retail(*, guests: bool = False) -> Interactions:
     return data.described(embedded(data, dict(titles.iter_rows())))
 
 
+def titles() -> dict[str, str]:
+    """Titles of the gift shop's products."""
+    path = data_folder() / "online-retail-y1" / "transactions.parquet"
+    lines = pl.read_parquet(path, columns=["stock_code", "description"]).drop_nulls()
+    return dict(lines.group_by("stock_code").agg(pl.col("description").last()).iter_rows())
+
+
+def films() -> dict[str, str]:
+    """Titles and genres of the films as one text."""
+    rows = _csv(data_folder() / "ml-latest-small" / "movies.csv.gz").iter_rows()
+    return {str(film): f"{title} " + genres.replace("|", " ") for film, title, genres in rows}
+
+
+def genres() -> dict[str, list[str]]:
+    """Genres of the films."""
+    rows = _csv(data_folder() / "ml-latest-small" / "movies.csv.gz").iter_rows()
+    return {str(film): named.split("|") for film, _, named in rows}
+
+
 def countries() -> dict[str, str]:
     """Country of every customer of the gift shop."""
     path = data_folder() / "online-retail-y1" / "transactions.parquet"

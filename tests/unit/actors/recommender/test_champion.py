@@ -165,6 +165,21 @@ def test_seen_products_come_again_only_when_nothing_else_is_left(shop: Recommend
     assert len(again.products) == 5
 
 
+def test_where_readers_do_not_return_everything_known_is_left_out(shop: Recommender) -> None:
+    for number in range(150):
+        upload(
+            shop, {"product_id": f"more-{number}", "title": f"Bead {number}", "type": "other"}, at=number + 1
+        )
+    taken = [f"more-{number}" for number in range(140)]
+    recent = [
+        RecentEvent("click", (name(0),), NOW_MS - MINUTE_MS).pack(),
+        RecentEvent("checkout", tuple(taken[:90]), NOW_MS - 2 * MINUTE_MS).pack(),
+        RecentEvent("checkout", tuple(taken[90:]), NOW_MS - 3 * MINUTE_MS).pack(),
+    ]
+    found = ids(ask(shop, recent=recent, rows=20, type="other"))
+    assert sorted(found) == sorted(f"more-{number}" for number in range(140, 150))
+
+
 def test_where_readers_return_only_the_running_session_is_left_out(tmp_path: Path) -> None:
     recipe = {"repeats": {"learner": "repeats"}, "rules": {"learner": "rules"}}
     snapshot = learned(
