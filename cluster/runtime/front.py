@@ -21,6 +21,8 @@ What `tighten` changes, and why:
     repeated requests           a request whose replica died is sent again when it only reads
     shared connections          a caller's first request never travels on one that may just be closing: HAProxy
                                 would hang up on the caller without an answer
+    room                        only so many reads at once per replica; one more is told to come back at once,
+                                before it costs a replica anything
     backup server               without a replica the answer is an immediate 503, not a queue in a slow proxy
 """
 
@@ -52,11 +54,14 @@ READING_POSTS = "/v1/recommendation/ /v1/search/"
 LAST = "last.cfg"
 "Copy of the newest configuration that named a replica."
 SECRET_VARIABLES = ("KIOSK_REDIS_URL", "KIOSK_MASTER_KEY", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+ROOM = "kiosk_room"
+"Name of the table that counts reads under way."
 STAND_IN = "stand-in"
 "Name of the stand-in's admin socket; Serve must not take it for its own."
 
 
 _STAMP = "# tightened\n"
+_BACKEND = re.compile(r"^backend (?!default_backend$)(\S+)$", re.MULTILINE)
 _SERVER = re.compile(r"^\s+server \S+ \S+:\d+ ", re.MULTILINE)
 
 
@@ -73,6 +78,8 @@ class Wishes:
     max_connections: int = 4096
     connect_ms: int = 200
     "How long a replica may take to accept a connection; on one machine that is done by the kernel."
+    most_reads: int = 128
+    "Reading requests at once per replica; what is over that would only make all of them wait."
     patience_s: int = 10
     "How long a client may take to send a request's head, and again for the beginning of its body."
 
@@ -94,6 +101,7 @@ def tighten(config: str, wishes: Wishes) -> str:
     """
     lines: list[str] = []
     section = ""
+    rooms = _BACKEND.findall(config)
     for line in config.splitlines():
         words = line.split()
         if words and not line[:1].isspace():
@@ -102,7 +110,9 @@ def tighten(config: str, wishes: Wishes) -> str:
         if kept is not None:
             lines.append(kept)
         if words and not line[:1].isspace():
-            lines += _added(section, wishes)
+            lines += _added(section, wishes, rooms)
+    if rooms:
+        lines += [f"backend {ROOM}", "    stick-table type integer size 1 store conn_cur"]
     return "\n".join(lines) + "\n"
 
 
@@ -136,12 +146,13 @@ def _line(line: str, words: list[str], section: str, wishes: Wishes) -> str | No
     return line
 
 
-def _added(section: str, wishes: Wishes) -> list[str]:
+def _added(section: str, wishes: Wishes, rooms: list[str]) -> list[str]:
     """Lines that follow a section's heading."""
     if section.startswith("defaults"):
         return [f"    {line}" for line in _default_lines(wishes)]
     if section == "frontend http_frontend":
-        return [f"    {line}" for line in _frontend_lines(wishes.patience_s)]
+        more = _room_lines(rooms, wishes.most_reads)
+        return [f"    {line}" for line in [*_frontend_lines(wishes.patience_s), *more]]
     return []
 
 
@@ -174,6 +185,20 @@ def _frontend_lines(patience_s: int) -> list[str]:
         f"acl only_reads path_beg {READING_POSTS}",
         "http-request disable-l7-retry if !METH_GET !only_reads",
         "http-after-response set-status 503 if { status 502 }",
+    ]
+
+
+def _room_lines(backends: list[str], most: int) -> list[str]:
+    """Count reads under way, and refuse those for which the replicas that are up have no room.
+
+    Counted after the body's beginning is here, so slow senders take nobody's room; uploads are not counted.
+    """
+    if not backends:
+        return []
+    return [
+        f"http-request track-sc1 int(1) table {ROOM} if only_reads",
+        f"http-request set-var(txn.room) nbsrv({backends[0]}),mul({most}) if only_reads",
+        f"{_busy_return()} if only_reads {{ sc1_conn_cur({ROOM}),sub(txn.room) gt 0 }}",
     ]
 
 

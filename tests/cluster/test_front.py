@@ -5,6 +5,7 @@ No Ray runs here: its generator is called, the rest is HAProxy.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import socket
@@ -40,10 +41,13 @@ class Replica:
     port: int = field(default_factory=lambda: free_ports(1)[0])
     asked: list[tuple[str, str, bytes]] = field(default_factory=list)
     headers: dict[str, str] = field(default_factory=dict)
+    hold: threading.Event = field(default_factory=threading.Event)
+    "Requests wait while it is cleared."
     hang_up: bool = False
     "Close the connection instead of answering, as a replica that dies."
 
     def __post_init__(self) -> None:
+        self.hold.set()
         config = uvicorn.Config(self, port=self.port, log_level="critical", lifespan="off", access_log=False)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
@@ -71,6 +75,8 @@ class Replica:
                 while (await receive())["type"] != "http.disconnect":
                     pass
                 return
+        if scope["path"] != "/-/healthz":
+            await asyncio.get_running_loop().run_in_executor(None, self.hold.wait, 10)
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
         await send({"type": "http.response.body", "body": b"ok"})
 
@@ -87,10 +93,14 @@ class Proxy:
     folder: Path
     port: int
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    most_reads: int = 128
 
     @property
     def wishes(self) -> Wishes:
-        return Wishes(find_haproxy(), f"127.0.0.1:{self.port}", str(self.folder / "pid"), 200, patience_s=1)
+        return Wishes(
+            find_haproxy(), f"127.0.0.1:{self.port}", str(self.folder / "pid"), 200,
+            most_reads=self.most_reads, patience_s=1,
+        )  # fmt: skip
 
     @property
     def config(self) -> Path:
@@ -155,7 +165,7 @@ class Proxy:
         with socket.socket(socket.AF_UNIX) as line:
             try:
                 line.connect(str(self.config.parent / "a.sock"))
-            except FileNotFoundError:
+            except (FileNotFoundError, ConnectionRefusedError):
                 return 0
             line.sendall(b"show stat\n")
             said = b""
@@ -352,6 +362,44 @@ def test_a_replica_that_dies_at_work_leaves_no_new_caller_without_an_answer(
     replica.hang_up = True
     # The connection to the replica has been used before; that must not show.
     assert [serving.ask("POST", "/v1/users", b"{}")[0] for _ in range(3)] == [503] * 3
+
+
+def test_reads_over_the_room_of_the_replicas_are_refused_at_once_and_writes_are_not(
+    front: Proxy, replica: Replica
+) -> None:
+    front.most_reads = 3
+    front.write(replica)
+    front.start()
+    front.wait_up(1)
+    replica.hold.clear()
+    path, held = "/v1/recommendation/user_to_products", []
+
+    def hold(path: str) -> None:
+        held.append(threading.Thread(target=lambda: kept.append(front.ask("POST", path, b"{}")[0])))
+        held[-1].start()
+
+    kept: list[int] = []
+    for _ in range(3):
+        hold(path)
+    hold("/v1/interactions")
+    until = time.monotonic() + 5
+    while len(replica.asked) < 4:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    for _ in range(5):
+        begin = time.monotonic()
+        status, headers, body = front.ask("POST", path, b"{}")
+        assert (status, headers["retry-after"], json.loads(body)["message"]) == (503, "1", BUSY)
+        assert time.monotonic() - begin < 0.5
+    hold("/v1/users")
+    while len(replica.asked) < 5:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    replica.hold.set()
+    for thread in held:
+        thread.join(10)
+    assert kept == [200] * 5
+    assert front.ask("POST", path, b"{}")[0] == 200
 
 
 @pytest.mark.parametrize(
