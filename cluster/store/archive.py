@@ -18,6 +18,7 @@ from cluster.store.wire import name_of, text_of
 MOST_CALLS = 200_000
 "Calls kept in the book; the oldest go first. About 300 bytes each."
 _PAGE = 2_000
+_CLOCKS_APART_MS = 60_000
 
 _NOTE = Script.load("note_calls")
 
@@ -38,13 +39,14 @@ class RedisArchiveCalls:
     async def since(self, app_id: str, at_ms: int) -> list[ArchiveCall]:
         name = keys.archive_call(app_id)
         found: list[ArchiveCall] = []
-        start = str(max(0, at_ms))
+        # Entries are named by the clock of Redis, and written a moment after the call.
+        start = str(max(0, at_ms - _CLOCKS_APART_MS))
         while True:
             entries = await self._server.ask_slow("XRANGE", name, start, "+", "COUNT", _PAGE)
             for _, pairs in entries:
                 body = unseal(pairs[1], salt_of(name))
                 call = ArchiveCall.parse(body) if body is not None else None
-                if call is not None:
+                if call is not None and call.at >= at_ms:
                     found.append(call)
             if len(entries) < _PAGE:
                 return found

@@ -12,6 +12,7 @@ from tests.suites.doing import APP
 from tests.suites.intake import IntakeSuite
 from tests.suites.interactions import InteractionSuite
 from tests.suites.people import AccountSuite, GrantSuite
+from tests.suites.publishing import ArchiveCallSuite, ClientRuleSuite
 from tests.suites.record_store import RecordStoreSuite
 from tests.suites.runs import PromotionSuite, RunSuite, ScheduleSuite
 from tests.suites.small import (
@@ -92,3 +93,9 @@ class TestAccounts(_Memory, AccountSuite): ...
 
 
 class TestGrants(_Memory, GrantSuite): ...
+
+
+class TestArchiveCalls(_Memory, ArchiveCallSuite): ...
+
+
+class TestClientRules(_Memory, ClientRuleSuite): ...

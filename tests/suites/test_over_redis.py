@@ -14,6 +14,7 @@ from tests.suites.doing import APP
 from tests.suites.intake import IntakeSuite
 from tests.suites.interactions import InteractionSuite
 from tests.suites.people import AccountSuite, GrantSuite
+from tests.suites.publishing import ArchiveCallSuite, ClientRuleSuite
 from tests.suites.record_store import RecordStoreSuite
 from tests.suites.runs import PromotionSuite, RunSuite, ScheduleSuite
 from tests.suites.small import (
@@ -97,3 +98,9 @@ class TestAccounts(_Redis, AccountSuite): ...
 
 
 class TestGrants(_Redis, GrantSuite): ...
+
+
+class TestArchiveCalls(_Redis, ArchiveCallSuite): ...
+
+
+class TestClientRules(_Redis, ClientRuleSuite): ...
