@@ -18,11 +18,14 @@ PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_optio
 
 
 def ingest(context: typer.Context) -> None:
-    """Bring files of records into an app of the running installation (see `kiosk ingest --help`)."""
+    """Bring files of records, or an archive of articles (`kiosk ingest archive`), into an app of the running
+    installation (see `kiosk ingest --help` and `kiosk ingest archive --help`)."""
     asks_for_help = any(word in ("--help", "-h") for word in context.args)
     installation = Installation()
     if not asks_for_help and not installation.is_running and not installation.settings.redis_is_external:
         raise Unavailable("Kiosk does not run; start it with `kiosk up`")
+    if context.args[:1] == ["archive"]:
+        _run("jobs.archive", context.args[1:])
     _run("jobs.ingest", context.args)
 
 

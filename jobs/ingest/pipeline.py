@@ -81,6 +81,7 @@ async def ingest(
     clock: Clock | None = None,
     meter: Meter | None = None,
     watch: Watcher | None = None,
+    files: reading.Files | None = None,
 ) -> Report:
     """Ingest files of any size; run again after an interruption, it goes on where it was.
 
@@ -97,7 +98,8 @@ async def ingest(
     """
     clock = SystemClock() if clock is None else clock
     mapping = FieldMap.parse(order.mapping)
-    found = await asyncio.to_thread(reading.find, order.address, order.format)
+    source: reading.Files = reading.PlainFiles(order.format) if files is None else files
+    found = await asyncio.to_thread(source.find, order.address)
     patience = Patience(order.patience_s, clock, random.Random())
     book = await patience.ask(stores.access.book)
     if order.app_id not in book.apps:
@@ -105,7 +107,7 @@ async def ingest(
     what = (order.app_id, order.noun, order.address, order.format or "", str(order.chunk), *order.mapping)
     run = Run.of(state_dir, *what)
     progress = await asyncio.to_thread(run.begin, found, clock.now_ms(), restart=restart)
-    work = _Work(order, run, progress, found, mapping, clock, watch or (lambda _: None))
+    work = _Work(order, run, progress, found, source, mapping, clock, watch or (lambda _: None))
     started_s, before = clock.monotonic_s(), progress.rows
     if order.noun == "interaction":
         await work.interactions(InteractionWriter(stores, order.app_id, segments, patience))
@@ -154,6 +156,7 @@ class _Work:
         run: Run,
         progress: Progress,
         found: Sequence[reading.Source],
+        files: reading.Files,
         mapping: FieldMap,
         clock: Clock,
         watch: Watcher,
@@ -162,6 +165,7 @@ class _Work:
         self._run = run
         self._progress = progress
         self._found = found
+        self._files = files
         self._mapping = mapping
         self._clock = clock
         self._watch = watch
@@ -268,7 +272,7 @@ class _Work:
         for file in range(start, len(self._found)):
             source = self._found[file]
             read = self._mapping.reader(source.format)
-            for first, rows in reading.chunks(source, self._order.chunk, skip if file == start else 0):
+            for first, rows in self._files.chunks(source, self._order.chunk, skip if file == start else 0):
                 if self._order.noun == "interaction":
                     checked: Checked[Any] = check_interactions(rows, first, read, now_ms, plain)
                 else:

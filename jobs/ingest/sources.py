@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import orjson
 import pyarrow as pa
@@ -94,6 +94,32 @@ class Unreadable:
 
 
 Row = dict[str, Any] | Unreadable
+
+
+class Files(Protocol):
+    """Where the rows of an ingest come from, when not simply from files of rows."""
+
+    def find(self, address: str) -> list[Source]:
+        """Find what stands behind an address, in an order that stays."""
+        ...
+
+    def chunks(self, source: Source, size: int, skip: int = 0) -> Iterator[tuple[int, list[Row]]]:
+        """Read a file in lists of rows after the first `skip`; each with the number of its first row."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PlainFiles:
+    """Files of rows."""
+
+    format: Format | None = None
+    "Of all of them; None: by their names."
+
+    def find(self, address: str) -> list[Source]:
+        return find(address, self.format)
+
+    def chunks(self, source: Source, size: int, skip: int = 0) -> Iterator[tuple[int, list[Row]]]:
+        return chunks(source, size, skip)
 
 
 def find(address: str, format: Format | None = None, *, asking: Asking | None = None) -> list[Source]:

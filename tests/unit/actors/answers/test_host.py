@@ -12,12 +12,9 @@ from actors.answers.host import AnswersHost
 from actors.answers.messages import ArchiveQuery
 from actors.answers.passages import read_product
 from actors.answers.shelf import PassageShelf
-from actors.intake.loop import IntakeLoop
-from actors.language.embed import HashingEmbedder
 from cluster.artifacts.segments import SegmentShelf
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
-from cluster.records.access import App
 from cluster.store.memory import memory_stores
 from cluster.store.ports import Stores
 from tests.fakes.corner_shop import upload, withdraw
@@ -61,13 +58,6 @@ async def eventually(
             return found
         await asyncio.sleep(0.01)
     raise AssertionError(found)
-
-
-async def settle(stores: Stores, segments: SegmentShelf) -> None:
-    """Put what is in the logs on the shelf and trim the logs behind it."""
-    await stores.access.put_app(App(app_id=APP, environment="development", created_at_ms=0))
-    loop = IntakeLoop(stores, segments, HashingEmbedder(), SystemClock(), SilentMeter(), owner="test")
-    await loop.settle_now()
 
 
 async def test_an_article_that_was_uploaded_is_found_with_its_facts(stores: Stores, opened: Opened) -> None:

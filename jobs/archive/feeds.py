@@ -1,0 +1,121 @@
+"""RSS and Atom files as stories. Entities of a document's own are never expanded, nothing outside is fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timezone
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from lxml import etree
+
+from cluster.errors import Invalid
+from jobs.archive.story import Story
+
+LARGEST_FEED = 64 << 20
+"Bytes; a feed is read whole."
+
+_ATOM = "{http://www.w3.org/2005/Atom}"
+_CONTENT = "{http://purl.org/rss/1.0/modules/content/}encoded"
+_DC = "{http://purl.org/dc/elements/1.1/}"
+_RSS_1 = "{http://purl.org/rss/1.0/}"
+
+
+def stories(data: bytes) -> Iterator[Story]:
+    """Read every entry of a feed.
+
+    Errors:
+        Invalid: it is no feed
+    """
+    if len(data) > LARGEST_FEED:
+        raise Invalid(f"feed is larger than {LARGEST_FEED} bytes")
+    if b"<!ENTITY" in data[:1_000_000]:
+        raise Invalid("feed declares entities of its own; it is not read")
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, recover=True)
+    try:
+        root = etree.fromstring(data, parser)
+    except (etree.XMLSyntaxError, ValueError) as error:
+        raise Invalid(f"not a feed: {error}") from error
+    if root is None:
+        raise Invalid("not a feed: it holds no element")
+    if root.tag == _ATOM + "feed":
+        language = root.get("{http://www.w3.org/XML/1998/namespace}lang", "")
+        feed_author = _text(root, f"{_ATOM}author/{_ATOM}name")
+        rights = _text(root, _ATOM + "rights")
+        for entry in root.iterfind(_ATOM + "entry"):
+            yield _atom(entry, language[:2].lower(), feed_author, rights)
+        return
+    items = list(root.iter("item", _RSS_1 + "item"))
+    if not items and root.tag not in ("rss", "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}RDF"):
+        raise Invalid(f"not a feed: the root is {str(root.tag)[:80]}")
+    language = (_text(root, "channel/language") or "")[:2].lower()
+    rights = _text(root, "channel/copyright")
+    for item in items:
+        yield _rss(item, language, rights)
+
+
+def _rss(item: Any, language: str, rights: str) -> Story:
+    def said(*names: str) -> str:
+        return next((found for name in names if (found := _text(item, name))), "")
+
+    link = said("link", _RSS_1 + "link")
+    body = said(_CONTENT)
+    description = said("description", _RSS_1 + "description")
+    tags = tuple(tag for node in item.iterfind("category") if (tag := _of(node)))
+    author = said(_DC + "creator", "author")
+    return Story(
+        id=said("guid") or link,
+        title=said("title", _RSS_1 + "title"),
+        html=body or description,
+        authors=(author,) if author else (),
+        published=_moment(said("pubDate", _DC + "date")),
+        topic=tags[0] if tags else "",
+        tags=tags,
+        url=link,
+        licence=said(_DC + "rights") or rights,
+        language=language,
+    )
+
+
+def _atom(entry: Any, language: str, feed_author: str, rights: str) -> Story:
+    links = [node for node in entry.iterfind(_ATOM + "link") if node.get("rel", "alternate") == "alternate"]
+    link = links[0].get("href", "") if links else ""
+    names = tuple(name for node in entry.iterfind(f"{_ATOM}author/{_ATOM}name") if (name := _of(node)))
+    tags = tuple(tag for node in entry.iterfind(_ATOM + "category") if (tag := node.get("term", "")))
+    return Story(
+        id=_text(entry, _ATOM + "id") or link,
+        title=_text(entry, _ATOM + "title"),
+        html=_text(entry, _ATOM + "content") or _text(entry, _ATOM + "summary"),
+        authors=names or ((feed_author,) if feed_author else ()),
+        published=_moment(_text(entry, _ATOM + "published") or _text(entry, _ATOM + "updated")),
+        updated=_moment(_text(entry, _ATOM + "updated")),
+        topic=tags[0] if tags else "",
+        tags=tags,
+        url=link,
+        licence=_text(entry, _ATOM + "rights") or rights,
+        language=language,
+    )
+
+
+def _text(node: Any, path: str) -> str:
+    return _of(node.find(path))
+
+
+def _of(node: Any) -> str:
+    """All text of an element; inner markup (Atom's xhtml) comes as markup."""
+    if node is None:
+        return ""
+    if len(node) and any(isinstance(child.tag, str) for child in node):
+        inner = "".join(etree.tostring(child, encoding="unicode") for child in node)
+        return ((node.text or "") + inner).strip()
+    return "".join(node.itertext()).strip()
+
+
+def _moment(text: str) -> str:
+    """Read the mail form of RSS; ISO 8601 stays as it is, the validation behind reads it."""
+    if not text or text[:4].isdigit():
+        return text
+    try:
+        return parsedate_to_datetime(text).astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return ""

@@ -1,0 +1,228 @@
+"""Dumps of a wiki (`pages-articles.xml`, packed or not) as stories: a stream, one page in memory.
+
+The stream is cut at `<page>` and `</page>` before anything is parsed: text inside a dump has its angle brackets
+escaped, so the marks can't stand in an article. A page that is broken, too large or in the wrong encoding costs
+only itself, and a document type with entities is never read at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+import mwparserfromhell
+from lxml import etree
+
+from jobs.archive.story import NoStory, Part, Story
+from jobs.ingest.sources import Unreadable
+
+LARGEST_PAGE = 16 << 20
+"Bytes of XML."
+_LARGEST_TEXT = 2 << 20
+"Characters of wiki text; more is no article and takes minutes to parse."
+_BLOCK = 1 << 20
+_HEAD = 1 << 20
+_KEPT = 500
+
+_TAG = re.compile(r"<(?:!--|/?([A-Za-z][A-Za-z0-9]{0,15})\b[^<>]*>)")
+_UNREAD = frozenset({"ref", "gallery", "math", "score", "timeline", "imagemap", "syntaxhighlight", "source"})
+_EMPHASIS = re.compile(r"'{2,}")
+_SPACE = re.compile(rb"<ns>\s*(-?\d+)\s*</ns>")
+_LINKED = re.compile(r"\[\[\s*(?:[Cc]ategory|[Kk]ategorie|[Cc]atégorie|[Cc]ategoría)\s*:\s*([^\]|]+)")
+_FILES = re.compile(
+    r"^\s*(?:file|image|datei|bild|fichier|archivo|category|kategorie|catégorie|categoría)\s*:", re.I
+)
+_REST_TITLES = frozenset(
+    {"sources", "source", "references", "related news", "see also", "external links", "notes", "quellen"}
+    | {"weblinks", "einzelnachweise", "siehe auch", "sister links", "fuentes", "sources et liens"}
+)
+_TOPICS = {
+    "world": "World", "politics and conflicts": "Politics", "politics": "Politics", "elections": "Politics",
+    "science and technology": "Science", "science": "Science", "space": "Science", "health": "Science",
+    "environment": "Science", "sports": "Sport", "sport": "Sport", "football (soccer)": "Sport",
+    "economy and business": "Business", "business": "Business", "crime and law": "World",
+    "disasters and accidents": "World", "culture and entertainment": "World",
+}  # fmt: skip
+_DAY_FORMS = ("%B %d, %Y", "%d %B %Y", "%Y-%m-%d", "%b %d, %Y")
+
+
+@dataclass(slots=True)
+class Wiki:
+    """What the head of a dump says of all its pages."""
+
+    base: str = ""
+    "Address of the main page; pages stand beside it."
+    language: str = ""
+
+    def learn(self, head: bytes) -> None:
+        """Read the beginning of a dump; done with a pattern, since it is not closed and may hold anything."""
+        text = head.decode("utf-8", "replace")
+        base = re.search(r"<base>\s*([^<\s]{1,500})\s*</base>", text)
+        language = re.search(r"<mediawiki\b[^<>]{0,2000}\bxml:lang=[\"']([A-Za-z-]{2,12})[\"']", text)
+        self.base = base[1].rpartition("/")[0] + "/" if base else ""
+        self.language = language[1][:2].lower() if language else ""
+
+
+def pages(stream: Any, wiki: Wiki) -> Iterator[bytes | Unreadable]:
+    """Cut a stream into pages; `wiki` is filled before the first one comes."""
+    rest, begun, skipping = b"", False, False
+    while block := stream.read(_BLOCK):
+        rest += block
+        while True:
+            if skipping:
+                end = rest.find(b"</page>")
+                if end < 0:
+                    rest = rest[-16:]
+                    break
+                rest, skipping = rest[end + 7 :], False
+            start = rest.find(b"<page>")
+            if not begun and (start >= 0 or len(rest) > _HEAD):
+                wiki.learn(rest[: start if start >= 0 else _HEAD])
+                begun = True
+            if start < 0:
+                rest = rest[-16:] if begun else rest
+                break
+            end = rest.find(b"</page>", start)
+            if end < 0:
+                rest = rest[start:]
+                if len(rest) > LARGEST_PAGE:
+                    yield Unreadable(f"page is larger than {LARGEST_PAGE} bytes", _beginning(rest))
+                    skipping = True
+                    continue
+                break
+            page = rest[start : end + 7]
+            rest = rest[end + 7 :]
+            yield page
+    if b"<page>" in rest:
+        yield Unreadable("the dump ends within a page", _beginning(rest))
+
+
+def may_be_article(page: bytes) -> bool:
+    """Is a page neither a redirect nor talk, template or file? Seen without parsing it."""
+    space = _SPACE.search(page)
+    return (space is None or space[1] == b"0") and b"<redirect " not in page
+
+
+def story_of(page: bytes, wiki: Wiki) -> Story:
+    """Read one page.
+
+    Errors:
+        NoStory: the page is broken or holds nothing readable
+    """
+    root = _parsed(page)
+    title = (root.findtext("title") or "").strip()
+    revision = root.find("revision")
+    text = (revision.findtext("text") if revision is not None else None) or ""
+    if not text.strip():
+        raise NoStory("page has no text")
+    if len(text) > _LARGEST_TEXT:
+        raise NoStory(f"page has {len(text)} characters of wiki text, at most {_LARGEST_TEXT} are read")
+    code = mwparserfromhell.parse(_without_tags(text), skip_style_tags=True)
+    stamp = (revision.findtext("timestamp") or "").strip() if revision is not None else ""
+    author = root.findtext("revision/contributor/username") or ""
+    tags = [tag.strip() for tag in _LINKED.findall(text)]
+    published = _day(code) or stamp  # before templates are taken out of the text
+    number = (root.findtext("id") or "").strip()
+    return Story(
+        id=f"{wiki.language or 'wiki'}-{number}" if number.isdigit() else "",
+        title=title,
+        parts=tuple(_parts(code)),
+        authors=(author.strip(),) if author.strip() else (),
+        published=published,
+        updated=stamp,
+        topic=next((_TOPICS[tag.lower()] for tag in tags if tag.lower() in _TOPICS), ""),
+        tags=tuple(dict.fromkeys(tag for tag in tags if not _looks_like_a_date(tag)))[:40],
+        url=wiki.base + quote(title.replace(" ", "_"), safe="/:,()!'*@;") if wiki.base else "",
+        language=wiki.language,
+    )
+
+
+def _parsed(page: bytes) -> Any:
+    try:
+        page.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise NoStory(f"page is not UTF-8 (byte {error.start})") from error
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True)
+    try:
+        return etree.fromstring(page, parser)
+    except etree.XMLSyntaxError as error:
+        raise NoStory(f"page is not XML: {error.msg}") from error
+
+
+def _parts(code: Any) -> Iterator[Part]:
+    """Sections as plain text; sources, links and the like are left out."""
+    for node in code.filter_wikilinks(recursive=False, matches=lambda link: _FILES.match(str(link.title))):
+        _without(code, node)
+    for node in code.filter_templates(recursive=False):
+        _without(code, node)
+    for section in code.get_sections(levels=[2, 3, 4], include_lead=True, flat=True):
+        headings = section.filter_headings(recursive=False)
+        title = str(headings[0].title.strip_code()).strip() if headings else ""
+        for heading in headings:
+            _without(section, heading)
+        if title.lower() in _REST_TITLES:
+            continue
+        text = str(section.strip_code(normalize=True, collapse=True)).strip()
+        if text:
+            yield Part(title, text)
+
+
+def _without(code: Any, node: Any) -> None:
+    try:
+        code.remove(node)
+    except ValueError:
+        return  # it stood inside something that is gone already
+
+
+def _without_tags(text: str) -> str:
+    """Take out HTML and the marks of bold and italic: the parser behind takes minutes over tags that never end."""
+    pieces: list[str] = []
+    at = 0
+    endless: set[str] = set()
+    lowered = text.lower()
+    while (match := _TAG.search(text, at)) is not None:
+        pieces.append(text[at : match.start()])
+        at = match.end()
+        name = (match[1] or "").lower()
+        if match[0] == "<!--" or (name in _UNREAD and not match[0].endswith("/>")):
+            closing = "-->" if match[0] == "<!--" else "</" + name
+            end = lowered.find(closing, at) if closing not in endless else -1
+            if end < 0:
+                endless.add(closing)
+            else:
+                at = end + len(closing) if closing == "-->" else end
+        elif name in ("br", "p", "div"):
+            pieces.append("\n")
+    pieces.append(text[at:])
+    return _EMPHASIS.sub("", "".join(pieces))
+
+
+def _day(code: Any) -> str:
+    """Day of publication, where a page says it in a `date` template."""
+    for template in code.filter_templates(recursive=False):
+        name = str(template.name).strip().lower()
+        said = str(template.params[0].value).strip() if template.params else ""
+        if name in ("date", "datum", "fecha") and (day := _read_day(said)):
+            return day
+    return ""
+
+
+def _read_day(text: str) -> str:
+    for form in _DAY_FORMS:
+        try:
+            return datetime.strptime(text[:40], form).date().isoformat()  # noqa: DTZ007  a day has no zone
+        except ValueError:
+            continue
+    return ""
+
+
+def _looks_like_a_date(tag: str) -> bool:
+    return bool(_read_day(tag)) or tag.strip().lower() in ("published", "archived", "no publish")
+
+
+def _beginning(data: bytes) -> str:
+    return data[:_KEPT].decode("utf-8", "replace")

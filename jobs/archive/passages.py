@@ -1,0 +1,101 @@
+"""The passage snapshot of an app: everything settled, completed by the log up to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import structlog
+
+from actors.answers.passages import Document, read_product
+from actors.answers.shelf import PassageShelf
+from actors.answers.writing import Meaning, Watch
+from cluster.artifacts.manifest import Manifest
+from cluster.artifacts.segments import SegmentShelf
+from cluster.clock import Clock
+from cluster.store.ports import Stores
+
+_READ = 200
+
+
+@dataclass(slots=True)
+class _Later:
+    """What the log holds behind the segments."""
+
+    offset: str
+    records: dict[str, bytes] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+
+    def put(self, record: dict[str, Any]) -> None:
+        self.gone.discard(record["product_id"])
+        self.records[record["product_id"]] = orjson.dumps(record)
+
+    def remove(self, product_id: str) -> None:
+        self.records.pop(product_id, None)
+        self.gone.add(product_id)
+
+
+async def build_passages(
+    app_id: str,
+    stores: Stores,
+    segments: SegmentShelf,
+    shelf: PassageShelf,
+    clock: Clock,
+    *,
+    meaning: Meaning | None = None,
+    watch: Watch | None = None,
+) -> Manifest:
+    """Build the snapshot and put it on the shelf; it counts for every replica that starts from then on.
+
+    Errors:
+        Invalid: the app has no article with text
+        Conflict: somebody else built one meanwhile
+    """
+    # the offset is read first: what settles in between comes twice, which is harmless, rather than never
+    settled = (await asyncio.to_thread(segments.offsets, app_id)).get("product", "0")
+    later = await _later(app_id, stores, settled)
+    records = await asyncio.to_thread(segments.records, app_id, "product", salvage=True)
+    return await asyncio.to_thread(
+        shelf.write,
+        app_id,
+        _documents(records, later),
+        offset=later.offset,
+        written_at_ms=clock.now_ms(),
+        meaning=meaning,
+        watch=watch,
+    )
+
+
+async def _later(app_id: str, stores: Stores, offset: str) -> _Later:
+    later = _Later(offset)
+    while changes := await stores.changes.read(app_id, {"product": later.offset}, count=_READ, block_ms=0):
+        for change in changes:
+            items = orjson.loads(change.payload)
+            if change.op == "put":
+                for record in items:
+                    later.put(record)
+            elif change.op == "remove":
+                for product_id in items:
+                    later.remove(product_id)
+        later.offset = changes[-1].offset
+    return later
+
+
+def _documents(records: list[bytes], later: _Later) -> Iterator[Document]:
+    """Read every record once, the later one where there are two; one that can't be read is told of and left out."""
+    log = structlog.get_logger()
+    for data in (*records, *later.records.values()):
+        try:
+            record = orjson.loads(data)
+            product_id = record["product_id"]
+            if product_id in later.gone or (later.records.get(product_id, data) is not data):
+                continue
+            document = read_product(record)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            log.warning("record_left_out", reason=type(error).__name__)
+            continue
+        if document is not None:
+            yield document

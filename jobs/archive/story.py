@@ -1,0 +1,109 @@
+"""One article, however it came, and the product record it becomes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+DEFAULT_LICENCE = "CC BY 2.5"
+_LONGEST_ID = 512
+_MOST_TEXT = 8 << 20
+"Characters of one article."
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A section."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What a reader found; empty where it found nothing."""
+
+    id: str
+    title: str
+    parts: tuple[Part, ...] = ()
+    html: str = ""
+    "Instead of parts."
+    summary: str = ""
+    authors: tuple[str, ...] = ()
+    published: str = ""
+    updated: str = ""
+    topic: str = ""
+    tags: tuple[str, ...] = ()
+    url: str = ""
+    licence: str = ""
+    language: str = ""
+
+
+class NoStory(ValueError):
+    """There is something, but no article; the message says why."""
+
+
+def record_of(story: Story, *, licence: str, topic: str = "", language: str = "") -> dict[str, Any]:
+    """Make a product record of type `article`.
+
+    Errors:
+        NoStory: neither a title nor an id, or no text at all, or too much of it
+    """
+    size = len(story.html) + sum(len(part.text) for part in story.parts)
+    if not story.id or not story.title:
+        raise NoStory("it has no id" if story.title else "it has no title")
+    if not size and not story.summary:
+        raise NoStory("it has no text")
+    if size > _MOST_TEXT:
+        raise NoStory(f"its text has {size} characters, at most {_MOST_TEXT} are taken")
+    subject = story.topic or topic
+    record: dict[str, Any] = {
+        "product_id": story.id[:_LONGEST_ID],
+        "type": "article",
+        "title": _clean(story.title),
+        "subtitle": _clean(story.summary) or None,
+        "html": story.html.replace("\x00", " ") or None,
+        "authors": [_clean(author) for author in story.authors],
+        "tags": [_clean(tag) for tag in story.tags],
+        "categories": [["News", _clean(subject)]] if subject else None,
+        "published_at": story.published or None,
+        "updated_at": story.updated or None,
+        "url": _address(story.url),
+        "language": story.language or language or None,
+        "enable_question_answering": True,
+        "custom_attributes": {"licence": story.licence or licence},
+    }
+    if not story.html:
+        record.update(_text_fields(record["product_id"], story.parts))
+    return {name: value for name, value in record.items() if value not in (None, [], "")}
+
+
+def _text_fields(product_id: str, parts: Sequence[Part]) -> dict[str, Any]:
+    """One part is paragraphs, several are children; what stands before the first heading is the description."""
+    filled = [Part(_clean(part.title), part.text.replace("\x00", " ").strip()) for part in parts]
+    filled = [part for part in filled if part.text]
+    if not filled:
+        return {}
+    if len(filled) == 1 and not filled[0].title:
+        return {"paragraphs": _paragraphs(filled[0].text)}
+    lead = filled[0].text if not filled[0].title else ""
+    children = [
+        {"id": f"{product_id[:480]}-{at}", "title": part.title, "description": part.text}
+        for at, part in enumerate(filled, 1)
+        if part.title or not lead
+    ]
+    return {"description": lead or None, "children": children}
+
+
+def _paragraphs(text: str) -> list[str]:
+    return [line for line in (" ".join(part.split()) for part in re.split(r"\n\s*\n", text)) if line]
+
+
+def _clean(text: str) -> str:
+    return " ".join(text.replace("\x00", " ").split())
+
+
+def _address(url: str) -> str | None:
+    return url if url.startswith(("http://", "https://")) and len(url) <= 2_000 else None

@@ -1,0 +1,107 @@
+"""Rows of JSON Lines, CSV and Parquet as stories: the names such columns usually have are known."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from jobs.archive.story import Part, Story
+
+_NAMES = {
+    "id": ("product_id", "id", "_id", "article_id", "guid", "uuid", "pageid"),
+    "title": ("title", "headline", "name"),
+    "text": ("text", "body", "content", "article", "maintext", "full_text"),
+    "html": ("html", "body_html", "content_html"),
+    "summary": ("subtitle", "summary", "abstract", "standfirst", "description", "lead"),
+    "authors": ("authors", "author", "byline", "creator", "creators"),
+    "published": (
+        "published_at",
+        "published",
+        "date",
+        "date_publish",
+        "publication_date",
+        "pubdate",
+        "timestamp",
+    ),
+    "updated": ("updated_at", "updated", "modified", "date_modify"),
+    "topic": ("topic", "section", "category", "topic_guess", "desk"),
+    "tags": ("tags", "keywords", "categories", "labels"),
+    "url": ("url", "link", "canonical_url", "source_url"),
+    "licence": ("licence", "license", "rights"),
+    "language": ("language", "lang"),
+}
+_RECORD_MARKS = ("children", "paragraphs", "custom_attributes")
+
+
+def is_record(row: Mapping[str, Any]) -> bool:
+    """Is it a product record already, as `POST /v1/products` takes it?"""
+    return "product_id" in row and (
+        row.get("type") == "article" or any(mark in row for mark in _RECORD_MARKS)
+    )
+
+
+def story_of(row: Mapping[str, Any]) -> Story:
+    """Read a row; sections may come as a list of objects with `title` and `text`."""
+    found = {field: _first(row, names) for field, names in _NAMES.items()}
+    url, title = _text(found["url"]), _text(found["title"])
+    sections = row.get("sections")
+    parts = _sections(sections) if isinstance(sections, list) else ()
+    if not parts and _text(found["text"]):
+        parts = (Part("", _text(found["text"])),)
+    named = _text(found["id"]) or (_digest(url) if url else "")
+    return Story(
+        id=named or (_digest(title + _text(found["published"])) if title else ""),
+        title=title,
+        parts=parts,
+        html="" if parts else _text(found["html"]),
+        summary=_text(found["summary"]),
+        authors=_list(found["authors"], (";", ",")),
+        published=_time(found["published"]),
+        updated=_time(found["updated"]),
+        topic=next(iter(_list(found["topic"], ("|", ">"))), ""),
+        tags=_list(found["tags"], ("|", ";", ",")),
+        url=url,
+        licence=_text(found["licence"]),
+        language=_text(found["language"])[:2].lower(),
+    )
+
+
+def _sections(sections: list[Any]) -> tuple[Part, ...]:
+    found = []
+    for section in sections:
+        if isinstance(section, Mapping):
+            title = _text(section.get("title") or section.get("heading"))
+            found.append(Part(title, _text(section.get("text") or section.get("content"))))
+    return tuple(part for part in found if part.text)
+
+
+def _first(row: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    return next((row[name] for name in names if row.get(name) not in (None, "", [])), None)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return str(value).strip() if isinstance(value, (str, int, float)) else ""
+
+
+def _list(value: Any, separators: tuple[str, ...]) -> tuple[str, ...]:
+    if isinstance(value, str):
+        separator = next((one for one in separators if one in value), None)
+        value = value.split(separator) if separator else [value]
+    if not isinstance(value, (list, tuple)):
+        return ()
+    names = (_text(one.get("name") if isinstance(one, Mapping) else one) for one in value)
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+def _time(value: Any) -> str:
+    if hasattr(value, "isoformat"):
+        return str(value.isoformat())
+    text = _text(value)
+    return text if len(text) >= 8 and text[:4].isdigit() else ""
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]

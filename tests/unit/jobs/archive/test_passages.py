@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.answers.messages import ArchiveQuery
+from actors.answers.retrieve import article, ask
+from actors.answers.shelf import PassageShelf
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.shelf import Shelf
+from cluster.clock import SystemClock
+from cluster.errors import Invalid
+from cluster.records.access import App
+from cluster.store.memory import memory_stores
+from cluster.store.ports import Stores
+from jobs.archive.passages import build_passages
+from jobs.archive.reading import ArchiveReading
+from jobs.ingest.pipeline import Order, ingest
+from tests.fakes.corner_shop import upload, withdraw
+from tests.fakes.small_archive import ARTICLES
+
+APP = "news"
+
+
+@pytest.fixture
+async def stores() -> Stores:
+    made = memory_stores(SystemClock())
+    await made.access.put_app(App(app_id=APP, environment="development", created_at=0))
+    return made
+
+
+def first(shelf: PassageShelf, question: str) -> str:
+    opened = shelf.open(APP)
+    assert opened is not None
+    found = ask(opened[0], ArchiveQuery(APP, question), 0).snippets
+    return found[0].product_id if found else ""
+
+
+async def build(stores: Stores, tmp_path: Path) -> PassageShelf:
+    shelf = PassageShelf(tmp_path)
+    await build_passages(APP, stores, SegmentShelf(Shelf.open(tmp_path)), shelf, SystemClock())
+    return shelf
+
+
+async def test_an_archive_goes_from_files_to_passages(stores: Stores, tmp_path: Path) -> None:
+    lines = [json.dumps(record) for record in ARTICLES] + ["{broken", json.dumps({"title": "no text"})]
+    (tmp_path / "news.jsonl").write_text("\n".join(lines))
+    order = Order(address=str(tmp_path / "news.jsonl"), noun="product", app_id=APP, chunk=5)
+    report = await ingest(order, stores, state_dir=tmp_path / "state", files=ArchiveReading())
+    assert (report.accepted, report.refused) == (12, 2)
+    assert report.quarantine is not None
+    reasons = [json.loads(line)["reason"] for line in report.quarantine.read_text().splitlines()]
+    assert "not JSON" in reasons[0]
+    assert "no text" in reasons[1]
+    shelf = await build(stores, tmp_path)
+    assert first(shelf, "Who saved two penalties?") == "cup-final"
+    opened = shelf.open(APP)
+    assert opened is not None
+    found = article(opened[0], "river-treaty", 1)
+    assert found is not None
+    assert found.child_title == "The costs"
+    assert found.content.startswith("## The agreement\n\n")
+
+
+async def test_a_snapshot_holds_the_newest_of_what_was_written_and_nothing_that_went(
+    stores: Stores, tmp_path: Path
+) -> None:
+    await upload(stores, ARTICLES, app_id=APP)
+    changed: dict[str, Any] = {
+        **ARTICLES[0],
+        "title": "Zebra crossing",
+        "children": None,
+        "description": "Zebras.",
+    }
+    await upload(stores, [changed], app_id=APP)
+    await withdraw(stores, ["cup-final"], app_id=APP)
+    shelf = await build(stores, tmp_path)
+    assert first(shelf, "zebra") == "river-treaty"
+    opened = shelf.open(APP)
+    assert opened is not None
+    assert article(opened[0], "cup-final", 0) is None
+    assert opened[0].documents == 11
+    assert opened[1] == await stores.changes.last(APP, "product")
+
+
+async def test_an_app_without_articles_has_nothing_to_build(stores: Stores, tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="no articles"):
+        await build(stores, tmp_path)
+    assert PassageShelf(tmp_path).folders(APP) == []
