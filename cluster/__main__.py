@@ -14,6 +14,7 @@ from cluster.commands import (
     down,
     elsewhere,
     engines,
+    evaluate,
     keys,
     promote,
     report,
@@ -48,6 +49,7 @@ def command_line() -> typer.Typer:
     for group in (apps, keys, users, rules, engines, clients, report, runs, schedules):
         line.add_typer(group.app, name=group.__name__.rpartition(".")[2])
     line.command("train", epilog=train.EPILOG)(train.train)
+    line.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
     line.command("promote", epilog=promote.PROMOTE_EPILOG)(promote.promote)
     line.command("rollback", epilog=promote.ROLLBACK_EPILOG)(promote.rollback)
     line.command("ingest", context_settings=elsewhere.PASS_ON)(elsewhere.ingest)

@@ -160,13 +160,13 @@ def history(
         told = [entry.model_dump(mode="json") for entry in entries]
         screen.tell_json({"app_id": app, "engine_id": engine, "serving": serving, "history": told})
         return
-    table = screen.table("since", "what", "snapshot", "before", "by", "run", "ndcg@10", "why")
+    table = screen.table("since", "what", "snapshot", "by", "run", "ndcg@10", "why")
     for entry in entries:
         figure = entry.figures.get("ndcg@10")
         table.add_row(
-            iso_ms(entry.at_ms)[:19], entry.kind.replace("_", " "), entry.version or "none", entry.before or "none",
+            iso_ms(entry.at_ms)[:19], entry.kind.replace("_", " "), entry.version or "none",
             entry.by, entry.run_id, "" if figure is None else f"{figure:.4f}",
-            ("forced: " if entry.forced else "") + entry.reason,
+            f"forced: {entry.reason}" if entry.forced else entry.reason.partition(":")[0],
         )  # fmt: skip
     screen.out().print(
         table if entries else f"Nothing that was learned ever served engine {engine} of {app}."

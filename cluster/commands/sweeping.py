@@ -56,7 +56,9 @@ def sweep(
             checkpoints.put_source(read_source(segments, app, recipe))
     on_ray = not local and join_ray(installation)
     results: list[tuple[Variant, dict[str, Any]]] = []
-    with Live(_drawn(found, results, on_ray), console=screen.err(), refresh_per_second=4) as live:
+    with Live(
+        _drawn(found, results, on_ray), console=screen.err(), refresh_per_second=4, transient=True
+    ) as live:
 
         def told(variant: Variant, report: dict[str, Any]) -> None:
             results.append((variant, report))

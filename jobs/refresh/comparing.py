@@ -6,6 +6,7 @@ from typing import Any
 
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.snapshots import SnapshotShelf
+from jobs.refresh.dataset import Interactions
 from jobs.refresh.plan import Tell, say_nothing
 from jobs.refresh.recipe import Recipe, parse
 from jobs.refresh.source import read_source
@@ -40,35 +41,29 @@ def compared_now(
     recipe = recipe_of(snapshots, app_id, engine_id, version)
     against = snapshots.manifest(app_id, engine_id, serving).facts["recipe"] if serving else None
     return evaluated(
-        segments,
-        app_id,
+        read_source(segments, app_id, recipe).data,
         recipe,
         serving=None if against is None else {"version": serving, "recipe": against},
         readers=readers,
-    )[0]
+    )
 
 
 def evaluated(
-    segments: SegmentShelf,
-    app_id: str,
+    data: Interactions,
     recipe: Recipe,
+    protocol: str = "auto",
     *,
     serving: dict[str, Any] | None = None,
-    protocols: tuple[str, ...] = ("auto",),
     readers: int = READERS,
     tell: Tell = say_nothing,
-) -> list[dict[str, Any]]:
-    """Examine a recipe by one or more protocols; one that does not fit the data says so in its report.
+) -> dict[str, Any]:
+    """Examine a recipe by a protocol; open questions are answered on what came before the test.
 
     Errors:
-        Invalid: there is nothing to learn from, or no protocol fits
+        Invalid: there is too little data, or the protocol does not fit it
     """
-    data = read_source(segments, app_id, recipe).data
-    reports = []
-    for protocol in protocols:
-        tell(f"split ({protocol})")
-        split = splitted(recipe, data, protocol)
-        plan = planned(recipe, data, split, tell)
-        found = examined(plan.recipe, split.test, serving=serving, readers=readers, tell=tell)
-        reports.append({**found, "protocol": protocol})
-    return reports
+    tell(f"split ({protocol})")
+    split = splitted(recipe, data, protocol)
+    plan = planned(recipe, data, split, tell)
+    found = examined(plan.recipe, split.test, serving=serving, readers=readers, tell=tell)
+    return {**found, "protocol": protocol}

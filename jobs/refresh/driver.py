@@ -107,7 +107,7 @@ class RayCrew:
     def __init__(self, connect: Connect, shelf_uri: str, scratch: str) -> None:
         self._given = connect, shelf_uri, scratch
         # a process of its own: its memory goes back, and its low priority is nobody else's
-        self._task = ray.remote(_work).options(num_cpus=CPUS, max_retries=0, max_calls=1)
+        self._task = ray.remote(num_cpus=CPUS, max_retries=0, max_calls=1)(_work)
         self._at_work: dict[Any, Errand] = {}
 
     @property
@@ -218,7 +218,7 @@ def examine_on_ray(
 
     A task that dies is started again by Ray; what was examined before is not examined again.
     """
-    task = ray.remote(_examine).options(num_cpus=CPUS, max_retries=3, max_calls=4)
+    task = ray.remote(num_cpus=CPUS, max_retries=3, max_calls=4)(_examine)
     coming = list(found)
     running: dict[Any, Variant] = {}
     at_once = max(1, int(ray.cluster_resources().get("CPU", 1)))

@@ -165,19 +165,27 @@ def ranked(scorer: Scorer, trial: Trial, k: int) -> metrics.Lists:
 
 def report(examined: Examination, rng: np.random.Generator) -> Report:
     """Sum an examination up."""
-    events = examined.events
+    segments = tuple(
+        Segment(name, int(members.sum()), _means(examined, members, rng))
+        for name, members in segments_of(examined.events).items()
+    )
+    return Report(examined.trial, examined.k, examined.coverage, segments)
+
+
+def segments_of(events: Rows) -> dict[str, Mask]:
+    """Group readers by how much is known of them: everybody, then new, light and heavy ones if there are any.
+
+    Shapes:
+        events: int64 [q], length of the history
+        returns: name -> bool [q]
+    """
     groups = {
         "all": np.ones(len(events), np.bool_),
         "new": events == 0,
         "light": (events > 0) & (events < LIGHT_BELOW),
         "heavy": events >= LIGHT_BELOW,
     }
-    segments = tuple(
-        Segment(name, int(members.sum()), _means(examined, members, rng))
-        for name, members in groups.items()
-        if name == "all" or members.any()
-    )
-    return Report(examined.trial, examined.k, examined.coverage, segments)
+    return {name: members for name, members in groups.items() if name == "all" or members.any()}
 
 
 def compare(before: Examination, after: Examination, figure: str, rng: np.random.Generator) -> Comparison:

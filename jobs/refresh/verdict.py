@@ -6,13 +6,13 @@ others on the same readers. The gate reads nothing else, so what it says can be 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from jobs.refresh.evaluate import Comparison, Examination, compare, report
+from jobs.refresh.evaluate import Comparison, Examination, compare, report, segments_of
 
 SERVING = "serving"
 POPULARITY = "popularity"
@@ -64,7 +64,16 @@ def beside(
         "low": _short(found.low),
         "high": _short(found.high),
         "coverage_before": round(before.coverage, 6),
+        "segments": means(before),
         **about,
+    }
+
+
+def means(examined: Examination) -> dict[str, dict[str, float]]:
+    """Give the mean figures of every segment, without intervals."""
+    return {
+        name: {figure: _short(values[members].mean()) for figure, values in examined.figures.items()}
+        for name, members in segments_of(examined.events).items()
     }
 
 
@@ -97,6 +106,27 @@ def headline(report_: Mapping[str, Any]) -> dict[str, float]:
     everybody = report_["segments"][0]["figures"]
     figures = {name: float(figure["mean"]) for name, figure in everybody.items()}
     return {**figures, f"coverage@{report_['k']}": float(report_["coverage"])}
+
+
+def as_markdown(reports: Sequence[Mapping[str, Any]], title: str) -> str:
+    """Write reports as Markdown tables."""
+    lines = [f"# {title}", ""]
+    for found in reports:
+        if "error" in found:
+            lines += [f"## {found['protocol']}", "", str(found["error"]), ""]
+            continue
+        names = list(found["segments"][0]["figures"])
+        lines += [f"## {found['trial']}: {found['recipe']}", ""]
+        lines += ["| readers | | " + " | ".join(names) + " |", "|" + " --- |" * (len(names) + 2)]
+        for segment in found["segments"]:
+            figures = segment["figures"].values()
+            cells = [f"{one['mean']:.4f} ({one['low']:.4f} to {one['high']:.4f})" for one in figures]
+            lines.append(f"| {segment['name']} | {segment['readers']} | " + " | ".join(cells) + " |")
+        for name, other in found["beside"].items():
+            cells = [f"{other['segments']['all'][figure]:.4f}" for figure in names]
+            lines.append(f"| {name} | | " + " | ".join(cells) + " |")
+        lines += ["", f"Coverage {found['coverage']:.3f}. {judge(found).sentence}.", ""]
+    return "\n".join(lines)
 
 
 def _short(value: float) -> float:

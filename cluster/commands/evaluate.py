@@ -1,0 +1,165 @@
+"""`kiosk evaluate`: how good a recipe, a snapshot, or what serves really is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.shelf import Shelf
+from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.commands import screen
+from cluster.commands.installation import Installation
+from cluster.commands.train import AppName, AsJson, EngineName
+from cluster.errors import HouseError, Invalid
+
+if TYPE_CHECKING:
+    from jobs.refresh.recipe import Recipe
+
+EPILOG = """
+[bold]Examples[/]
+
+  kiosk evaluate bookshop                            what serves, beside popularity
+  kiosk evaluate bookshop --recipe shop              a recipe, beside popularity and what serves
+  kiosk evaluate bookshop --snapshot 053040c827b6cf19 --protocol leave_last_out
+  kiosk evaluate bookshop --recipe ./mine.toml --out figures/      pictures (SVG), report.json, report.md
+
+Every reader's whole catalog is ranked, nothing is sampled but readers. `by_time` learns from everything before an
+instant and asks what came after it, as in real life; `leave_last_out` asks for everybody's last product. Weights
+and parameters are chosen on events before the test. Intervals are 95 % bootstrap intervals over readers.
+"""
+PROTOCOLS = ("by_time", "leave_last_out")
+
+
+def evaluate(
+    app: AppName = "playground",
+    engine: EngineName = "default",
+    recipe: Annotated[str, typer.Option(help="A recipe to examine; else what serves.")] = "",
+    snapshot: Annotated[str, typer.Option(help="A version to examine; else what serves.")] = "",
+    protocol: Annotated[
+        list[str] | None,
+        typer.Option(help="by_time, leave_last_out or next_in_session; as many as you like."),
+    ] = None,
+    readers: Annotated[int, typer.Option(help="Readers asked at most.", min=10)] = 4_000,
+    out: Annotated[Path | None, typer.Option(help="A folder for pictures and reports.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure NDCG, recall, hit rate, MRR, coverage and novelty, by segment, with intervals."""
+    from jobs.refresh.here import be_modest
+    from jobs.refresh.stages import PROTOCOLS as KNOWN
+
+    protocols = tuple(protocol or PROTOCOLS)
+    if unknown := [word for word in protocols if word not in KNOWN]:
+        raise Invalid(f"there is no protocol {unknown[0]!r}; choose from {', '.join(KNOWN)}")
+    if recipe and snapshot:
+        raise Invalid("choose one of --recipe and --snapshot")
+    installation = Installation()
+    shelf = Shelf.open(installation.settings.shelf_dir)
+    chosen, serving = asyncio.run(_chosen(installation, shelf, app, engine, recipe, snapshot))
+    be_modest()
+    with screen.err().status("reading what has settled") as status:
+        reports = _reports(shelf, app, chosen, serving, protocols, readers, status.update)
+    if all("error" in report for report in reports):
+        raise Invalid(reports[0]["error"])
+    written = [] if out is None else _written(out, reports, app, engine)
+    if as_json:
+        screen.tell_json({"app_id": app, "engine_id": engine, "reports": reports, "written": written})
+        return
+    for report in reports:
+        _show(report)
+    if written:
+        screen.out().print("Written: " + ", ".join(written))
+
+
+async def _chosen(
+    installation: Installation, shelf: Shelf, app: str, engine: str, recipe: str, snapshot: str
+) -> tuple[Recipe, dict[str, Any] | None]:
+    """Say what is examined, and what serves if that is something else."""
+    from jobs.refresh.comparing import recipe_of
+    from jobs.refresh.orders import known_engine
+    from jobs.refresh.promoting import engine_named
+    from jobs.refresh.recipe import load
+
+    async with installation.stores() as stores:
+        await known_engine(stores, app, engine)
+        now = (await engine_named(stores, app, engine)).snapshot
+    snapshots = SnapshotShelf(shelf)
+    if not recipe and (snapshot or now) in ("", now):
+        if not now:
+            screen.err().print("Nothing that was learned serves yet; the default recipe is examined.")
+            return load("default"), None
+        return recipe_of(snapshots, app, engine, now), None
+    chosen = load(recipe) if recipe else recipe_of(snapshots, app, engine, snapshot)
+    serving = (
+        {"version": now, "recipe": snapshots.manifest(app, engine, now).facts["recipe"]} if now else None
+    )
+    return chosen, serving
+
+
+def _reports(
+    shelf: Shelf,
+    app: str,
+    recipe: Recipe,
+    serving: dict[str, Any] | None,
+    protocols: Sequence[str],
+    readers: int,
+    tell: Any,
+) -> list[dict[str, Any]]:
+    from jobs.refresh.comparing import evaluated
+    from jobs.refresh.source import read_source
+
+    data = read_source(SegmentShelf(shelf), app, recipe).data
+    reports: list[dict[str, Any]] = []
+    for protocol in protocols:
+        try:
+            reports.append(evaluated(data, recipe, protocol, serving=serving, readers=readers, tell=tell))
+        except HouseError as error:
+            reports.append({"protocol": protocol, "error": error.message})
+    return reports
+
+
+def _show(report: dict[str, Any]) -> None:
+    if "error" in report:
+        screen.err().print(f"{report['protocol']}: {report['error']}")
+        return
+    k = report["k"]
+    names = [f"ndcg@{k}", f"recall@{k}", "recall@20", f"hit_rate@{k}", f"mrr@{k}", f"novelty@{k}"]
+    table = screen.table("readers", "", *names, title=f"{report['trial']}: {report['recipe']}")
+    for segment in report["segments"]:
+        cells = []
+        for name in names:
+            figure = segment["figures"].get(name)
+            cells.append(
+                "" if figure is None else f"{figure['mean']:.4f} ±{(figure['high'] - figure['low']) / 2:.4f}"
+            )
+        table.add_row(segment["name"], f"{segment['readers']:,}", *cells)
+    for name, other in report["beside"].items():
+        means = other["segments"]["all"]
+        table.add_row(name, "", *(f"{means[figure]:.4f}" if figure in means else "" for figure in names))
+    screen.out().print(table)
+    screen.out().print(f"coverage@{k} {report['coverage']:.3f}")
+    for name, other in report["beside"].items():
+        change = other["after"] - other["before"]
+        screen.out().print(
+            f"{other['figure']} against {name}: {change:+.4f} (95 % interval {other['low']:+.4f} to "
+            f"{other['high']:+.4f}, the same {other['readers']:,} readers)"
+        )
+    if "not_compared" in report:
+        screen.err().print(report["not_compared"])
+
+
+def _written(out: Path, reports: list[dict[str, Any]], app: str, engine: str) -> list[str]:
+    from jobs.refresh.plots import pictures
+    from jobs.refresh.verdict import as_markdown
+
+    out.mkdir(parents=True, exist_ok=True)
+    files = {**pictures(reports), "report.json": json.dumps(reports, indent=2)}
+    files["report.md"] = as_markdown(reports, f"{app}/{engine}")
+    for name, text in files.items():
+        (out / name).write_text(text, "utf-8")
+    return [str(out / name) for name in files]

@@ -1,0 +1,206 @@
+"""Trainings on a real Ray: the named trainer sends workers, a killed worker's run goes on, schedules fire."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.shelf import Shelf
+from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.clock import SystemClock
+from cluster.records.run import Run
+from cluster.records.schedule import Schedule
+from cluster.settings import Settings
+from cluster.store.connect import OpenStores, open_stores
+from jobs.refresh.orders import order
+from jobs.refresh.recipe import load
+from tests.fakes import market
+from tests.suites.redis_process import RedisProcess
+
+pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(180)]
+
+FAST = load("fast").model_dump(mode="json")
+
+
+@pytest.fixture(scope="module")
+def ray_here() -> Iterator[None]:
+    """A small Ray of this machine, unless the session has one already."""
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100 << 20, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+@dataclass
+class Place:
+    connect: Callable[[], OpenStores]
+    stores: OpenStores
+    shelf: Shelf
+    folder: Path
+
+    @property
+    def trainer_arguments(self) -> tuple[Any, ...]:
+        return self.connect, str(self.folder / "shelf"), str(self.folder / "scratch")
+
+    @property
+    def versions(self) -> list[str]:
+        return [one.version for one in SnapshotShelf(self.shelf).versions(market.APP, "default")]
+
+    async def order(self, **options: Any) -> Run:
+        now_ms = SystemClock().now_ms()
+        return await order(self.stores, market.APP, "default", FAST, now_ms=now_ms, by="a test", **options)
+
+    async def until(self, run: Run, is_so: Callable[[Run], bool], within_s: float = 60.0) -> Run:
+        until = time.monotonic() + within_s
+        while time.monotonic() < until:
+            found = await self.stores.runs.get(market.APP, run.run_id)
+            assert found is not None
+            if is_so(found):
+                return found
+            await asyncio.sleep(0.02)
+        raise AssertionError(f"not within {within_s} s: {found}")
+
+    async def until_some(self, look: Callable[[], Awaitable[list[Run]]], within_s: float = 30.0) -> list[Run]:
+        for _ in range(int(within_s / 0.05)):
+            if found := await look():
+                return found
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"nothing within {within_s} s")
+
+
+@pytest.fixture
+async def place(ray_here: None, tmp_path: Path) -> AsyncIterator[Place]:
+    server = RedisProcess()
+    try:
+        server.start()
+        shelf = Shelf.open(tmp_path / "shelf")
+        connect = partial(open_stores, server.url, hot_s=5.0, slow_s=10.0)
+        async with connect() as stores:
+            await market.open_market(stores)
+            market.settle(SegmentShelf(shelf), market.table(60_000, 2_000, 1_000))
+            yield Place(connect, stores, shelf, tmp_path)
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def trainer(place: Place) -> Iterator[Any]:
+    import ray
+
+    from cluster.runtime import roster
+
+    name = f"test-{os.getpid()}"
+    yield roster.find_or_create(
+        "trainer", name, "jobs.refresh.driver:Trainer", *place.trainer_arguments, round_s=0.2
+    )
+    roster.sweep("trainer")
+    assert ray.is_initialized()
+
+
+@pytest.mark.usefixtures("trainer")
+async def test_an_ordered_run_is_trained_published_and_promoted(place: Place) -> None:
+    run = await place.order(promote=True)
+    done = await place.until(run, lambda run: run.has_ended)
+    assert (done.status, done.error) == ("finished", "")
+    done = await place.until(run, lambda run: run.promoted)
+    engine = await place.stores.engines.get(market.APP, "default")
+    assert engine is not None
+    assert place.versions == [done.version] == [engine.snapshot]
+    assert [stage.name for stage in done.stages] == ["dataset", "plan", "evaluate", "train", "publish"]
+    assert [entry.run_id for entry in await place.stores.promotions.history(market.APP, "default")] == [
+        run.run_id
+    ]
+
+
+@pytest.mark.usefixtures("trainer")
+async def test_a_killed_workers_run_goes_on_and_publishes_once(place: Place) -> None:
+    run = await place.order()
+    await place.until(run, lambda run: run.stage in ("plan", "evaluate", "train"))
+    killed_s = time.monotonic()
+    (worker,) = [process for process in psutil.process_iter(["cmdline"]) if _is_worker(process)]
+    assert worker.nice() >= 10
+    worker.send_signal(signal.SIGKILL)
+    done = await place.until(run, lambda run: run.has_ended)
+    print(f"\nended {time.monotonic() - killed_s:.1f} s after the kill, attempt {done.attempt}")
+    assert (done.status, done.attempt) == ("finished", 2)
+    assert place.versions == [done.version]
+    engine = await place.stores.engines.get(market.APP, "default")
+    assert engine is not None
+    assert engine.snapshot == ""
+
+
+@pytest.mark.usefixtures("trainer")
+async def test_a_schedule_fires_and_a_cancelled_run_publishes_nothing(place: Place) -> None:
+    schedule = Schedule(
+        app_id=market.APP, name="often", engine_id="default", when="every 1m", recipe=FAST, created_at=1
+    )
+    await place.stores.schedules.put(schedule)
+    (run,) = await place.until_some(lambda: place.stores.runs.open(market.APP))
+    assert run.by == "schedule often"
+    assert await place.stores.schedules.remove(market.APP, "often")
+    from jobs.refresh.orders import cancel
+
+    await place.until(run, lambda run: run.status == "running")
+    await cancel(place.stores, market.APP, run.run_id, SystemClock().now_ms())
+    until = time.monotonic() + 30
+    while any(_is_worker(process) for process in psutil.process_iter(["cmdline"])):
+        assert time.monotonic() < until, "the worker of a cancelled run does not end"
+        await asyncio.sleep(0.1)
+    assert place.versions == []
+
+
+async def test_from_python_it_is_the_same(place: Place) -> None:
+    from jobs.refresh.driver import train
+
+    seen: list[str] = []
+    run = await asyncio.to_thread(
+        train,
+        market.APP,
+        recipe="fast",
+        connect=place.connect,
+        settings=Settings(data_dir=place.folder),
+        watch=lambda run: seen.append(run.stage),
+    )
+    assert run.status == "finished"
+    assert place.versions == [run.version]
+    assert seen[-1] == "publish"
+
+
+async def test_variants_of_a_sweep_are_examined_side_by_side(place: Place) -> None:
+    from jobs.refresh.checkpoint import Checkpoints
+    from jobs.refresh.driver import examine_on_ray
+    from jobs.refresh.source import read_source
+    from jobs.refresh.sweep import rows, variants
+
+    recipe = load("fast")
+    found = variants(recipe, ["parts.rules.window=3,10"])
+    Checkpoints(place.shelf, market.APP, "s", folder="sweeps").put_source(
+        read_source(SegmentShelf(place.shelf), market.APP, recipe)
+    )
+    told: list[tuple[Any, Any]] = []
+    await asyncio.to_thread(
+        examine_on_ray, found, str(place.folder / "shelf"), market.APP, "s", lambda *one: told.append(one)
+    )
+    table = rows(told)
+    assert sorted(row["parts.rules.window"] for row in table) == [3, 10]
+    assert not any(row["error"] for row in table)
+
+
+def _is_worker(process: psutil.Process) -> bool:
+    words = process.info["cmdline"] or [""]
+    return words[0].startswith("ray::_work") and process.status() != psutil.STATUS_ZOMBIE
