@@ -76,7 +76,7 @@ class Authorize:
         return response
 
     async def _decide(self, request: Request) -> Response:
-        form = await form_of(request)
+        form = await form_of(request, self._means.limits.body_s)
         if not is_own_page(request, self._means.base(request)):
             return self._strange()
         values, in_time = self._sessions.read_form(request, form.get("form") or "")

@@ -60,7 +60,7 @@ class Connected:
         return response
 
     async def _change(self, request: Request) -> Response:
-        form = await form_of(request)
+        form = await form_of(request, self._means.limits.body_s)
         values, in_time = self._sessions.read_form(request, form.get("form") or "")
         if values is None or "asked" in values or not is_own_page(request, self._means.base(request)):
             return self._pages.stop(

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from cluster.errors import HouseError
 from deployments.archive.oauth.replies import Refused
 from deployments.edge.body import Gone, read_body
+from deployments.edge.deadline import Deadline, TookTooLong
 
 MOST_BYTES = 20_000
 MOST_FIELDS = 60
@@ -56,30 +57,33 @@ def query_of(request: Request) -> Parameters:
     return Parameters(request.scope.get("query_string", b"").decode("utf-8", "surrogateescape"))
 
 
-async def body_of(request: Request) -> bytes:
+async def body_of(request: Request, within_s: float) -> bytes:
     """Read a small body.
 
     Errors:
-        Refused: too large, or compressed
+        Refused: too large, too slow, or compressed
     """
     headers = request.headers
     length, encoding = headers.get("content-length"), headers.get("content-encoding")
     try:
-        return await read_body(
-            request.receive,
-            announced=None if length is None else length.encode("latin-1"),
-            encoding=None if encoding is None else encoding.encode("latin-1"),
-            most_bytes=MOST_BYTES,
-        )
+        with Deadline(within_s):
+            return await read_body(
+                request.receive,
+                announced=None if length is None else length.encode("latin-1"),
+                encoding=None if encoding is None else encoding.encode("latin-1"),
+                most_bytes=MOST_BYTES,
+            )
     except Gone:
         raise
+    except TookTooLong as error:
+        raise Refused("invalid_request", "the body did not arrive in time", 408) from error
     except HouseError as error:
         too_large = error.code == "too_large"
         text = f"the body is larger than {MOST_BYTES} bytes" if too_large else error.message
         raise Refused("invalid_request", text, 413 if too_large else 400) from error
 
 
-async def form_of(request: Request) -> Parameters:
+async def form_of(request: Request, within_s: float) -> Parameters:
     """Read a form.
 
     Errors:
@@ -88,5 +92,5 @@ async def form_of(request: Request) -> Parameters:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != FORM:
         raise Refused("invalid_request", f"the body has to be {FORM}")
-    body = await body_of(request)
+    body = await body_of(request, within_s)
     return Parameters(body.decode("utf-8", "surrogateescape"))

@@ -34,7 +34,7 @@ class Register:
     async def __call__(self, request: Request) -> Response:
         """Answer a request."""
         self._means.knock(request, "register", self._means.limits.registrations)
-        return self._register(_object(await body_of(request)))
+        return self._register(_object(await body_of(request, self._means.limits.body_s)))
 
     def _register(self, given: Mapping[str, Any]) -> Response:
         name, method, redirect_uris = _name(given), _method(given), _redirects(given)
@@ -52,7 +52,7 @@ class Register:
         if method != "none":
             document["client_secret"] = self._means.signing.client_secret(client.client_id)
             document["client_secret_expires_at"] = 0
-        _log.info("client_registered", client=short_id(client.client_id), method=method)
+        _log.debug("client_registered", client=short_id(client.client_id), method=method)
         return answer(document, 201, NO_STORE)
 
 

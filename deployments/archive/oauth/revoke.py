@@ -23,7 +23,7 @@ class Revoke:
     async def __call__(self, request: Request) -> Response:
         """Answer a request."""
         self._means.knock(request, "token", self._means.limits.token_calls)
-        form = await form_of(request)
+        form = await form_of(request, self._means.limits.body_s)
         client = client_of(request, form, self._means.signing)
         token = form.once("token")
         if token is None:

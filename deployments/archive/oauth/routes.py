@@ -103,7 +103,7 @@ class _ForPrograms(_Endpoint):
         try:
             return await self._answering(request)
         except Refused as refused:
-            _log.info("oauth_refused", error=refused.error, status=refused.status)
+            _log.debug("oauth_refused", error=refused.error, status=refused.status)
             unproven = refused.status == 401 and uses_basic(request)
             return refusal(refused, CHALLENGE if unproven else None)
         except Gone:

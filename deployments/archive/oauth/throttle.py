@@ -42,6 +42,8 @@ class OAuthLimits:
     attempts_from_address: Rate = Rate(1 / 6, 30)
     attempts_at_account: Rate = Rate(1 / 15, 60)
     "From everywhere: what a password has to withstand, 5,760 guesses a day."
+    body_s: float = 10.0
+    "How long a body of at most 20 kB may take to arrive."
 
 
 class Knocks:

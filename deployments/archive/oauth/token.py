@@ -33,7 +33,7 @@ class Token:
     async def __call__(self, request: Request) -> Response:
         """Answer a request."""
         self._means.knock(request, "token", self._means.limits.token_calls)
-        form = await form_of(request)
+        form = await form_of(request, self._means.limits.body_s)
         client = client_of(request, form, self._means.signing)
         return await self._exchange(form, client)
 

@@ -248,3 +248,20 @@ async def test_no_log_line_holds_a_secret_or_a_query(scene: Scene) -> None:
     )
     for secret in held:
         assert str(secret) == "Bearer" or str(secret) == "3600" or str(secret) not in told
+
+
+async def test_a_body_that_drips_is_cut_off(memory_stores: Stores) -> None:
+    app = app_over(means_over(memory_stores, ManualClock(), limits=OAuthLimits(body_s=0.05)))
+
+    async def drip() -> Any:
+        while True:
+            yield b"a"
+            await asyncio.sleep(0.02)
+
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    async with http_over(app) as http:
+        for path in ("/oauth/register", "/oauth/token", "/oauth/revoke", AUTHORIZE):
+            started = time.perf_counter()
+            answer = await http.post(path, content=drip(), headers=form)
+            assert answer.status_code == 408
+            assert time.perf_counter() - started < 2

@@ -1,0 +1,157 @@
+"""A flood of registrations, redemptions and guesses, with figures (fault R42)."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import time
+from statistics import median
+
+import psutil
+import pytest
+
+from cluster.clock import SystemClock
+from cluster.secrecy import Vault
+from cluster.store.connect import OpenStores
+from deployments.archive.oauth.addresses import Addresses
+from deployments.archive.oauth.means import OAuthMeans, open_oauth
+from deployments.archive.oauth.throttle import OAuthLimits, Rate
+from tests.fakes.archive_oauth import (
+    MASTER,
+    RESOURCE,
+    Person,
+    Program,
+    an_account,
+    answer_of,
+    app_over,
+    http_over,
+)
+from tests.fakes.asgi import call
+
+pytestmark = [pytest.mark.drill, pytest.mark.redis, pytest.mark.timeout(600)]
+FLOOD = 100_000
+MOST_GROWTH = 1 << 20
+OPEN = OAuthLimits(registrations=Rate(1e6, 10**6), token_calls=Rate(1e6, 10**6), pages=Rate(1e6, 10**6))
+
+
+def means_of(stores: OpenStores, limits: OAuthLimits | None = None) -> OAuthMeans:
+    """Put the means together over Redis."""
+    addresses = Addresses.of("https://news.example.com")
+    return open_oauth(stores, Vault(MASTER), SystemClock(), addresses, limits=limits)
+
+
+async def used_memory(stores: OpenStores) -> int:
+    """Read what Redis holds."""
+    return int((await stores.info("memory"))["used_memory"])
+
+
+@pytest.mark.parametrize("limited", [True, False])
+async def test_a_hundred_thousand_registrations_leave_nothing_behind(
+    redis_stores: OpenStores, limited: bool
+) -> None:
+    app = app_over(means_of(redis_stores, None if limited else OPEN))
+    body = json.dumps(
+        {
+            "redirect_uris": ["https://flood.example/cb"],
+            "client_name": "x" * 90,
+            "token_endpoint_auth_method": "client_secret_basic",
+        }
+    ).encode()
+
+    async def register(number: int, address: str) -> int:
+        return (await call(app, "POST", "/oauth/register", body=body, client=(address, 1))).status
+
+    for number in range(3000):
+        await register(number, "203.0.113.1")
+    gc.collect()
+    before, rss = await used_memory(redis_stores), psutil.Process().memory_info().rss
+    keys = await redis_stores.server.ask_slow("DBSIZE")
+    honest: list[float] = []
+    began = time.perf_counter()
+    for number in range(FLOOD):
+        # One address in ten thousands of spoofed ones: the worst a counter per address can meet.
+        await register(number, f"10.{number % 256}.{number // 256 % 256}.{number % 7}")
+        if number % 2000 == 0:
+            started = time.perf_counter()
+            assert await register(number, "192.0.2.1") == 201
+            honest.append((time.perf_counter() - started) * 1000)
+    took_s = time.perf_counter() - began
+    gc.collect()
+    grown = await used_memory(redis_stores) - before
+    process = psutil.Process().memory_info().rss - rss
+    print(
+        f"\n{FLOOD} registrations ({'limited' if limited else 'all let in'}): {FLOOD / took_s:.0f}/s; Redis grew by "
+        f"{grown} bytes and {await redis_stores.server.ask_slow('DBSIZE') - keys} keys, this process by "
+        f"{process / 2**20:.2f} MiB; an honest client waited {median(honest):.2f} ms"
+    )
+    assert await redis_stores.server.ask_slow("DBSIZE") == keys
+    assert grown < MOST_GROWTH
+    assert process < 8 << 20
+
+
+async def test_redemptions_and_refreshes_at_once_have_one_winner_each(redis_stores: OpenStores) -> None:
+    means = means_of(redis_stores, OPEN)
+    await redis_stores.accounts.add(an_account())
+    app = app_over(means)
+    async with http_over(app) as http, http_over(app) as browser:
+        program, person = Program(http), Person(browser)
+        await program.register()
+        winners, revoked_ms = [], []
+        for _ in range(20):
+            page = await person.open("/oauth/authorize/archive", **program.asks())
+            if 'name="password"' in page.text:
+                await person.sign_in()
+            code = answer_of(await person.press("allow"))["code"]
+            answers = await asyncio.gather(*(program.redeem(code) for _ in range(100)))
+            won = [answer for answer in answers if answer.status_code == 200]
+            winners.append(len(won))
+            await means.bearer.refresh()
+            # The other ninety-nine were replays, so what was won is worth nothing any more.
+            assert await means.bearer.person(won[0].json()["access_token"], RESOURCE) is None
+        print(f"\n20 codes, 100 exchanges each at once: winners {sorted(set(winners))}")
+        assert set(winners) == {1}
+        other = means_of(redis_stores, OPEN)
+        await other.bearer.start()
+        for _ in range(20):
+            await person.open("/oauth/authorize/archive", **program.asks())
+            tokens = (await program.redeem(answer_of(await person.press("allow"))["code"])).json()
+            assert await other.bearer.person(tokens["access_token"], RESOURCE) is not None
+            data = {"token": tokens["refresh_token"], "client_id": program.client_id}
+            await http.post("/oauth/revoke", data=data)
+            started = time.perf_counter()
+            for _ in range(1000):
+                if await other.bearer.person(tokens["access_token"], RESOURCE) is None:
+                    break
+                await asyncio.sleep(0.002)
+            revoked_ms.append((time.perf_counter() - started) * 1000)
+        await other.bearer.close()
+        told = f"{median(revoked_ms):.0f} ms, at most {max(revoked_ms):.0f}"
+        print(f"a revocation is in force on another replica after {told}")
+        assert max(revoked_ms) < 1000
+
+
+async def test_checking_a_token_costs_microseconds(redis_stores: OpenStores) -> None:
+    means = means_of(redis_stores, OPEN)
+    await redis_stores.accounts.add(an_account())
+    app = app_over(means)
+    async with http_over(app) as http, http_over(app) as browser:
+        program, person = Program(http), Person(browser)
+        await program.register()
+        await person.open("/oauth/authorize/archive", **program.asks())
+        await person.sign_in()
+        tokens = (await program.redeem(answer_of(await person.press("allow"))["code"])).json()
+    token = tokens["access_token"]
+    await means.bearer.person(token, RESOURCE)
+    started = time.perf_counter()
+    for _ in range(100_000):
+        await means.bearer.person(token, RESOURCE)
+    known_us = (time.perf_counter() - started) * 10
+    started = time.perf_counter()
+    for _ in range(5000):
+        means.bearer._known.clear()
+        await means.bearer.person(token, RESOURCE)
+    new_us = (time.perf_counter() - started) / 5000 * 1e6
+    print(f"\na known token {known_us:.2f} us, a new one {new_us:.1f} us; it is {len(token)} characters long")
+    assert known_us < 20
+    assert new_us < 500

@@ -1,0 +1,84 @@
+"""Redirect addresses, for whatever text there is."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deployments.archive.oauth.redirects import extend, fault_of, fingerprint, shown_target
+
+PIECES = st.sampled_from(
+    ["http:", "https:", "//", "/", "\", "@", ":", "#", "?", "localhost", "127.0.0.1", "[::1]", "evil.example", ":80"]
+    + [":8080", "javascript:", "a", ".", "..", "%2f", "*", "app:", "é", "
+"]
+)
+ADDRESSES = st.lists(PIECES, max_size=8).map("".join)
+
+
+@given(ADDRESSES)
+def test_what_is_taken_leads_where_it_says(uri: str) -> None:
+    if fault_of(uri):
+        return
+    parts = urlsplit(uri)
+    assert "@" not in parts.netloc
+    assert not parts.fragment
+    assert uri.isascii()
+    assert uri.isprintable()
+    if parts.scheme == "http":
+        assert parts.hostname in ("localhost", "127.0.0.1", "::1")
+    if parts.scheme == "https":
+        assert parts.hostname
+    assert parts.scheme not in ("javascript", "data")
+    assert shown_target(uri)
+
+
+@given(ADDRESSES, ADDRESSES)
+def test_two_addresses_match_when_equal_or_alike_but_for_a_loopback_port(first: str, second: str) -> None:
+    if fault_of(first) or fault_of(second):
+        return
+    one, two = urlsplit(first), urlsplit(second)
+    loopback = first.startswith("http:") and second.startswith("http:")
+    same_but_port = loopback and (one.hostname, one.path, one.query) == (two.hostname, two.path, two.query)
+    if fingerprint(first) == fingerprint(second):
+        assert first == second or same_but_port
+    if first == second:
+        assert fingerprint(first) == fingerprint(second)
+
+
+@given(
+    st.text(max_size=40),
+    st.sampled_from(["https://h/cb", "https://h/cb?", "https://h/cb?a=b", "app:/x?y=%20&"]),
+)
+def test_an_answer_reads_back_and_what_stood_there_stays(value: str, uri: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return
+    extended = extend(uri, {"state": value, "iss": "https://h"})
+    assert extended.startswith(uri)
+    pairs = parse_qsl(urlsplit(extended).query, keep_blank_values=True)
+    assert pairs[-2:] == [("state", value), ("iss", "https://h")]
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "same"),
+    [
+        ("http://localhost:1/a", "http://localhost/a", True),
+        ("http://localhost:1/a", "http://localhost:2/a", True),
+        ("http://[::1]:1/", "http://[::1]:2/", True),
+        ("http://localhost:1/a", "http://localhost:1/b", False),
+        ("http://localhost:1/a", "http://127.0.0.1:1/a", False),
+        ("http://localhost", "http://localhost/", False),
+        ("https://h:1/a", "https://h:2/a", False),
+        ("http://localhost:*/a", "http://localhost:1/a", True),
+    ],
+)
+def test_ports_of_loopback_are_free_and_nothing_else_is(one: str, two: str, same: bool) -> None:
+    if ":*" in one:
+        # What a mark is made of can't itself be registered.
+        assert fault_of(one)
+        return
+    assert (fingerprint(one) == fingerprint(two)) is same

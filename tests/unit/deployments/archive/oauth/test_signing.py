@@ -1,0 +1,94 @@
+"""Signatures: one purpose each, the same on every replica, and nothing passes that we did not sign."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.secrecy import Vault
+from deployments.archive.oauth.clients import clean_name, mint_client, read_client, short_id
+from deployments.archive.oauth.pkce import is_challenge, proves
+from deployments.archive.oauth.signing import Signing
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=5,
+)
+ONE, SAME, OTHER = Signing(Vault(b"1" * 32)), Signing(Vault(b"1" * 32)), Signing(Vault(b"2" * 32))
+
+
+@given(VALUES)
+def test_a_value_opens_on_every_replica_and_under_no_other_key_or_purpose(value: object) -> None:
+    sealed = ONE.forms.seal([value])
+    assert SAME.forms.open(sealed) == [value]
+    assert OTHER.forms.open(sealed) is None
+    assert ONE.sessions.open(sealed) is None
+    assert ONE.clients.open(sealed) is None
+
+
+@given(st.text(max_size=60))
+def test_nothing_made_up_opens(text: str) -> None:
+    assert ONE.forms.open(text) is None
+    assert read_client(ONE, text) is None
+    assert read_client(ONE, "c_" + text) is None
+    assert ONE.refresh_grant(text) is None
+    assert ONE.access_claims(text) is None
+
+
+def test_tokens_say_their_grant_and_are_never_the_same_twice() -> None:
+    first, second = ONE.mint_refresh("g1"), ONE.mint_refresh("g1")
+    assert first != second
+    assert SAME.refresh_grant(first) == "g1"
+    assert OTHER.refresh_grant(first) is None
+    assert ONE.refresh_grant("g2" + first[2:]) is None
+    assert ONE.access_claims(first) is None
+    access = ONE.mint_access({"exp": 1, "sub": "x"})
+    assert SAME.access_claims(access) == {"exp": 1, "sub": "x"}
+    assert ONE.refresh_grant(access) is None
+
+
+def test_a_client_is_its_registration_and_a_secret_belongs_to_one() -> None:
+    uris = ["http://localhost:1/cb", "https://host.example/cb"]
+    client = mint_client(ONE, "Näme", "none", uris)
+    assert read_client(SAME, client.client_id) == client
+    assert mint_client(SAME, "Näme", "none", uris[::-1]) == client
+    assert mint_client(ONE, "Name", "none", uris) != client
+    assert client.allows("http://localhost:9/cb")
+    assert not client.allows("http://localhost:9/cb2")
+    assert ONE.client_secret(client.client_id) == SAME.client_secret(client.client_id)
+    assert ONE.client_secret(client.client_id) != OTHER.client_secret(client.client_id)
+    assert short_id(client.client_id) != short_id(client.client_id + "x")
+    assert len(short_id(client.client_id)) == 18
+
+
+@pytest.mark.parametrize(
+    ("given_name", "clean"),
+    [
+        ("  a \n b\t", "a b"),
+        ("a\u202eb\u0000\u200bc", "abc"),
+        ("", ""),
+        ("<b>", "<b>"),
+        ("日本 紙", "日本 紙"),
+        ("\ud800", ""),
+    ],
+)
+def test_names_lose_what_can_not_be_seen(given_name: str, clean: str) -> None:
+    assert clean_name(given_name) == clean
+
+
+def test_slots_are_few_whatever_the_names() -> None:
+    assert len({ONE.slot(f"name {number}") for number in range(20_000)}) <= 4096
+    assert ONE.slot("ada") == SAME.slot("ada")
+
+
+def test_the_example_of_the_standard_is_proven_and_its_neighbours_are_not() -> None:
+    verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
+    challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
+    assert is_challenge(challenge)
+    assert proves(verifier, challenge)
+    for other in ("", verifier[:-1], verifier + "=", verifier.lower(), challenge, verifier * 4, "ü" * 43):
+        assert not proves(other, challenge)
+    for text in ("", challenge[:-1], challenge + "A", challenge[:-1] + "=", challenge[:-1] + "\n"):
+        assert not is_challenge(text)
