@@ -130,5 +130,19 @@ def test_a_baked_wrapper_leaves_the_address_to_serve(tmp_path: Path) -> None:
     assert "bind *:8000" in tighten("frontend http_frontend\n    bind *:8000\n", wishes)
 
 
+def test_alerts_name_numbers_that_are_counted() -> None:
+    groups = yaml.safe_load((CLUSTER / "prometheus" / "alerts.yaml").read_text())["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    assert len({rule["alert"] for rule in rules}) == len(rules)
+    wanted = {
+        name for rule in rules for name in re.findall(r"ray_(kiosk_\w+?)(?:_total|_bucket)?\b", rule["expr"])
+    }
+    folders = [CLUSTER.parent / name for name in ("actors", "cluster", "deployments", "jobs")]
+    code = "\n".join(path.read_text() for folder in folders for path in folder.rglob("*.py"))
+    counted = {name.removesuffix("_total") for name in re.findall(r'"(kiosk_\w+)"', code)}
+    assert wanted <= counted, wanted - counted
+    assert all({"summary", "do"} <= rule["annotations"].keys() for rule in rules)
+
+
 def _raw_manifests() -> str:
     return "\n".join(path.read_text() for path in sorted((CLUSTER / "kuberay" / "base").glob("*.yaml")))

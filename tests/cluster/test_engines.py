@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
 
 from cluster.records.engine import application_name
+from cluster.runtime.places import Places
+from cluster.runtime.state import load_state
 from tests.benchmarks.stack import KIOSK, ROOT, Stack
 from tests.drills.engines import APP, asking, engine, installed, replicas, say, seed
 from tests.drills.journal import call, processes
@@ -29,7 +33,7 @@ def installation() -> Iterator[Stack]:
 
 def test_an_engine_moves_out_and_back_under_load_and_nobody_notices(installation: Stack) -> None:
     assert engine(installation)["placement"] == "door"
-    with storm(asking(installation), port=installation.port, rate=60, seconds=24) as running:
+    with storm(asking(installation), port=installation.port, rate=60, seconds=20) as running:
         time.sleep(1)
         begin = time.monotonic()
         moved = say(installation, "engines", "place", APP, "default", "own")
@@ -59,6 +63,7 @@ def test_what_is_missing_comes_back_and_what_is_refused_says_why(installation: S
     while call(installation, "POST", ASK, {"user_id": "u1", "engine_id": "large"}).status != 200:
         assert time.monotonic() < until
         time.sleep(0.2)
+    _numbers_are_exported(installation)
     busy = say(installation, "engines", "delete", APP, "large", check=False)
     assert "--force" in busy["error"]["message"]
     refused = say(installation, "engines", "delete", APP, "default", check=False)
@@ -81,6 +86,21 @@ def test_after_a_restart_engines_are_where_they_were_and_deleted_ones_are_gone(i
         time.sleep(0.1)
     answer = call(installation, "POST", ASK, {"user_id": "u1", "engine_id": "large"})
     assert b"engine is not found" in answer.body
+
+
+def _numbers_are_exported(stack: Stack) -> None:
+    """Look at what Prometheus would see; processes hand over every five seconds, Ray a little later."""
+    state = load_state(Places.of(stack.data_dir))
+    assert state is not None
+    wanted = ("ray_kiosk_requests_total{", "ray_kiosk_engine_replicas{", "ray_kiosk_request_ms_bucket{")
+    until = time.monotonic() + 25
+    while True:
+        with urllib.request.urlopen(state.metrics_url, timeout=5) as reply:
+            text = reply.read().decode()
+        if all(name in text for name in wanted):
+            return
+        assert time.monotonic() < until, sorted(set(re.findall(r"^ray_kiosk_\w+", text, re.MULTILINE)))
+        time.sleep(0.5)
 
 
 def _none(stack: Stack) -> bool:
