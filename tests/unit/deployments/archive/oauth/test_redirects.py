@@ -11,9 +11,22 @@ from hypothesis import strategies as st
 from deployments.archive.oauth.redirects import extend, fault_of, fingerprint, shown_target
 
 PIECES = st.sampled_from(
-    ["http:", "https:", "//", "/", "\", "@", ":", "#", "?", "localhost", "127.0.0.1", "[::1]", "evil.example", ":80"]
-    + [":8080", "javascript:", "a", ".", "..", "%2f", "*", "app:", "é", "
-"]
+    [
+        "http:",
+        "https:",
+        "//",
+        "/",
+        "\\",
+        "@",
+        ":",
+        "#",
+        "?",
+        "localhost",
+        "127.0.0.1",
+        "[::1]",
+        "evil.example",
+    ]
+    + [":80", ":8080", "javascript:", "a", ".", "..", "%2f", "*", "app:", "é", "\n"]
 )
 ADDRESSES = st.lists(PIECES, max_size=8).map("".join)
 
