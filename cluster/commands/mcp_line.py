@@ -1,0 +1,105 @@
+"""Speaking to the archive as its clients do: plain HTTP that follows nothing by itself, and keeps cookies."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from cluster.errors import Unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What came back."""
+
+    status: int
+    headers: dict[str, str]
+    "Names in lower case."
+    body: bytes
+
+    def json(self) -> Any:
+        """Parse the body; None when it is no JSON."""
+        try:
+            return json.loads(self.body)
+        except ValueError:
+            return None
+
+
+@dataclass
+class Line:
+    """One visitor: asks, and carries cookies like a browser."""
+
+    within_s: float = 15.0
+    cookies: dict[str, str] = field(default_factory=dict)
+
+    def ask(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: dict[str, str] | None = None,
+        body: bytes | None = None,
+        form: dict[str, str] | None = None,
+        message: Any = None,
+    ) -> Heard:
+        """Send one request: raw bytes, a form or JSON.
+
+        Errors:
+            Unavailable: nobody answers
+        """
+        parts = urlsplit(url)
+        sent = {"User-Agent": "kiosk-doctor", "Connection": "close", **(headers or {})}
+        if form is not None:
+            body = urlencode(form).encode()
+            sent["Content-Type"] = "application/x-www-form-urlencoded"
+        elif message is not None:
+            body = json.dumps(message).encode()
+            sent["Content-Type"] = "application/json"
+        if self.cookies:
+            sent["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        target = parts.path + (f"?{parts.query}" if parts.query else "")
+        line = self._connect(parts.scheme, parts.netloc)
+        try:
+            line.request(method, target, body=body, headers=sent)
+            reply = line.getresponse()
+            found = {name.lower(): value for name, value in reply.getheaders()}
+            for cookie in reply.headers.get_all("set-cookie") or ():
+                name, _, value = cookie.partition(";")[0].partition("=")
+                self.cookies[name.strip()] = value
+            return Heard(reply.status, found, reply.read())
+        except (OSError, http.client.HTTPException) as error:
+            raise Unavailable(f"{parts.netloc} does not answer ({type(error).__name__})") from error
+        finally:
+            line.close()
+
+    def _connect(self, scheme: str, netloc: str) -> http.client.HTTPConnection:
+        if scheme == "https":
+            context = ssl.create_default_context()
+            return http.client.HTTPSConnection(netloc, timeout=self.within_s, context=context)
+        return http.client.HTTPConnection(netloc, timeout=self.within_s)
+
+
+class Page(HTMLParser):
+    """The form on a page."""
+
+    def __init__(self, html: bytes) -> None:
+        super().__init__()
+        self.action = ""
+        self.fields: dict[str, str] = {}
+        self.choices: set[str] = set()
+        self.feed(html.decode("utf-8", "replace"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Collect forms, fields and buttons."""
+        given = {name: value or "" for name, value in attrs}
+        if tag == "form":
+            self.action = given.get("action", "")
+        elif tag == "input":
+            self.fields[given.get("name", "")] = given.get("value", "")
+        elif tag == "button":
+            self.choices.add(given.get("value", ""))
