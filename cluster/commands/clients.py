@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 from pydantic import ValidationError
-from rich.text import Text
 
 from cluster.commands import screen
 from cluster.commands.archive_report import ClientLine, summarise
@@ -60,11 +59,11 @@ def list_clients(name: AppName = "", as_json: AsJson = False) -> None:
     if not any(rule.client == EVERYBODY for rule in rules):
         table.add_row("everybody else (*)", "yes", f"{DEFAULT_CALLS_PER_MINUTE:g} a person")
     for rule in rules:
-        table.add_row(Text(rule.client), "yes" if rule.decision == "allow" else "no", _rate(rule))
+        table.add_row(screen.quoted(rule.client), "yes" if rule.decision == "allow" else "no", _rate(rule))
     screen.out().print(table, "")
     table = screen.table("client", "calls", "ids", title="Callers of the last 30 days")
     for one in seen:
-        table.add_row(Text(one.name), str(one.calls), ", ".join(one.client_ids[:4]))
+        table.add_row(screen.quoted(one.name), str(one.calls), ", ".join(one.client_ids[:4]))
     screen.out().print(table if seen else "Nobody called within 30 days.")
 
 
@@ -105,7 +104,7 @@ def forget(client: Client, name: AppName = "", as_json: AsJson = False) -> None:
     if as_json:
         screen.tell_json({"app_id": app_id, "client": client, "forgotten": True})
     else:
-        screen.out().print(Text(f"{client} has no rule of its own any more."))
+        screen.out().print(screen.quoted(f"{client} has no rule of its own any more."))
 
 
 def _change(client: str, name: str, as_json: bool, **change: object) -> None:
@@ -128,7 +127,7 @@ def _change(client: str, name: str, as_json: bool, **change: object) -> None:
         screen.tell_json({"app_id": app_id, **rule.model_dump()})
         return
     may = "may call" if rule.decision == "allow" else "is refused"
-    screen.out().print(Text(f"{rule.client} {may}; calls per minute: {_rate(rule)}."))
+    screen.out().print(screen.quoted(f"{rule.client} {may}; calls per minute: {_rate(rule)}."))
 
 
 def _rate(rule: ClientRule) -> str:

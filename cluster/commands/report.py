@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from cluster.clock import iso_ms
 from cluster.commands import screen
@@ -103,7 +102,7 @@ def _show(report: ArchiveReport, app_id: str) -> None:
     table = screen.table("client", "asks", "reads", "refused", "ids", title="Clients")
     for line in report.clients:
         ids = line.client_ids[0] if len(line.client_ids) == 1 else f"{len(line.client_ids)} of them"
-        table.add_row(Text(line.name), str(line.asks), str(line.reads), str(line.refused), ids)
+        table.add_row(screen.quoted(line.name), str(line.asks), str(line.reads), str(line.refused), ids)
     out.print(table, "")
     for title, rows in (
         ("Skills", report.skills),
@@ -114,9 +113,9 @@ def _show(report: ArchiveReport, app_id: str) -> None:
         if rows:
             table = screen.table("calls", "", title=title)
             for words, count in rows:
-                table.add_row(str(count), Text(words))
+                table.add_row(str(count), screen.quoted(words))
             out.print(table, "")
     table = screen.table("read", "found", "article", title="Articles")
     for product_id, read, found in report.articles:
-        table.add_row(str(read), str(found), Text(product_id))
+        table.add_row(str(read), str(found), screen.quoted(product_id))
     out.print(table)

@@ -49,6 +49,11 @@ def marked(word: str, style: str, rest: str = "") -> Text:
     return Text.assemble((word, style), rest)
 
 
+def quoted(words: str) -> Text:
+    """Show a stranger's words: no control characters, so that they can't steer the terminal."""
+    return Text("".join(char if char.isprintable() else " " for char in words))
+
+
 def table(*columns: str, title: str = "") -> Table:
     """Begin a plain table."""
     drawn = Table(title=title or None, box=None, pad_edge=False, title_justify="left", title_style="bold")
