@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_END = re.compile(r"[.!?…]+[\"'”’»)\]]*(?=\s|$)|[。！？؟।]+[」』”]*|\n\s*\n|\n(?=[-*•#])")
+_END = re.compile(r"(?<![.!?…])[.!?…]+[\"'”’»)\]]*(?=\s|$)|[。！？؟।]+[」』”]*|\n\s*\n|\n(?=[-*•#])")
 _BEFORE = re.compile(r"(\w[\w.]*)\Z")
 _ABBREVIATIONS = frozenset(
     [

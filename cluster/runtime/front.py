@@ -62,7 +62,7 @@ STAND_IN = "stand-in"
 
 _STAMP = "# tightened\n"
 _BACKEND = re.compile(r"^backend (?!default_backend$)(\S+)$", re.MULTILINE)
-_SERVER = re.compile(r"^\s+server \S+ \S+:\d+ ", re.MULTILINE)
+_SERVER = re.compile(r"^[ \t]+server \S+ \S+:\d+ ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
