@@ -9,6 +9,7 @@ quality      ranking on public sets beside other libraries (`kiosk bench quality
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ def main() -> int:
         from tests.benchmarks import quality_report
 
         return quality_report.main(sys.argv[2:])
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))  # so that what was started is ended
     given = _arguments()
     progress = Console(stderr=True)
     lines: list[scenarios.Line] = []
@@ -55,9 +57,8 @@ def _measured(given: argparse.Namespace, progress: Console) -> Iterator[scenario
         if given.suite == "foundation":
             yield from scenarios.foundation(running, rest, load)
         elif given.suite == "engine":
-            yield from engine.lines(
-                running, rest, load, products=given.products, interactions=given.interactions
-            )
+            sizes = engine.Sizes(given.products, given.interactions)
+            yield from engine.lines(running, rest, load, sizes, recipe=given.recipe)
         else:
             yield from ingest.lines(running, products=given.products, interactions=given.interactions)
 
@@ -74,6 +75,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--skip-peer", action="store_true", help="leave out the slow default Python proxy")
     parser.add_argument("--products", type=int, default=100_000, help="size of the catalog (engine, ingest)")
     parser.add_argument("--interactions", type=int, default=1_000_000, help="events (engine, ingest)")
+    parser.add_argument("--recipe", default="fast", help="what is trained and promoted before (engine)")
     return parser.parse_args()
 
 

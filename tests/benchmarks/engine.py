@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from tests.benchmarks.stack import KIOSK, ROOT, Stack
 
 ASKERS = 2_000
 _LOAD_LIMIT_S = 120
+_SETTLE_S = 35
+"Interactions settle after half a minute at the latest."
 
 ENDPOINTS: dict[str, tuple[str, dict[str, Any]]] = {
     "user_to_products, 10 rows": ("user_to_products", {"rows": 10, "fl": []}),
@@ -40,11 +43,20 @@ ENDPOINTS: dict[str, tuple[str, dict[str, Any]]] = {
 "What is asked: path, and the body beside the reader."
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """How much there is."""
+
+    products: int = 100_000
+    interactions: int = 1_000_000
+
+
 def lines(
-    stack: Stack, rest: Figures, load: Figures, *, products: int = 100_000, interactions: int = 1_000_000
+    stack: Stack, rest: Figures, load: Figures, sizes: Sizes, *, recipe: str = "fast"
 ) -> Iterator[Line]:
-    """Fill an installation and measure it; `rest` and `load` are the bare echo's figures of this run."""
-    yield from _fill(stack, products, interactions)
+    """Fill an installation, train it and measure it; `rest` and `load` are the bare echo's figures of this run."""
+    yield from _fill(stack, sizes.products, sizes.interactions)
+    yield _trained(stack, recipe)
     yield Line("whole stack with this data, PSS", stack.pss_mb() / 1024, "GiB")
     found: dict[str, tuple[Figures, Figures]] = {}
     for name, (path, body) in ENDPOINTS.items():
@@ -123,17 +135,33 @@ def _half_load(stack: Stack, path: str, body: dict[str, Any], name: str, rate: f
     return Line(f"{name}: p99 at half load", half.p99_ms, "ms", 30, note=note)
 
 
-def _own_place(stack: Stack, door: dict[str, tuple[Figures, Figures]]) -> Iterator[Line]:
-    """Give the engine a deployment of its own and ask the same."""
-    moved = subprocess.run(
-        [*KIOSK, "engines", "place", "development", "default", "own", "--json"],
+def _trained(stack: Stack, recipe: str) -> Line:
+    """Train on what settled, and let it serve."""
+    time.sleep(_SETTLE_S)
+    began = time.monotonic()
+    _kiosk(stack, "train", "development", "--recipe", recipe, "--promote", "--json")
+    took = time.monotonic() - began
+    time.sleep(5)  # engines look for their champion every few seconds
+    return Line(f"kiosk train --recipe {recipe} --promote", took, "s", note="with starting its process")
+
+
+def _kiosk(stack: Stack, *arguments: str) -> None:
+    done = subprocess.run(
+        [*KIOSK, *arguments],
         cwd=ROOT,
         env={**os.environ, "KIOSK_DATA_DIR": str(stack.data_dir)},
         capture_output=True,
-        timeout=180,
+        timeout=600,
     )
-    if moved.returncode:
-        raise RuntimeError(f"kiosk engines place failed: {moved.stderr.decode()[-1000:]}")
+    if done.returncode:
+        raise RuntimeError(
+            f"kiosk {' '.join(arguments)} failed: {(done.stderr or done.stdout).decode()[-1500:]}"
+        )
+
+
+def _own_place(stack: Stack, door: dict[str, tuple[Figures, Figures]]) -> Iterator[Line]:
+    """Give the engine a deployment of its own and ask the same."""
+    _kiosk(stack, "engines", "place", "development", "default", "own", "--json")
     name = "user_to_products, 10 rows"
     path, body = ENDPOINTS[name]
     at_rest, loaded = _both(stack, requests(stack, path, body), name)

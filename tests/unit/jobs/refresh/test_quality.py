@@ -1,0 +1,148 @@
+"""Ranking quality on public sets: floors on a fast subset; `kiosk bench quality` has the whole table.
+
+Floors are the figures of the ranking notes' best blends. Recipes here are settled ones, so that no test takes long;
+that the default recipe finds as good ones by itself is shown on sessions, where planning is quick.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jobs.refresh.baskets import Baskets, BasketsRecipe
+from jobs.refresh.build import build
+from jobs.refresh.evaluate import examine
+from jobs.refresh.fit import Engine, fit
+from jobs.refresh.plan import make_plan
+from jobs.refresh.recipe import Recipe, load, parse
+from jobs.refresh.split import Split, Trial, by_time, leave_last_out, next_in_session, rest_of_basket
+from tests.benchmarks import quality_sets as sets
+from tests.benchmarks.peers.ranking import Follows, Popular
+from tests.benchmarks.quality_served import adopted, served_figure, taught, until_of
+
+pytestmark = [pytest.mark.data, pytest.mark.timeout(300)]
+
+SHOP: dict[str, Any] = {
+    "parts": {
+        "rules": {
+            "learner": "rules", "window": 20, "damping": 0.3, "back": 0.6, "half_life_days": 14.0,
+            "fading": {"half_life_items": 20.0},
+        },
+        "trend": {"learner": "popularity"},
+    },
+    "blend": {"weights": {"rules": 1.0, "trend": 0.1}, "weights_new": {"trend": 1.0}},
+}  # fmt: skip
+SEQUENCE: dict[str, Any] = {
+    "parts": {
+        "rules": {"learner": "rules", "window": 20},
+        "item_knn": {"learner": "item_knn", "fading": {"half_life_items": 3.0}},
+        "content_knn": {"learner": "content_knn"},
+    },
+    "blend": {"weights": {"rules": 1.0, "item_knn": 0.35, "content_knn": 1.0}, "weights_new": {}},
+}
+
+
+def needs(folder: str) -> None:
+    if not sets.has(folder):
+        pytest.skip(f"public data set {folder} is not in {sets.data_folder()} (set KIOSK_TEST_DATA)")
+
+
+def figure(scorer: Any, trial: Trial, name: str = "ndcg@10") -> float:
+    return float(examine(scorer, trial).figures[name].mean())
+
+
+def known(trial: Trial, most: int = 100_000) -> Trial:
+    asked = trial.pick(np.flatnonzero(trial.histories.lengths > 0))
+    return asked.sample(most, np.random.default_rng(1))
+
+
+@pytest.fixture(scope="module")
+def shop() -> Trial:
+    needs("online-retail-y1")
+    return by_time(sets.online_retail(), seen="out").test
+
+
+@pytest.fixture(scope="module")
+def engine(shop: Trial) -> Engine:
+    return fit(parse(SHOP), shop.train)
+
+
+@pytest.fixture(scope="module")
+def sessions() -> Split:
+    needs("yoochoose-100k")
+    data, begins = sets.yoochoose()
+    test = next_in_session(data, begins)
+    return Split((next_in_session(test.train, begins - 86_400.0),), test)
+
+
+def test_a_shop_reaches_the_best_blend_and_simple_peers_do_not(shop: Trial, engine: Engine) -> None:
+    trial = known(shop)
+    ours = figure(engine, trial)
+    peers = {peer.__name__: figure(peer(shop.train), trial) for peer in (Popular, Follows)}
+    print(f"\nonline-retail-y1 by time: {ours:.4f}, peers {peers}")
+    assert ours >= 0.1171
+    assert ours > 1.5 * max(peers.values())
+
+
+def test_readers_without_a_history_get_the_trend(shop: Trial, engine: Engine) -> None:
+    new = shop.pick(np.flatnonzero(shop.histories.lengths == 0))
+    assert figure(engine, new) >= 0.112
+
+
+def test_what_is_served_with_a_snapshot_loses_nothing_against_the_trained_blend(
+    shop: Trial, engine: Engine
+) -> None:
+    """Of readers whose whole history fits their recent list; the store remembers 200 events of everybody."""
+    trial = known(shop)
+    trial = trial.pick(np.flatnonzero(trial.histories.lengths <= 200)).sample(500, np.random.default_rng(1))
+    offline = figure(engine, trial)
+    recommender = taught(shop.train)
+    with adopted(recommender, engine, until_of(shop.train)):
+        served = served_figure(recommender, trial, "ndcg@10")
+    print(f"\noffline {offline:.4f}, served {served:.4f}")
+    assert served >= 0.98 * offline
+
+
+def test_sequences_reach_the_best_blend() -> None:
+    needs("amazon-toys")
+    trial = leave_last_out(sets.amazon_toys()).test
+    ours = fit(parse(SEQUENCE), trial.train)
+    asked = known(trial, 6_000)
+    found = examine(ours, asked).figures
+    print(f"\namazon-toys leave last out: {found['ndcg@10'].mean():.4f}")
+    assert found["ndcg@10"].mean() >= 0.0739
+    assert found["recall@20"].mean() >= 0.1408
+
+
+def test_the_default_recipe_finds_by_itself_what_suits_sessions(sessions: Split) -> None:
+    plan = make_plan(load("default"), sessions.validation)
+    found = examine(fit(plan.recipe, sessions.test.train), known(sessions.test, 4_000)).figures
+    assert found["mrr@20"].mean() >= 0.345
+    assert found["hit_rate@20"].mean() >= 0.676
+
+
+def test_the_session_recipe_gives_the_same_bytes_twice(sessions: Split, tmp_path: Path) -> None:
+    versions = []
+    for name in ("one", "two"):
+        plan = make_plan(load("session"), sessions.validation)
+        manifest = build(fit(plan.recipe, sessions.test.train), tmp_path / name, written_at_ms=0)
+        versions.append(manifest.facts["version"])
+    assert versions[0] == versions[1]
+
+
+def test_what_is_bought_together_reaches_the_notes(shop: Trial) -> None:
+    data = sets.online_retail(guests=True)
+    trial = rest_of_basket(data, float(np.quantile(data.at_s, 0.9)), np.random.default_rng(1))
+    model = Baskets(BasketsRecipe(kinds=())).train(trial.train, np.random.default_rng(1))
+    found = examine(model, trial)
+    assert found.figures["ndcg@10"].mean() >= 0.205
+    assert found.coverage >= 0.43
+
+
+def test_presets_are_settled_by_a_plan_of_real_data(sessions: Split) -> None:
+    settled: Recipe = make_plan(load("session"), sessions.validation).recipe
+    assert settled.blend.weights != "auto"
+    assert not any(part.tune for part in settled.parts.values())
