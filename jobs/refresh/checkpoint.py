@@ -20,6 +20,7 @@ from actors.learned.vocabulary import Vocabulary
 from cluster.artifacts.shelf import Shelf, checksum
 from cluster.errors import NotFound
 from jobs.refresh.dataset import Interactions
+from jobs.refresh.profiles import Profiles
 from jobs.refresh.source import Source
 
 FOLDER = "runs"
@@ -35,8 +36,8 @@ class Checkpoints:
         self._folder = f"{folder}/{app_id}/{run_id}"
 
     def put(self, name: str, value: dict[str, Any]) -> None:
-        """Keep a small result."""
-        self._write(f"{name}.json", json.dumps(value, sort_keys=True).encode())
+        """Keep a small result; the order of its fields stays, for parts are added up in their order."""
+        self._write(f"{name}.json", json.dumps(value).encode())
 
     def get(self, name: str) -> dict[str, Any] | None:
         """Read a small result."""
@@ -84,7 +85,11 @@ def packed(source: Source) -> bytes:
         "damaged": list(source.damaged),
     }
     rows = pa.table({name: getattr(data, name) for name in _COLUMNS})
-    tables = [rows, pa.table({"name": data.readers.names}), pa.table({"name": data.items.names})]
+    readers: dict[str, Any] = {"name": data.readers.names}
+    if data.profiles is not None:
+        facts["profiles"] = [list(data.profiles.fields), [list(found) for found in data.profiles.values]]
+        readers |= {f"profile {at}": column for at, column in enumerate(data.profiles.codes.T)}
+    tables = [rows, pa.table(readers), pa.table({"name": data.items.names})]
     if data.content is not None:
         content = data.content.toarray() if sp.issparse(data.content) else data.content
         # float16 as it came from the segments: half the bytes
@@ -130,8 +135,18 @@ def unpacked(body: bytes) -> Source:
         clock=facts["clock"],
         dropped=facts["dropped"],
         content=content,
+        profiles=_profiles(facts, readers),
     )
     return Source(data, facts["offsets"], facts["embedder"], facts["products"], tuple(facts["damaged"]))
+
+
+def _profiles(facts: dict[str, Any], readers: Any) -> Profiles | None:
+    if "profiles" not in facts:
+        return None
+    fields, values = facts["profiles"]
+    columns = [readers[f"profile {at}"].to_numpy() for at in range(len(fields))]
+    codes = np.array(columns, np.int32).T if columns else np.zeros((len(readers), 0), np.int32)
+    return Profiles(tuple(fields), tuple(map(tuple, values)), np.ascontiguousarray(codes))
 
 
 def _unit(matrix: Any) -> Any:

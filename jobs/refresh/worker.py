@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import threading
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,7 +126,8 @@ class Worker:
             raise
         except Exception as error:  # noqa: BLE001
             # whatever a library or a learner of yours throws ends this run, not its worker
-            self._log.exception("run_broke", run=self._run.run_id, stage=self._run.stage)
+            trace = "".join(traceback.format_exception(error))[-3_000:]
+            self._log.error("run_broke", run=self._run.run_id, stage=self._run.stage, trace=trace)
             text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             where = f"stage {self._run.stage} broke: {text[:500]}"
             return await self._end("failed", {"error": where}, training)

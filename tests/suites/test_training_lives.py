@@ -1,0 +1,251 @@
+"""A training over memory and a real Redis: wherever its worker dies, one artefact or none, and what serves stays."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.shelf import Shelf
+from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.errors import Unavailable
+from cluster.records.engine import Engine
+from cluster.records.run import LEASE_MS, Run
+from cluster.store.connect import open_stores
+from cluster.store.memory import memory_stores
+from cluster.store.ports import Stores
+from jobs.refresh.orders import cancel, order
+from jobs.refresh.recipe import load
+from jobs.refresh.worker import Worker, Workplace
+from tests.fakes import market
+from tests.fakes.dying_shelf import DyingShelf, Killed
+from tests.fakes.dying_stores import Life, mortal
+from tests.suites.manual_clock import ManualClock
+
+pytestmark = pytest.mark.redis
+
+RECIPE = load("fast").changed({"limits.memory_mb": 4096}).model_dump(mode="json")
+
+
+@dataclass
+class Place:
+    """A market with settled interactions, an engine that serves `champion`, and what a worker needs."""
+
+    stores: Stores
+    folder: Path
+    clock: ManualClock
+
+    @property
+    def shelf(self) -> Shelf:
+        return Shelf.open(self.folder / "shelf")
+
+    @property
+    def versions(self) -> list[str]:
+        return [one.version for one in SnapshotShelf(self.shelf).versions(market.APP, "default")]
+
+    @property
+    def leftovers(self) -> list[str]:
+        places = [*(self.folder / "scratch").rglob("*"), *(self.folder / "shelf" / "runs").rglob("*")]
+        return [str(path) for path in places if path.is_file()]
+
+    def at(self, **changes: Any) -> Workplace:
+        place = Workplace(
+            self.stores, self.shelf, self.clock, self.folder / "scratch", beat_s=0.02, patience_s=0.0
+        )
+        return replace(place, **changes)
+
+    async def serving(self) -> str:
+        engine = await self.stores.engines.get(market.APP, "default")
+        assert engine is not None
+        return engine.snapshot
+
+    async def ordered(self, **options: Any) -> Run:
+        recipe = options.pop("recipe", RECIPE)
+        now_ms = self.clock.now_ms()
+        return await order(self.stores, market.APP, "default", recipe, now_ms=now_ms, by="a test", **options)
+
+    async def until(self, run: Run, is_so: Callable[[Run], bool]) -> None:
+        for _ in range(20_000):
+            now = await self.stores.runs.get(market.APP, run.run_id)
+            if now is not None and is_so(now):
+                return
+            await asyncio.sleep(0.001)
+        raise AssertionError(now)
+
+    async def worked(self, run: Run, owner: str = "worker", **changes: Any) -> Run:
+        done = await Worker(self.at(**changes), owner).work(market.APP, run.run_id)
+        assert done is not None
+        return done
+
+
+@pytest.fixture(params=["memory", "redis"])
+async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
+    market.settle(SegmentShelf(Shelf.open(tmp_path / "shelf")), market.table(600, 60, 30, topics=3))
+    clock = ManualClock()
+    if request.param == "memory":
+        found = Place(memory_stores(clock), tmp_path, clock)
+        await market.open_market(found.stores)
+        yield found
+        return
+    server = request.getfixturevalue("redis_server")
+    assert server.say("FLUSHALL") == b"+OK\r\n"
+    async with open_stores(server.url, hot_s=5.0, slow_s=10.0) as stores:
+        await market.open_market(stores)
+        yield Place(stores, tmp_path, clock)
+
+
+async def test_a_training_publishes_one_snapshot_and_leaves_nothing_behind(place: Place) -> None:
+    done = await place.worked(await place.ordered())
+    assert (done.status, done.attempt, done.error) == ("finished", 1, "")
+    assert place.versions == [done.version]
+    assert place.leftovers == []
+    assert await place.serving() == ""
+    assert await Worker(place.at(), "another").work(market.APP, done.run_id) is None
+
+
+async def test_equal_recipe_data_and_seed_give_equal_bytes_and_another_seed_is_another_run(
+    place: Place,
+) -> None:
+    first = await place.worked(await place.ordered())
+    before = _bytes(place)
+    second = await place.worked(await place.ordered())
+    assert second.version == first.version
+    assert _bytes(place) == before
+    other = await place.worked(await place.ordered(recipe={**RECIPE, "name": "renamed", "seed": 2}))
+    assert other.version != first.version
+    assert len(place.versions) == 2
+
+
+async def test_killed_at_any_step_of_the_store_it_ends_with_one_artefact(place: Place) -> None:
+    await place.stores.engines.put(Engine(app_id=market.APP, engine_id="default", snapshot="champion"))
+    expected = (await place.worked(await place.ordered())).version
+    life = Life()
+    await place.worked(await place.ordered(), stores=mortal(place.stores, life), beat_s=9.0)
+    steps = list(range(1, life.lived, max(1, life.lived // 14)))
+    for step in steps:
+        SnapshotShelf(place.shelf).remove(market.APP, "default", expected)
+        run = await place.ordered()
+        with pytest.raises(Killed):
+            await Worker(place.at(stores=mortal(place.stores, Life(step)), beat_s=9.0), "dies").work(
+                market.APP, run.run_id
+            )
+        assert len(place.versions) <= 1, step
+        assert await place.serving() == "champion"
+        place.clock.advance(LEASE_MS)
+        now = await place.stores.runs.get(market.APP, run.run_id)
+        assert now is not None
+        done = now if now.has_ended else await place.worked(run, "goes on")
+        assert (done.status, done.version) == ("finished", expected), step
+        assert place.versions == [expected], step
+    assert await place.serving() == "champion"
+    print(f"\nkilled at {len(steps)} of {life.lived} half-steps of the store")
+
+
+async def test_killed_at_any_step_of_the_shelf_it_ends_with_one_artefact(place: Place) -> None:
+    expected = (await place.worked(await place.ordered())).version
+    step, deaths = 0, 0
+    while True:
+        SnapshotShelf(place.shelf).remove(market.APP, "default", expected)
+        run = await place.ordered()
+        shelf = DyingShelf(place.shelf)
+        shelf.life = step
+        try:
+            await Worker(place.at(shelf=shelf), "dies").work(market.APP, run.run_id)
+            break
+        except Killed:
+            deaths += 1
+        assert set(place.versions) <= {expected}
+        place.clock.advance(LEASE_MS)
+        now = await place.stores.runs.get(market.APP, run.run_id)
+        assert now is not None
+        done = now if now.has_ended else await place.worked(run, "goes on")
+        assert (done.status, done.version) == ("finished", expected), step
+        assert place.versions == [expected], step
+        step += 1 if step < 6 else 7
+    assert deaths > 6
+    print(f"\nkilled at {deaths} half-steps of the shelf")
+
+
+async def test_what_a_zombie_writes_counts_for_nothing(place: Place) -> None:
+    run = await place.ordered()
+    zombie = Worker(place.at(beat_s=9.0), "zombie")
+    working = asyncio.create_task(zombie.work(market.APP, run.run_id))
+    await place.until(run, lambda now: now.stage not in ("", "dataset"))
+    place.clock.advance(LEASE_MS)
+    done = await place.worked(run, "heir")
+    left = await working
+    assert left is not None
+    assert (done.status, done.attempt) == ("finished", 2)
+    assert place.versions == [done.version]
+    kept = await place.stores.runs.get(market.APP, run.run_id)
+    assert kept is not None
+    assert (kept.status, kept.attempt, kept.version) == ("finished", 2, done.version)
+
+
+async def test_a_cancelled_run_is_left_and_publishes_nothing(place: Place) -> None:
+    run = await place.ordered()
+    working = asyncio.create_task(Worker(place.at(), "worker").work(market.APP, run.run_id))
+    await place.until(run, lambda now: now.status == "running")
+    await cancel(place.stores, market.APP, run.run_id, place.clock.now_ms())
+    done = await working
+    assert done is not None
+    assert done.status == "cancelled"
+    assert place.versions == []
+
+
+async def test_a_shelf_that_is_away_gives_the_run_back_for_another_attempt(place: Place) -> None:
+    class Away(Shelf):
+        def write(self, path: str, data: bytes, *, new: bool = False) -> None:
+            raise Unavailable("no space left for the shelf; free some, writing goes on by itself")
+
+    away = Away.open(place.folder / "shelf")
+    run = await place.ordered()
+    back = await place.worked(run, shelf=away)
+    assert (back.status, back.until_ms) == ("running", 0)
+    assert "no space left" in back.error
+    done = await place.worked(run, "later")
+    assert (done.status, done.attempt, done.error) == ("finished", 2, "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"limits.memory_mb": 64}, r"needs about .* limits\.memory_mb allows 64; most of it is part"),
+        ({"events.weights": {"klick": 0.5}}, "no such type of event: klick; known are"),
+        ({"parts.mine": {"learner": "no.such.module:Thing"}}, "learner no.such.module:Thing can't be used"),
+        ({"parts.mine": {"learner": f"{__name__}:Broken"}}, "stage plan broke: ZeroDivisionError: by design"),
+    ],
+)
+async def test_what_can_not_be_trained_fails_with_what_to_change(
+    place: Place, changes: dict[str, Any], words: str
+) -> None:
+    await place.stores.engines.put(Engine(app_id=market.APP, engine_id="default", snapshot="champion"))
+    recipe = load("fast").changed(changes).model_dump(mode="json")
+    done = await place.worked(await place.ordered(recipe=recipe, promote=True))
+    assert done.status == "failed"
+    assert re.search(words, done.error), done.error
+    assert place.versions == []
+    assert place.leftovers == []
+    assert await place.serving() == "champion"
+
+
+class Broken:
+    """A learner that can't learn."""
+
+    def train(self, data: Any, rng: Any) -> Any:
+        raise ZeroDivisionError("by design")
+
+    def load(self, parts: Any) -> Any:
+        raise AssertionError
+
+
+def _bytes(place: Place) -> dict[str, bytes]:
+    root = place.folder / "shelf" / "snapshots"
+    # the manifest says when it was ordered; everything else is data
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*.npy")}
