@@ -4,6 +4,7 @@ Models, histories and the reading of snapshots are in `actors.learned`, where re
 
     recipe        what to learn and how: parts, parameters, presets (recipes/*.toml)
     dataset       what happened, as arrays; from a polars frame or from settled segments
+    profiles      what readers are like
     split         trials: what may be learned, what is asked afterwards
     learner       the protocol of everything that learns, also of your own models
     ease rules item_knn content_knn session_knn popularity repeats      learners of the blend

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from actors.learned.model import Array, Parts
-from actors.learned.registry import BASKETS, learned_of
+from actors.learned.registry import BASKETS, COHORTS, learned_of
 from actors.learned.snapshot import ITEMS, KIND, MANIFEST, Snapshot, digest_of, version_of
 from actors.learned.vocabulary import Vocabulary
 from cluster.artifacts.manifest import FileEntry, Manifest
@@ -70,7 +70,12 @@ def load(snapshot: Snapshot) -> Engine:
     facts = snapshot.manifest.facts
     learned = learned_of(snapshot)
     return Engine(
-        parse(facts["recipe"]), learned.blend, snapshot.items, DataFacts(**facts["data"]), learned.baskets
+        parse(facts["recipe"]),
+        learned.blend,
+        snapshot.items,
+        DataFacts(**facts["data"]),
+        learned.baskets,
+        learned.cohorts,
     )
 
 
@@ -79,6 +84,8 @@ def _saved(engine: Engine) -> Iterator[tuple[str, Parts]]:
         yield part.name, part.model.save()
     if engine.baskets is not None:
         yield BASKETS, engine.baskets.save()
+    if engine.cohorts is not None:
+        yield COHORTS, engine.cohorts.save()
 
 
 def _facts(engine: Engine, origin: Origin) -> dict[str, Any]:
@@ -96,7 +103,7 @@ def _facts(engine: Engine, origin: Origin) -> dict[str, Any]:
             }
             for part in engine.blend.parts
         ],
-        "extras": [{"name": BASKETS, "facts": saved[BASKETS]}] if BASKETS in saved else [],
+        "extras": [{"name": name, "facts": saved[name]} for name in (BASKETS, COHORTS) if name in saved],
         "offsets": dict(origin.offsets),
         "embedder": origin.embedder,
         "release": origin.release,

@@ -6,6 +6,7 @@ content   where an item without events would stand among the learned ones, from 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,15 @@ class ContentRecipe(BaseModel):
     "Weight of likeness beside the regression."
     fading: Fading = Fading()
     "How the history fades."
+
+
+def cohorts_of(recipe: CohortRecipe, data: Interactions) -> Cohorts | None:
+    """Count what readers of a kind take; none when nothing is known of what readers are like."""
+    profiles = data.profiles
+    if profiles is None or not profiles.fields:
+        return None
+    cohorts = train_cohorts(recipe, data, profiles.codes)
+    return replace(cohorts, fields=profiles.fields, values=profiles.values)
 
 
 def train_cohorts(recipe: CohortRecipe, data: Interactions, profiles: Codes) -> Cohorts:

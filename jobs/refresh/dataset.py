@@ -20,6 +20,7 @@ from actors.learned.vocabulary import Vocabulary
 from actors.recommender.events import EVENT_WEIGHTS, weight_of
 from actors.vectors.types import Codes, Floats, Mask, Rows, Scores
 from cluster.errors import Invalid
+from jobs.refresh.profiles import Profiles
 
 _LARGEST_WEIGHT = 1_000.0
 
@@ -56,6 +57,8 @@ class Interactions:
     content: Any = None
     """What items are like: float32 [n, d] or CSR, rows of length 1 (zeros where nothing is known); none when no
     content is at hand."""
+    profiles: Profiles | None = None
+    "What readers are like; none when nobody needs it."
 
     def __len__(self) -> int:
         return len(self.item)

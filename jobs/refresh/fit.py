@@ -8,12 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from actors.learned.blend import Blend, Part
+from actors.learned.cohorts import Cohorts
 from actors.learned.histories import Histories
 from actors.learned.model import Batch
 from actors.learned.neighbours import Neighbours
 from actors.learned.vocabulary import Vocabulary
 from cluster.errors import Invalid
 from jobs.refresh.baskets import Baskets
+from jobs.refresh.cold import cohorts_of
 from jobs.refresh.dataset import Interactions
 from jobs.refresh.learners import learner_of, rng_for
 from jobs.refresh.plan import Plan, Tell, for_catalog, is_settled, plan_for, say_nothing
@@ -53,6 +55,7 @@ class Engine:
     items: Vocabulary
     facts: DataFacts
     baskets: Neighbours | None = None
+    cohorts: Cohorts | None = None
 
     def score(self, histories: Histories) -> Batch:
         """Score every item for every history.
@@ -85,7 +88,8 @@ def fit(recipe: Recipe, data: Interactions, tell: Tell = say_nothing) -> Engine:
     if recipe.baskets is not None:
         tell("train baskets")
         baskets = Baskets(recipe.baskets).train(data, rng_for(recipe.seed, "baskets"))
-    return Engine(recipe, Blend(tuple(parts)), data.items, DataFacts.of(data), baskets)
+    cohorts = None if recipe.cohorts is None else cohorts_of(recipe.cohorts, data)
+    return Engine(recipe, Blend(tuple(parts)), data.items, DataFacts.of(data), baskets, cohorts)
 
 
 def train(recipe: Recipe, data: Interactions, tell: Tell = say_nothing) -> tuple[Engine, Plan]:

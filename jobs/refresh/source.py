@@ -6,7 +6,7 @@ Redis is never read: what was accepted a moment ago and has not settled yet is l
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from cluster.artifacts.settled import SettledProduct
 from cluster.errors import Fault, Invalid
 from jobs.refresh.content_knn import ContentKnnRecipe
 from jobs.refresh.dataset import Interactions, from_segments, weights_with
+from jobs.refresh.profiles import Profiles
 from jobs.refresh.recipe import OwnRecipe, Recipe
 
 
@@ -61,6 +62,9 @@ def read_source(segments: SegmentShelf, app_id: str, recipe: Recipe) -> Source:
         vectors = vectors_of(settled.products, data.items)
         if vectors is not None:
             data, embedder = data.described(vectors), settled.embedder
+    if recipe.cohorts is not None:
+        users = segments.records(app_id, "user", salvage=True)
+        data = replace(data, profiles=Profiles.of(users, data.readers, recipe.cohorts.fields))
     return Source(data, settled.offsets, embedder, len(settled.products), tuple(settled.damaged))
 
 

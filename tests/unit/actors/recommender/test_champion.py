@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
 
 from actors.language.embed import HashingEmbedder
 from actors.learned.registry import Learned
+from actors.learned.snapshot import Snapshot
+from actors.learned.soundness import trusted
 from actors.recommender.champion import Champion
 from actors.recommender.messages import Kind, ReaderQuery, RecommendationResult
 from actors.recommender.recommender import Recommender
@@ -15,8 +19,12 @@ from actors.recommender.score import explain_rows, score_all, sources_of
 from actors.recommender.taste import taste_of, traces_of, unpack
 from cluster.records.recent import RecentEvent
 from cluster.store.ports import Change
+from jobs.refresh.build import build
+from jobs.refresh.fit import fit
+from jobs.refresh.profiles import Profiles
+from jobs.refresh.recipe import parse
 from tests.fakes.corner_shop import MINUTE_MS, NOW_MS, interaction_change, product_change, view
-from tests.fakes.trained import RING, learned, name, ring_products
+from tests.fakes.trained import RECIPE, RING, learned, name, ring_data, ring_products
 
 
 @pytest.fixture(scope="module")
@@ -192,3 +200,25 @@ def test_where_readers_return_only_the_running_session_is_left_out(tmp_path: Pat
     found = ids(ask(shop, recent=[*looked_at(20), *yesterday], rows=4))
     assert name(3) in found
     assert name(20) not in found
+
+
+def test_readers_nobody_knows_get_what_their_kind_takes(tmp_path: Path) -> None:
+    data = ring_data()
+    kinds = {0: "AT", 1: "CH"}
+    first = np.zeros(data.n_readers, np.int64)
+    first[data.reader[::-1]] = data.item[::-1]
+    codes = (first >= RING // 2).astype(np.int32)[:, None]
+    data = replace(data, profiles=Profiles(("country",), (tuple(kinds.values()),), codes))
+    recipe = parse({**RECIPE, "cohorts": {"prior": 10.0, "half_life_days": None}})
+    manifest = build(fit(recipe, data), tmp_path / "s", written_at_ms=1)
+    shop = Recommender(HashingEmbedder())
+    shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
+    adopt(shop, trusted(Snapshot.open(tmp_path / "s"), str(manifest.facts["version"])))
+    plain = ask(shop, rows=10)
+    for country, numbers in (("AT", range(RING // 2 + 4)), ("CH", range(RING // 2, RING + 4))):
+        found = ask(shop, rows=8, cohort={"country": country})
+        assert found.served_by == "cohort"
+        assert set(ids(found)) <= {name(number) for number in numbers}
+    assert plain.served_by == "trending"
+    assert ids(ask(shop, rows=10, cohort={"country": "XX"})) == ids(plain)
+    assert ask(shop, recent=looked_at(3), cohort={"country": "AT"}).served_by == "personal"

@@ -17,6 +17,10 @@ import polars as pl
 import pytest
 
 from actors.language.embed import HashingEmbedder
+from actors.learned.registry import Learned
+from actors.learned.snapshot import Snapshot
+from actors.learned.soundness import trusted
+from actors.recommender.champion import Champion
 from actors.recommender.events import Events
 from actors.recommender.messages import Kind, ReaderQuery
 from actors.recommender.recommender import Recommender
@@ -24,6 +28,10 @@ from actors.recommender.score import score_all
 from actors.recommender.taste import taste_of, traces_of, unpack
 from actors.recommender.trending import DAY_MS
 from cluster.records.recent import RecentEvent
+from jobs.refresh.build import build
+from jobs.refresh.dataset import from_frame
+from jobs.refresh.fit import fit
+from jobs.refresh.recipe import parse
 
 pytestmark = [pytest.mark.data, pytest.mark.timeout(300)]
 
@@ -141,7 +149,7 @@ def test_a_reader_with_a_history_gets_three_times_what_popularity_gives(split: S
             continue
         taste = taste_of(traces_of(unpack(split.recents(reader)), overlay.catalog), overlay.index)
         for found, scores in (
-            (personal, score_all(taste, recommender.holdings, standing)),
+            (personal, score_all(taste, recommender.holdings, standing).scores),
             (popular, sold.astype(np.float32)),
         ):
             scores[list(seen)] = -np.inf
@@ -149,6 +157,72 @@ def test_a_reader_with_a_history_gets_three_times_what_popularity_gives(split: S
     print(f"\nNDCG@10 of new products: personal {np.mean(personal):.4f}, popularity {np.mean(popular):.4f}")
     assert np.mean(personal) > 0.098
     assert np.mean(personal) > 3 * np.mean(popular)
+
+
+RECIPE = {
+    "parts": {
+        "ease": {
+            "learner": "ease",
+            "regularisation": 100.0,
+            "half_life_days": 60.0,
+            "fading": {"half_life_items": 20.0},
+        },
+        "rules": {"learner": "rules", "window": 30, "damping": 0.3, "back": 0.5, "half_life_days": 14.0,
+                  "fading": {"half_life_items": 20.0}},
+        "trend": {"learner": "popularity"},
+    },
+    "blend": {"weights": {"ease": 1.0, "rules": 0.4, "trend": 0.4}, "weights_new": {"trend": 1.0}},
+}  # fmt: skip
+
+
+def trained_until(year: Year, split: Split, at_ms: int, folder: Path) -> Learned:
+    """Train on what had happened by then, and open the snapshot."""
+    past = int(np.searchsorted(year.at_ms, at_ms))
+    ids = np.array(split.recommender.overlay.catalog.product_ids)
+    frame = pl.DataFrame(
+        {
+            "reader": ["u:" + reader for reader in year.readers[:past]],
+            "item": ids[year.rows[:past]],
+            "at": year.at_ms[:past] / 1000.0,
+        }
+    )
+    manifest = build(fit(parse(RECIPE), from_frame(frame)), folder, written_at_ms=1)
+    return trusted(Snapshot.open(folder), str(manifest.facts["version"]))
+
+
+def test_a_snapshot_is_worth_more_than_the_live_parts_and_live_parts_keep_an_old_one_young(
+    year: Year, split: Split, tmp_path: Path
+) -> None:
+    recommender = split.recommender
+    catalog, index, holdings = recommender.overlay.catalog, recommender.overlay.index, recommender.holdings
+    fresh = trained_until(year, split, split.now_ms, tmp_path / "fresh")
+    old = trained_until(year, split, split.now_ms - 45 * DAY_MS, tmp_path / "old")
+    figures: dict[str, list[float]] = defaultdict(list)
+    asked = [reader for reader in split.after if reader in split.before][::3]
+    for name, learned in (("live", None), ("fresh", fresh), ("old", old)):
+        holdings.adopt(None if learned is None else Champion(learned, catalog.product_ids))
+        standing = holdings.standing(split.now_ms)
+        for reader in asked:
+            seen = {row for row, _ in split.before[reader]}
+            new = split.after[reader] - seen
+            if not new:
+                continue
+            taste = taste_of(traces_of(unpack(split.recents(reader)), catalog), index)
+            scores = score_all(taste, holdings, standing).scores
+            scores[list(seen)] = -np.inf
+            figures[name].append(ndcg(np.argsort(-scores)[:10].tolist(), new))
+            if holdings.champion is not None and learned is not None:
+                past = holdings.champion.past_of(taste.steps, split.now_ms)
+                alone = learned.blend.score(past.histories(len(learned.snapshot.items)))[0]
+                scores = holdings.champion.by_row(alone, len(standing))
+                scores[list(seen)] = -np.inf
+                figures[name + " alone"].append(ndcg(np.argsort(-scores)[:10].tolist(), new))
+    holdings.adopt(None)
+    means = {name: round(float(np.mean(found)), 4) for name, found in figures.items()}
+    print(f"\nNDCG@10 of new products: {means}")
+    assert means["fresh"] > 1.05 * means["live"]
+    assert means["fresh"] > 0.97 * means["fresh alone"]
+    assert means["old"] > 1.04 * means["old alone"]
 
 
 def test_a_reader_without_history_gets_the_trend(split: Split) -> None:

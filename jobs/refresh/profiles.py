@@ -1,0 +1,76 @@
+"""What readers are like, as codes: the input of cohorts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+
+from actors.learned.cohorts import text_of_value
+from actors.learned.vocabulary import Vocabulary
+from actors.vectors.types import Codes
+from cluster.query.values import canonical
+
+FIELDS = ("country", "state", "city", "gender", "group_id")
+"Profile fields that are looked at when a recipe names none."
+
+_MOST_VALUES = 100
+_LEAST_READERS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Profiles:
+    """Profile values of readers.
+
+    Shapes:
+        codes: int32 [readers, f], positions in the values of each field, -1 where nothing is known
+    """
+
+    fields: tuple[str, ...]
+    values: tuple[tuple[str, ...], ...]
+    codes: Codes
+
+    @classmethod
+    def of(cls, users: Iterable[bytes], readers: Vocabulary, fields: Sequence[str] = ()) -> Profiles:
+        """Read the records of users; of each field the values that most readers share.
+
+        Fields nobody filled are left out; a value of very few readers says nothing of a kind.
+        """
+        asked = tuple(dict.fromkeys(map(canonical, fields or FIELDS)))
+        found: list[dict[str, str]] = [{} for _ in range(len(readers))]
+        records = [orjson.loads(user) for user in users]
+        codes = readers.codes(["u:" + str(record.get("user_id", "")) for record in records])
+        for code, record in zip(codes.tolist(), records, strict=True):
+            if code >= 0:
+                texts = {field: text_of_value(_value(record, field)) for field in asked}
+                found[code] = {field: text for field, text in texts.items() if text}
+        kept = [(field, _common(profile[field] for profile in found if field in profile)) for field in asked]
+        kept = [(field, values) for field, values in kept if values]
+        columns = [
+            [values.index(profile[field]) if profile.get(field) in values else -1 for profile in found]
+            for field, values in kept
+        ]
+        shape = (len(readers), len(kept))
+        table = np.array(columns, np.int32).T if columns else np.zeros(shape, np.int32)
+        return cls(
+            tuple(field for field, _ in kept),
+            tuple(values for _, values in kept),
+            np.ascontiguousarray(table.reshape(shape)),
+        )
+
+
+def _common(texts: Iterable[str]) -> tuple[str, ...]:
+    counts = Counter(texts)
+    often = [(-count, text) for text, count in counts.items() if count >= _LEAST_READERS]
+    return tuple(sorted(text for _, text in sorted(often)[:_MOST_VALUES]))
+
+
+def _value(record: Mapping[str, Any], field: str) -> Any:
+    value: Any = record
+    for step in field.split("."):
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value
