@@ -1,15 +1,20 @@
-"""python -m jobs.ingest <file, directory or URI> --noun product --app development"""
+"""python -m jobs.ingest <file, directory or URI> --noun product --app development
+
+Progress goes to standard error; with `--json` one object on standard output says how it ended.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
-from cluster.errors import HouseError
+from cluster.errors import HouseError, Unavailable
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from jobs.ingest.display import Display
@@ -21,8 +26,9 @@ def main() -> int:
     arguments = _arguments()
     settings = Settings()
     if settings.redis_url is None:
-        print("no Redis is known: start the system first, or set KIOSK_REDIS_URL", file=sys.stderr)  # noqa: T201
-        return 2
+        return _stopped(
+            Unavailable("no Redis is known: start the system first, or set KIOSK_REDIS_URL"), arguments.json
+        )
     order = Order(
         address=arguments.address,
         noun=arguments.noun,
@@ -35,9 +41,33 @@ def main() -> int:
     try:
         report = asyncio.run(_ingest(order, settings, state_dir, arguments.restart))
     except HouseError as error:
-        print(f"ingest stopped: {error.message}", file=sys.stderr)  # noqa: T201
-        return 2
+        return _stopped(error, arguments.json)
+    if arguments.json:
+        sys.stdout.write(json.dumps(_told(order, report)) + "\n")
     return 1 if report.refused or report.failed else 0
+
+
+def _told(order: Order, report: Report) -> dict[str, Any]:
+    return {
+        "app_id": order.app_id,
+        "noun": order.noun,
+        "address": order.address,
+        "rows": report.rows,
+        "accepted": report.accepted,
+        "refused": report.refused,
+        "failed": report.failed,
+        "seconds": round(report.seconds, 3),
+        "rows_per_s": round(report.rows_per_s, 1),
+        "quarantine": None if report.quarantine is None else str(report.quarantine),
+    }
+
+
+def _stopped(error: HouseError, as_json: bool) -> int:
+    """Say why nothing more came in."""
+    if as_json:
+        sys.stdout.write(json.dumps({"error": {"code": error.code, "message": error.message}}) + "\n")
+    sys.stderr.write(f"ingest stopped: {error.message}\n")
+    return 2
 
 
 async def _ingest(order: Order, settings: Settings, state_dir: Path, restart: bool) -> Report:
@@ -68,6 +98,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--state", type=Path, help="where progress and refused rows are kept")
     parser.add_argument("--restart", action="store_true", help="forget an interrupted run")
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output at the end")
     return parser.parse_args()
 
 
