@@ -53,6 +53,7 @@ def command_line() -> typer.Typer:
     line.command("promote", epilog=promote.PROMOTE_EPILOG)(promote.promote)
     line.command("rollback", epilog=promote.ROLLBACK_EPILOG)(promote.rollback)
     line.command("ingest", context_settings=elsewhere.PASS_ON)(elsewhere.ingest)
+    line.command("models", context_settings=elsewhere.PASS_ON)(elsewhere.models)
     line.command("bench", context_settings=elsewhere.PASS_ON)(elsewhere.bench)
     return line
 

@@ -265,7 +265,10 @@ def _peaks(levels: Any, starts: Any) -> npt.NDArray[np.uint8]:
 def _distinct(seen: Sequence[Any], sums: Scores, allowed: Mask | None) -> Any:
     """Rows that were touched, ascending, each once."""
     if sum(map(len, seen)) * 8 < len(sums):
-        rows = np.unique(np.concatenate(seen)) if seen else np.zeros(0, np.uint32)
+        every = np.sort(np.concatenate([np.zeros(0, np.uint32), *seen]))
+        rows = every[
+            np.append(True, every[1:] != every[:-1])[: len(every)]
+        ]  # np.unique takes ten times as long
     else:
         rows = np.flatnonzero(sums).astype(np.uint32)
     return rows if allowed is None else rows[allowed[rows]]

@@ -29,6 +29,11 @@ def ingest(context: typer.Context) -> None:
     _run("jobs.ingest", context.args)
 
 
+def models(context: typer.Context) -> None:
+    """Bring a sentence encoder, or list those that are here (see `kiosk models --help`)."""
+    _run("jobs.models", context.args)
+
+
 def bench(context: typer.Context) -> None:
     """Measure this build beside its limits on this machine (see `kiosk bench --help`)."""
     if not (package_root() / "tests" / "benchmarks" / "__main__.py").exists():

@@ -11,10 +11,12 @@ from pathlib import Path
 from rich.console import Console
 
 from actors.answers.shelf import PassageShelf
+from actors.answers.writing import Meaning
+from actors.language.encoder import SHARE, find_encoder
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
 from cluster.clock import SystemClock
-from cluster.errors import HouseError
+from cluster.errors import HouseError, Invalid
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from cluster.store.ports import Stores
@@ -47,7 +49,7 @@ async def _run(arguments: argparse.Namespace, settings: Settings, url: str) -> R
         if arguments.address:
             report = await _ingest(arguments, settings, stores, segments)
         if not arguments.no_passages:
-            await _build(arguments.app, settings, stores, segments)
+            await _build(arguments, settings, stores, segments)
     return report
 
 
@@ -73,16 +75,21 @@ async def _ingest(
     return report
 
 
-async def _build(app_id: str, settings: Settings, stores: Stores, segments: SegmentShelf) -> None:
+async def _build(
+    arguments: argparse.Namespace, settings: Settings, stores: Stores, segments: SegmentShelf
+) -> None:
     console = Console(stderr=True)
-    shelf = PassageShelf(settings.shelf_dir)
+    encoder = find_encoder(settings.data_dir / "models") if arguments.embedder != "built-in" else None
+    if arguments.embedder == "imported" and encoder is None:
+        raise Invalid("no encoder was imported; see `kiosk models import --help`")
     with console.status("building passages") as status:
         manifest = await build_passages(
-            app_id,
+            arguments.app,
             stores,
             segments,
-            shelf,
+            PassageShelf(settings.shelf_dir),
             SystemClock(),
+            meaning=Meaning(encoder, SHARE) if encoder is not None else None,
             watch=lambda stage, count: status.update(f"building passages: {stage} {count:,}"),
         )
     facts = manifest.facts
@@ -112,6 +119,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--chunk", type=int, default=200, help="articles written together")
     parser.add_argument("--state", type=Path, help="where progress and refused articles are kept")
     parser.add_argument("--restart", action="store_true", help="forget an interrupted run")
+    parser.add_argument(
+        "--embedder",
+        choices=("built-in", "imported"),
+        help="who makes the vectors: trained on the articles, or the encoder imported last (when there is one)",
+    )
     parser.add_argument("--no-passages", action="store_true", help="leave the building to a later run")
     return parser.parse_args()
 
