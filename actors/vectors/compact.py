@@ -20,8 +20,9 @@ import numpy.typing as npt
 from actors.vectors.top import best_rows
 from actors.vectors.types import Mask, Matrix, Rows, Scores, Vector
 
-SCANNED = 96
-"Leading dimensions that are scanned."
+_WIDTHS = (64, 96, 128, 192)
+_ENOUGH = 0.8
+"Share of the length of vectors that the scanned dimensions hold; when too many were needed, all are scanned."
 _MORE = 5
 "How many times more than wanted the scan brings to the exact comparison."
 _FEW = 512
@@ -39,7 +40,7 @@ class CompactVectors:
         faiss.omp_set_num_threads(1)
         self.codes = codes
         self.scales = scales
-        self._scan = scan_of(codes) if scan is None and len(codes) > _FEW else scan
+        self._scan = scan_of(codes, scales) if scan is None and len(codes) > _FEW else scan
 
     @classmethod
     def of(cls, vectors: Matrix) -> CompactVectors:
@@ -125,14 +126,15 @@ class CompactVectors:
         return np.sort(rows[rows >= 0])
 
 
-def scan_of(codes: Codes8) -> Any:
+def scan_of(codes: Codes8, scales: Vector) -> Any:
     """Index the leading dimensions.
 
     Shapes:
         codes: int8 [n, d]
-        returns: faiss index over [n, min(d, 96)]
+        scales: float32 [d]
+        returns: faiss index over [n, leading]
     """
-    leading = codes[:, :SCANNED]
+    leading = codes[:, : _leading(codes, scales)]
     kind = faiss.ScalarQuantizer.QT_8bit_direct_signed
     index = faiss.IndexScalarQuantizer(leading.shape[1], kind, faiss.METRIC_INNER_PRODUCT)
     index.is_trained = True
@@ -141,3 +143,12 @@ def scan_of(codes: Codes8) -> Any:
         part = leading[start : start + 65_536].astype(np.int16) + 128
         index.add_sa_codes(np.ascontiguousarray(part, np.uint8))
     return index
+
+
+def _leading(codes: Codes8, scales: Vector) -> int:
+    """How many dimensions hold most of what an even sample of the vectors says."""
+    sample = codes[:: max(1, len(codes) // 2_000)].astype(np.float32) * scales
+    held = np.cumsum(np.square(sample).sum(axis=0))
+    return next(
+        (width for width in _WIDTHS if width < len(held) and held[width - 1] >= _ENOUGH * held[-1]), len(held)
+    )

@@ -17,6 +17,7 @@ from actors.answers.client import LocalArchiveClient
 from actors.answers.host import AnswersHost
 from actors.answers.messages import ArchiveQuery
 from actors.answers.shelf import PassageShelf
+from actors.language.encoder import find_encoder
 from actors.recommender.champions import Models
 from actors.recommender.client import LocalRecommenderClient, RemoteRecommenderClient
 from actors.recommender.host import RecommenderHost
@@ -84,9 +85,8 @@ class Gateway:
         self._host = RecommenderHost(self._stores, segments, clock, meter, self._budget_mb, models=models)
         local = LocalRecommenderClient(self._host)
         self._placed = PlacedRecommenders(self._stores.engines, local, _reach, clock, away=_AWAY)
-        self._answers = AnswersHost(
-            self._stores, segments, PassageShelf(settings.shelf_dir), clock, meter, ARCHIVE_BUDGET_MB
-        )
+        passages = PassageShelf(settings.shelf_dir, partial(find_encoder, settings.data_dir / "models"))
+        self._answers = AnswersHost(self._stores, segments, passages, clock, meter, ARCHIVE_BUDGET_MB)
         config = archive_config(settings)
         self._archive = open_archive(
             self._stores, vault, LocalArchiveClient(self._answers), clock, config, tally=self._tally
