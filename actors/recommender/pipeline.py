@@ -11,6 +11,7 @@ import numpy as np
 
 from actors.recommender.arrange import Step, arrange
 from actors.recommender.explain import explained
+from actors.recommender.explore import explored
 from actors.recommender.messages import RecommendationResult
 from actors.recommender.project import project
 from actors.recommender.ranking import Ranking
@@ -33,6 +34,8 @@ def products(request: Request) -> RecommendationResult:
     """Answer `user_to_products`."""
     ranking = score_all(request.taste, request.holdings, request.standing, start=request.start_scores)
     pool, again = best_of(request, ranking, left_out_of(request))
+    if not again:
+        pool = explored(pool, request, ranking)
     return _page(request, pool, ranking.scores[pool], again or _rung(request))
 
 

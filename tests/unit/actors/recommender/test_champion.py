@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from actors.recommender.messages import Kind, ReaderQuery, RecommendationResult
 from actors.recommender.recommender import Recommender
 from actors.recommender.score import explain_rows, score_all, sources_of
 from actors.recommender.taste import taste_of, traces_of, unpack
+from cluster.query.parser import parse as parse_filter
 from cluster.records.recent import RecentEvent
 from cluster.store.ports import Change
 from jobs.refresh.build import build
@@ -222,3 +224,22 @@ def test_readers_nobody_knows_get_what_their_kind_takes(tmp_path: Path) -> None:
     assert plain.served_by == "trending"
     assert ids(ask(shop, rows=10, cohort={"country": "XX"})) == ids(plain)
     assert ask(shop, recent=looked_at(3), cohort={"country": "AT"}).served_by == "personal"
+
+
+def test_every_new_product_is_tried_on_some_readers_and_on_nobody_first(shop: Recommender) -> None:
+    new = [{"product_id": f"odd-{n}", "title": f"Umbrella {n}", "type": "x"} for n in range(6)]
+    shop.apply(product_change(new, f"{NOW_MS + 1}-0"))
+    seen: Counter[str] = Counter()
+    for reader in range(200):
+        query = ReaderQuery("user_to_products", "shop", "default", user_id=f"reader {reader}", rows=10)
+        found = ids(shop.answer(query, looked_at(3, 4), (), NOW_MS))
+        assert found == ids(shop.answer(query, looked_at(3, 4), (), NOW_MS)), "the same all day"
+        assert len(found) == len(set(found)) == 10
+        odd = [product_id for product_id in found if product_id.startswith("odd")]
+        assert len(odd) <= 1
+        assert not found[0].startswith("odd")
+        seen.update(odd)
+    assert set(seen) == {product["product_id"] for product in new}
+    assert 50 < seen.total() < 150, "half of the places of a stretch are on the page"
+    none = ask(shop, recent=looked_at(3, 4), rows=10, filter=parse_filter("type:bead"))
+    assert not [product_id for product_id in ids(none) if product_id.startswith("odd")]
