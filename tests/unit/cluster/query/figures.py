@@ -17,7 +17,10 @@ from cluster.query.parser import parse
 _BRANDS = [f"Brand{number}" for number in range(200)]
 
 
-def _record(number: int, rng: random.Random, words: list[str], cumulated: list[float]) -> dict[str, Any]:
+def made_up_record(
+    number: int, rng: random.Random, words: list[str], cumulated: list[float]
+) -> dict[str, Any]:
+    """Make a product of many fields."""
     return {
         "product_id": f"story_{number:06d}-{rng.choice(['red', 'blue'])}",
         "title": " ".join(rng.choices(words, cum_weights=cumulated, k=6)).title(),
@@ -59,7 +62,9 @@ def _usual(words: list[str]) -> list[str]:
     ]
 
 
-def _at_the_limits(words: list[str]) -> dict[str, str]:
+def at_the_limits(words: list[str]) -> dict[str, str]:
+    """Name the dearest filters that the limits allow."""
+
     def many(count: int, clause: Callable[[int], str]) -> str:
         return " OR ".join(clause(number) for number in range(count))
 
@@ -92,7 +97,7 @@ def main(rows: int) -> None:
     rng = random.Random(1)
     words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(3, 9))) for _ in range(20_000)]
     cumulated = list(accumulate(1 / (at + 1) for at in range(len(words))))
-    records = [_record(number, rng, words, cumulated) for number in range(rows)]
+    records = [made_up_record(number, rng, words, cumulated) for number in range(rows)]
     store = ColumnStore()
     _line(f"append {rows} records", _ms(lambda: [store.append(record) for record in records], 1))
     for field in records[0]:
@@ -116,7 +121,7 @@ def main(rows: int) -> None:
         "1,000 times one row replaced, then the first filter", _ms(lambda: _follow(store, records, 1_000), 1)
     )
     print("\nat the limits: parse, run, both (ms)")
-    for name, text in _at_the_limits(words).items():
+    for name, text in at_the_limits(words).items():
         compile_filter(parse(text), store)
         parsed, ran = (
             _ms(lambda text=text: parse(text)),
