@@ -41,12 +41,12 @@ class Sessions:
     async def account(self, request: Request) -> Account | None:
         """Tell who is signed in here."""
         value = self._signing.sessions.open(request.cookies.get(SESSION, ""))
-        if not isinstance(value, dict) or value["till"] <= self._now_s():
+        if not isinstance(value, dict) or value.get("till", 0) <= self._now_s():
             return None
-        account = await self._accounts.get(value["username"])
+        account = await self._accounts.get(value.get("username", ""))
         if account is None or account.disabled:
             return None
-        same = (account.user_id, account.epoch) == (value["user_id"], value["epoch"])
+        same = (account.user_id, account.epoch) == (value.get("user_id"), value.get("epoch"))
         return account if same else None
 
     def sign_in(self, response: Response, account: Account, *, secure: bool) -> None:

@@ -84,3 +84,10 @@ def test_a_bad_master_key_is_a_fault(text: str, tmp_path: Path) -> None:
     path.write_text(text)
     with pytest.raises(Fault):
         secrecy.read_master_key(path)
+
+
+def test_a_key_for_a_purpose_is_the_same_everywhere_and_no_other_purposes() -> None:
+    one, other = secrecy.Vault(b"1" * 32), secrecy.Vault(b"2" * 32)
+    assert one.derive("forms") == secrecy.Vault(b"1" * 32).derive("forms")
+    assert len({one.derive("forms"), one.derive("tokens"), other.derive("forms"), b"1" * 32}) == 4
+    assert len(one.derive("")) == 32
