@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.tables import INTERACTIONS
+from cluster.artifacts.tables import INTERACTIONS, RECORDS
 from cluster.records.access import App
 from cluster.records.engine import Engine
 from cluster.store.ports import Stores
@@ -68,3 +68,29 @@ async def open_market(stores: Stores, app_id: str = APP, engine_id: str = "defau
     """Make the app and its engine."""
     await stores.access.put_app(App(app_id=app_id, environment="development", created_at=0))
     await stores.engines.put(Engine(app_id=app_id, engine_id=engine_id))
+
+
+def products(items: int, width: int = 128, seed: int = 8) -> Any:
+    """Make settled products (columns of `tables.RECORDS`) with a vector each."""
+    rng = np.random.default_rng(seed)
+    vectors = rng.standard_normal((items, width)).astype(np.float16).astype("<f2")
+    flat = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(2 * width), items, [None, pa.py_buffer(vectors.tobytes())]
+    )
+    return pa.table(
+        {
+            "id": [f"p{number}" for number in range(items)],
+            "gone": pa.array([False]).take(pa.array(np.zeros(items, np.int64))),
+            "offset": pa.array(["1-0"]).take(pa.array(np.zeros(items, np.int64))),
+            "product_type": pa.nulls(items, pa.string()),
+            "embedder": pa.array(["made-up"]).take(pa.array(np.zeros(items, np.int64))),
+            "vector": flat.cast(pa.binary()),
+            "json": pa.array([b'{"product_id":"p%d","title":"Thing %d"}' % (n, n) for n in range(items)]),
+        },
+        schema=RECORDS,
+    )
+
+
+def settle_products(segments: SegmentShelf, made: Any, app_id: str = APP) -> None:
+    """Put products on the shelf."""
+    segments.append(app_id, "product", made, first="1-0", last=f"{END_MS}-0")

@@ -1,0 +1,171 @@
+"""R7: `kill -9` the trainer at 20 random points. It goes on within a minute, publishes once, and what serves stays.
+
+In every other round the foreman dies with its worker, so that only the lease tells that somebody is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.shelf import Shelf
+from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.clock import SystemClock
+from cluster.records.engine import Engine
+from cluster.records.run import Run
+from cluster.store.connect import OpenStores, open_stores
+from jobs.refresh.crew import ProcessCrew
+from jobs.refresh.foreman import Foreman
+from jobs.refresh.orders import order
+from jobs.refresh.recipe import load
+from tests.fakes import market
+from tests.suites.redis_process import RedisProcess
+
+pytestmark = [pytest.mark.redis, pytest.mark.timeout(900)]
+
+ROUNDS = int(os.environ.get("HOUSE_KILLS", "20"))
+SEED = int(os.environ.get("HOUSE_SEED", "20261121"))
+MOST_S = 60.0
+
+
+@dataclass
+class Office:
+    """A foreman with a crew of processes."""
+
+    stores: OpenStores
+    crew: ProcessCrew = field(default_factory=ProcessCrew)
+    number: int = 0
+    dismissed: list[ProcessCrew] = field(default_factory=list)
+    "Nobody asks them, but their processes must be waited for."
+
+    def __post_init__(self) -> None:
+        self.hire()
+
+    def hire(self) -> None:
+        """Put another foreman into the place of one that died; it knows of no worker."""
+        self.number += 1
+        self.dismissed.append(self.crew)
+        self.crew = ProcessCrew()
+        self.foreman = Foreman(self.stores, self.crew, SystemClock(), owner=f"foreman {self.number}")
+
+
+@pytest.fixture
+async def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OpenStores]:
+    server = RedisProcess()
+    try:
+        server.start()
+        monkeypatch.setenv("KIOSK_REDIS_URL", server.url)
+        monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path))
+        async with open_stores(server.url, hot_s=5.0, slow_s=10.0) as stores:
+            await market.open_market(stores)
+            yield stores
+    finally:
+        server.stop()
+
+
+async def test_killed_at_random_points_it_goes_on_and_publishes_once(
+    stores: OpenStores, tmp_path: Path
+) -> None:
+    rng = random.Random(SEED)
+    shelf = Shelf.open(tmp_path / "shelf")
+    snapshots = SnapshotShelf(shelf)
+    market.settle(SegmentShelf(shelf), market.table(100_000, 5_000, 5_000, topics=50))
+    office = Office(stores)
+    started_s = time.monotonic()
+    first, _ = await _until_ended(office, await _ordered(stores))
+    whole_s = time.monotonic() - started_s
+    assert first.status == "finished"
+    await stores.engines.put(Engine(app_id=market.APP, engine_id="default", snapshot="champion"))
+    resumed: list[float] = []
+    ended: list[float] = []
+    stages: Counter[str] = Counter()
+    for number in range(ROUNDS):
+        snapshots.remove(market.APP, "default", first.version)
+        run = await _ordered(stores)
+        pid = await _sent(office)
+        await _work_for(office, rng.uniform(0.0, whole_s))
+        before = await _read(stores, run)
+        if before.has_ended:
+            stages["(had ended)"] += 1
+            assert [one.version for one in snapshots.versions(market.APP, "default")] == [first.version]
+            continue
+        stages[before.stage or "(not begun)"] += 1
+        os.kill(pid, signal.SIGKILL)
+        killed_s = time.monotonic()
+        assert len(snapshots.versions(market.APP, "default")) <= 1
+        if number % 2:
+            office.hire()
+        done, resumed_s = await _until_ended(office, run, before.attempt)
+        resumed.append(resumed_s - killed_s)
+        ended.append(time.monotonic() - killed_s)
+        assert (done.status, done.version) == ("finished", first.version)
+        assert [one.version for one in snapshots.versions(market.APP, "default")] == [first.version]
+        engine = await stores.engines.get(market.APP, "default")
+        assert engine is not None
+        assert engine.snapshot == "champion"
+    for crew in (office.crew, *office.dismissed):
+        crew.end()
+    print(
+        f"\nR7: {len(ended)} kills in {dict(stages)} (seed {SEED}; a whole training takes {whole_s:.1f} s): "
+        f"another attempt at work after {_told(resumed)} s, ended after {_told(ended)} s; "
+        f"every run published exactly one snapshot, the same bytes; the champion served throughout"
+    )
+    assert max(resumed) <= MOST_S
+    left = [path for path in (tmp_path / "scratch").rglob("*") if path.is_file()]
+    assert left == []
+    assert not (tmp_path / "shelf" / "runs").exists() or not [
+        path for path in (tmp_path / "shelf" / "runs").rglob("*") if path.is_file()
+    ]
+
+
+async def _ordered(stores: OpenStores) -> Run:
+    recipe = load("fast").model_dump(mode="json")
+    return await order(stores, market.APP, "default", recipe, now_ms=SystemClock().now_ms(), by="a drill")
+
+
+async def _sent(office: Office) -> int:
+    while not office.crew.pids:
+        await office.foreman.round()
+        await asyncio.sleep(0.05)
+    return office.crew.pids[0]
+
+
+async def _work_for(office: Office, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        await office.foreman.round()
+        await asyncio.sleep(0.05)
+
+
+async def _read(stores: OpenStores, run: Run) -> Run:
+    found = await stores.runs.get(market.APP, run.run_id)
+    assert found is not None
+    return found
+
+
+async def _until_ended(office: Office, run: Run, attempt: int = 0) -> tuple[Run, float]:
+    """Wait for the end; say also when an attempt after the given one began."""
+    begun_s = 0.0
+    while True:
+        await office.foreman.round()
+        now = await _read(office.stores, run)
+        if not begun_s and now.attempt > attempt:
+            begun_s = time.monotonic()
+        if now.has_ended:
+            return now, begun_s
+        await asyncio.sleep(0.05)
+
+
+def _told(values: list[float]) -> str:
+    ordered = sorted(values)
+    return f"{ordered[len(ordered) // 2]:.1f} (median), {ordered[-1]:.1f} (longest)"
