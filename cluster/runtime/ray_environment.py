@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.runtime.places import Places
+from cluster.runtime.priority import GIVING_WAY, VARIABLE
 from cluster.runtime.processes import MARK
 from cluster.runtime.sockets import free_ports, port_range
 
@@ -87,8 +88,7 @@ def ray_environment(
         "RAY_START_HOOK": "cluster.runtime.head.without_client_server",
         "RAY_USAGE_STATS_ENABLED": 0,
         "RAY_DISABLE_IMPORT_WARNING": 1,
-        # Ray gives way with everything it starts, replicas included; whoever trains says so itself.
-        "RAY_worker_niceness": 0,
+        VARIABLE: GIVING_WAY,
         "RAY_ROTATION_MAX_BYTES": 10 << 20,
         "RAY_ROTATION_BACKUP_COUNT": 2,
         "RAY_SERVE_LOG_ROTATION_MAX_BYTES": 10 << 20,

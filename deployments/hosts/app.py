@@ -29,6 +29,7 @@ from cluster.records.engine import Engine, Scaling
 from cluster.runtime.about import version
 from cluster.runtime.connecting import connect
 from cluster.runtime.meter import RayMeter
+from cluster.runtime.priority import come_first
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 
@@ -124,6 +125,7 @@ class RecommenderReplica:
             self._log.info("recommender_not_warm", app=opened[0], reason=answer.message)
         self._host, self._stores, self._opened = host, stores, opened
         await _close(*before)
+        come_first()
 
     async def answer(self, query: ReaderQuery) -> RecommendationResult | Refusal:
         """Answer one query."""

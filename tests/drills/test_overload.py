@@ -15,7 +15,7 @@ from tests.drills.storm import calm, storm
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(900)]
 SECONDS = float(os.environ.get("KIOSK_DRILL_S", "60"))
-FULL = 64
+FULL = 80
 "Connections that keep one replica busy without a queue worth the name."
 
 
@@ -23,7 +23,7 @@ FULL = 64
 def one() -> Iterator[Stack]:
     """One replica of the doors and one of the engine: what is carried does not grow under the storm."""
     with installed(KIOSK_REPLICAS_MAX="1") as running:
-        seed(running)
+        seed(running, 15_000, 20_000)
         say(running, "engines", "scale", APP, "default", "--replicas", "1")
         yield running
 
@@ -38,12 +38,13 @@ def test_ten_times_too_much_for_an_engine_in_its_own_place(one: Stack) -> None:
 
 
 def _ten_times(stack: Stack, name: str) -> None:
-    requests, port = asking(stack), stack.port
-    calm(requests, port=port, seconds=3, connections=FULL)
+    # dear ones, so that ten times as many can be sent from the same two cores
+    requests, port = asking(stack, kind="user_to_categories"), stack.port
+    calm(requests, port=port, seconds=3, connections=16)
     full = calm(requests, port=port, seconds=8, connections=FULL)
     capacity, rss = full.per_second(), stack.pss_mb()
     with storm(
-        requests, port=port, seconds=SECONDS, rate=10 * capacity, connections=1000, skip=True, drivers=2
+        requests, port=port, seconds=SECONDS, rate=10 * capacity, connections=400, skip=True
     ) as running:
         fates = running.fates()
     ended = time.monotonic()
