@@ -54,6 +54,7 @@ def leaning(
         rows=np.concatenate((own.rows, given.rows)),
         weights=np.concatenate((own.weights, given.weights)),
         vector=_between(own.vector, given.vector),
+        given=len(given.rows),
     )
 
 

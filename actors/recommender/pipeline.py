@@ -36,7 +36,7 @@ def products(request: Request) -> RecommendationResult:
     pool, again = best_of(request, ranking, left_out_of(request))
     if not again:
         pool = explored(pool, request, ranking)
-    return _page(request, pool, ranking.scores[pool], again or _rung(request))
+    return _page(request, pool, ranking.scores[pool], again or request.rung)
 
 
 def trending(request: Request) -> RecommendationResult:
@@ -119,14 +119,3 @@ def _scores_of(rows: list[int], request: Request) -> Scores:
     own = score_rows(rows, request.taste, request.holdings, request.standing)
     own += request.start_scores.scores[rows]
     return own
-
-
-def _rung(request: Request) -> str:
-    """Name the rung of the fallback ladder: the reader's own taste, the crowd's, or what is new."""
-    if request.own_taste.known:
-        return "personal"
-    if request.start_scores is not request.standing.start_new:
-        return "cohort"
-    if request.taste.known:
-        return "context"
-    return "trending" if request.standing.voted else "newest"

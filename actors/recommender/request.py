@@ -83,6 +83,17 @@ class Request:
         profile = {**self.query.context, **self.query.cohort}
         return (self.holdings.start_for(profile, standing) if profile else None) or standing.start_new
 
+    @property
+    def rung(self) -> str:
+        """Name the rung of the fallback ladder: the reader's own taste, their kind's, the session's, the crowd's."""
+        if self.own_taste.known:
+            return "personal"
+        if self.start_scores is not self.standing.start_new:
+            return "cohort"
+        if self.taste.known:
+            return "context"
+        return "trending" if self.standing.voted else "newest"
+
     @cached_property
     def seed(self) -> int:
         """Seed of the noise: one per reader and `pagination_id`, else one per reader and day (UTC).

@@ -271,11 +271,12 @@ def _say_enough(parts: Sequence[Part]) -> bool:
 
 
 def _share(taste: Taste, items: Codes) -> float:
-    """Tell how much of a taste lies on products the snapshot does not know."""
+    """Tell how much of a taste the snapshot can't speak of: products it does not know, and what the session says."""
     if not len(taste.rows):
         return 1.0
     rows = np.minimum(taste.rows, len(items) - 1)
     unknown = (items[rows] < 0) | (taste.rows >= len(items))
+    unknown[len(rows) - taste.given :] = True
     return float(taste.weights[unknown].sum() / taste.weights.sum())
 
 

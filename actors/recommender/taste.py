@@ -64,6 +64,8 @@ class Taste:
     "Direction in which everything the reader likes lies, dislikes subtracted; None when nothing is known."
     steps: Steps = field(default_factory=Steps)
     "The events it was made of: what was learned is asked with them."
+    given: int = 0
+    "So many of the last rows were not done but said by the session: nothing that was learned speaks of them."
 
     @property
     def known(self) -> bool:

@@ -243,3 +243,9 @@ def test_every_new_product_is_tried_on_some_readers_and_on_nobody_first(shop: Re
     assert 50 < seen.total() < 150, "half of the places of a stretch are on the page"
     none = ask(shop, recent=looked_at(3, 4), rows=10, filter=parse_filter("type:bead"))
     assert not [product_id for product_id in ids(none) if product_id.startswith("odd")]
+
+
+def test_what_the_session_says_is_heard_beside_a_snapshot(shop: Recommender) -> None:
+    found = ask(shop, rows=5, context={"brand": "maker-1"})
+    assert found.served_by == "context"
+    assert ids(found)[0] in {name(number) for number in range(1, RING, 3)}
