@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import socket
 import time
+from dataclasses import replace
 from statistics import median
 
+import httpx
 import psutil
 import pytest
+import uvicorn
 
 from cluster.clock import SystemClock
 from cluster.secrecy import Vault
@@ -155,3 +159,48 @@ async def test_checking_a_token_costs_microseconds(redis_stores: OpenStores) -> 
     print(f"\na known token {known_us:.2f} us, a new one {new_us:.1f} us; it is {len(token)} characters long")
     assert known_us < 20
     assert new_us < 500
+
+
+async def test_five_hundred_that_drip_are_cut_off_and_hold_nobody_up(redis_stores: OpenStores) -> None:
+    app = app_over(means_of(redis_stores, replace(OPEN, body_s=10.0)))
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(1024)
+        port = listening.getsockname()[1]
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
+        running = asyncio.ensure_future(server.serve(sockets=[listening]))
+
+        async def honest(http: httpx.AsyncClient) -> float:
+            took = []
+            for _ in range(200):
+                started = time.perf_counter()
+                answer = await http.post("/oauth/token", data={"client_id": "c_unknown"})
+                assert answer.status_code == 401
+                took.append((time.perf_counter() - started) * 1000)
+            return sorted(took)[-3]
+
+        async def drip() -> tuple[bytes, float]:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            head = "POST /oauth/token HTTP/1.1\r\nhost: x\r\ncontent-length: 5000\r\n"
+            writer.write(f"{head}content-type: application/x-www-form-urlencoded\r\n\r\n".encode())
+            started, answer = time.perf_counter(), asyncio.ensure_future(reader.read(12))
+            while not answer.done() and time.perf_counter() - started < 30:
+                writer.write(b"a")
+                await asyncio.wait([answer], timeout=1.0)
+            writer.close()
+            return answer.result(), time.perf_counter() - started
+
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+            alone_ms = await honest(http)
+            dripping = [asyncio.ensure_future(drip()) for _ in range(500)]
+            await asyncio.sleep(2)
+            beside_ms = await honest(http)
+            ended = await asyncio.gather(*dripping)
+        server.should_exit = True
+        await running
+    longest = max(took_s for _, took_s in ended)
+    told = f"honest p99 {alone_ms:.1f} ms alone, {beside_ms:.1f} beside them"
+    print(f"\n500 drip: {told}; the last cut off after {longest:.1f} s")
+    assert {answer for answer, _ in ended} == {b"HTTP/1.1 408"}
+    assert longest < 12
+    assert beside_ms < max(10 * alone_ms, 100)
