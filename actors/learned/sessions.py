@@ -22,6 +22,9 @@ from actors.learned.model import Batch, Parts
 from actors.learned.past import Past
 from actors.vectors.types import Floats, Rows, Scores
 
+_FEW = 2_000
+"Up to so many sessions are sorted, more are marked."
+
 
 @dataclass(frozen=True, slots=True)
 class Looking:
@@ -106,9 +109,8 @@ class Sessions:
         if not len(found):
             return np.zeros(0, np.int64), np.zeros(0)
         back = np.fromiter(places.values(), np.int64, len(places))[owner]
-        newest = np.unique(found)[: self.looking.candidates]
-        at = np.searchsorted(newest, found)
-        inside = at < len(newest)
+        newest, at = self._newest(found)
+        inside = at >= 0
         at, back = at[inside], back[inside]
         likeness = np.bincount(at, 1.0 - back / len(items), len(newest))
         nearest_shared = np.full(len(newest), self.looking.steps)
@@ -151,6 +153,21 @@ class Sessions:
         ]
         owner = np.repeat(np.arange(len(lists)), [len(sessions) for sessions in lists])
         return np.concatenate(lists).astype(np.int64), owner
+
+    def _newest(self, found: Rows) -> tuple[Rows, Rows]:
+        """Number the newest distinct sessions; say which of them each one found is, -1 for older ones."""
+        count = len(self.session_starts) - 1
+        if len(found) < _FEW:
+            newest, at = np.unique(found, return_inverse=True)
+            newest = newest[: self.looking.candidates]
+            return newest, np.where(at < len(newest), at, -1)
+        # many: marking is quicker than sorting
+        met = np.zeros(count, np.bool_)
+        met[found] = True
+        newest = np.flatnonzero(met)[: self.looking.candidates]
+        numbers = np.full(count, -1, np.int64)
+        numbers[newest] = np.arange(len(newest))
+        return newest, numbers[found]
 
     def _items_of(self, sessions: Rows, worth: Floats) -> tuple[Rows, Floats]:
         first = self.session_starts[sessions]

@@ -15,6 +15,7 @@ from cluster.artifacts.settled import SettledProduct, SettledState
 
 _PRODUCTS_A_STEP = 50
 _EVENTS_A_STEP = 5_000
+_OFTEN_FILTERED = ("brand", "categories", "price", "rating", "tags", "type")
 
 Pause = Callable[[], None]
 "Called every few milliseconds, so that a thread that boots lets others have the interpreter."
@@ -37,6 +38,8 @@ def boot(recommender: Recommender, state: SettledState, embedder: Embedder, paus
     for start in range(0, len(events), _EVENTS_A_STEP):
         overlay.learn(events.pick(np.arange(start, min(start + _EVENTS_A_STEP, len(events)))))
         pause()
+    # while nobody waits: the first filter on a field reads every record
+    overlay.catalog.columns.warm(_OFTEN_FILTERED)
     overlay.offsets.update({noun: state.offsets[noun] for noun in state.offsets})
 
 

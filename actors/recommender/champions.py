@@ -12,6 +12,7 @@ served before stay mapped, so that going back takes no loading.
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -59,7 +60,13 @@ class Models:
             0.6 s per GB where the shelf is on this machine
         """
         folder = self._snapshots.fetch(app_id, engine_id, version, self._cache)
-        return trusted(Snapshot.open(folder), version)
+        try:
+            return trusted(Snapshot.open(folder), version)
+        except Fault:
+            if self._cache in folder.parents:
+                # our own copy went bad: the next attempt fetches another one
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
 
 
 class Champions:
