@@ -6,14 +6,16 @@ All of them are async; `memory.py` and the Redis modules stand before the same b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from cluster.records.access import ApiKey, App
-from cluster.records.boost_rule import BoostRule
-from cluster.records.engine import Engine, EngineStatus, Placement
 from cluster.records.task import Task
+from cluster.store.engine_ports import Asked as Asked
+from cluster.store.engine_ports import EngineStore as EngineStore
+from cluster.store.engine_ports import EngineWatch as EngineWatch
+from cluster.store.engine_ports import RuleStore as RuleStore
 from cluster.store.people import AccountStore as AccountStore
 from cluster.store.people import GrantStore as GrantStore
 from cluster.store.people import Held as Held
@@ -107,15 +109,6 @@ class Replay:
     state: Literal["new", "flying", "done", "other"]
     status: int = 0
     reply: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """How much an engine is asked in one of its places."""
-
-    per_s: float
-    "Over the last minute."
-    last_ms: int
 
 
 # --- ports ------------------------------------------------------------------------------------------------------
@@ -301,67 +294,6 @@ class ChangeLog(Protocol):
 
         Returns how many entries were trimmed. An older offset than the recorded one only trims.
         """
-        ...
-
-
-class EngineStore(Protocol):
-    """The engines of an app: few, small, read when one is opened."""
-
-    async def get(self, app_id: str, engine_id: str) -> Engine | None: ...
-
-    async def put(self, engine: Engine) -> None: ...
-
-    async def add(self, engine: Engine) -> bool:
-        """Put a new one; False when the name is taken."""
-        ...
-
-    async def change(self, app_id: str, engine_id: str, change: Callable[[Engine], Engine]) -> Engine | None:
-        """Read, change and write as one step, so that nobody's change is lost; None when there is none.
-
-        `change` may be called more than once.
-        """
-        ...
-
-    async def remove(self, app_id: str, engine_id: str) -> bool:
-        """Remove one; False when there was none."""
-        ...
-
-    async def all(self, app_id: str) -> list[Engine]: ...
-
-
-class EngineWatch(Protocol):
-    """What is seen of engines while they serve; may be lost at any time."""
-
-    async def count(self, app_id: str, asked: Mapping[tuple[Placement, str], int], now_ms: int) -> None:
-        """Add up requests per place and engine id."""
-        ...
-
-    async def asked(self, app_id: str, now_ms: int) -> dict[tuple[Placement, str], Asked]:
-        """Read how much each engine was asked lately, in each of its places."""
-        ...
-
-    async def note(self, status: EngineStatus) -> None: ...
-
-    async def statuses(self, app_id: str) -> dict[str, EngineStatus]: ...
-
-    async def forget(self, app_id: str, engine_id: str) -> None:
-        """Drop the status of an engine without a deployment."""
-        ...
-
-
-class RuleStore(Protocol):
-    """Stored boost rules: few, read whole."""
-
-    async def put(self, app_id: str, rules: Sequence[BoostRule]) -> None:
-        """Store rules, all or none; one with the same engine and name is replaced."""
-        ...
-
-    async def all(self, app_id: str) -> list[BoostRule]:
-        """All rules of all engines, by engine and name."""
-        ...
-
-    async def remove(self, app_id: str, engine_id: str, names: Sequence[str]) -> int:
-        """Remove rules; say how many there were."""
         ...
 
 

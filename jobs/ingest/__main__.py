@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
 from cluster.errors import HouseError, Unavailable
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
-from jobs.ingest.display import Display
+from jobs.ingest.display import Display, tell_end, tell_stop
 from jobs.ingest.pipeline import Order, Report, ingest
 
 
@@ -26,9 +24,8 @@ def main() -> int:
     arguments = _arguments()
     settings = Settings()
     if settings.redis_url is None:
-        return _stopped(
-            Unavailable("no Redis is known: start the system first, or set KIOSK_REDIS_URL"), arguments.json
-        )
+        unknown = Unavailable("no Redis is known: start the system first, or set KIOSK_REDIS_URL")
+        return tell_stop(unknown, arguments.json)
     order = Order(
         address=arguments.address,
         noun=arguments.noun,
@@ -41,33 +38,10 @@ def main() -> int:
     try:
         report = asyncio.run(_ingest(order, settings, state_dir, arguments.restart))
     except HouseError as error:
-        return _stopped(error, arguments.json)
+        return tell_stop(error, arguments.json)
     if arguments.json:
-        sys.stdout.write(json.dumps(_told(order, report)) + "\n")
+        tell_end(order, report)
     return 1 if report.refused or report.failed else 0
-
-
-def _told(order: Order, report: Report) -> dict[str, Any]:
-    return {
-        "app_id": order.app_id,
-        "noun": order.noun,
-        "address": order.address,
-        "rows": report.rows,
-        "accepted": report.accepted,
-        "refused": report.refused,
-        "failed": report.failed,
-        "seconds": round(report.seconds, 3),
-        "rows_per_s": round(report.rows_per_s, 1),
-        "quarantine": None if report.quarantine is None else str(report.quarantine),
-    }
-
-
-def _stopped(error: HouseError, as_json: bool) -> int:
-    """Say why nothing more came in."""
-    if as_json:
-        sys.stdout.write(json.dumps({"error": {"code": error.code, "message": error.message}}) + "\n")
-    sys.stderr.write(f"ingest stopped: {error.message}\n")
-    return 2
 
 
 async def _ingest(order: Order, settings: Settings, state_dir: Path, restart: bool) -> Report:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from jobs.ingest.pipeline import Report
+from cluster.errors import HouseError
+from jobs.ingest.pipeline import Order, Report
 from jobs.ingest.progress import Progress as Standing
 
 
@@ -64,3 +67,28 @@ class Display:
         )
         if report.quarantine is not None:
             self._console.print(f"refused rows and reasons: {report.quarantine}")
+
+
+def tell_end(order: Order, report: Report) -> None:
+    """Say on standard output, as one JSON object, what an ingest came to."""
+    told = {
+        "app_id": order.app_id,
+        "noun": order.noun,
+        "address": order.address,
+        "rows": report.rows,
+        "accepted": report.accepted,
+        "refused": report.refused,
+        "failed": report.failed,
+        "seconds": round(report.seconds, 3),
+        "rows_per_s": round(report.rows_per_s, 1),
+        "quarantine": None if report.quarantine is None else str(report.quarantine),
+    }
+    sys.stdout.write(json.dumps(told) + "\n")
+
+
+def tell_stop(error: HouseError, as_json: bool) -> int:
+    """Say why nothing more came in; return the exit code."""
+    if as_json:
+        sys.stdout.write(json.dumps({"error": {"code": error.code, "message": error.message}}) + "\n")
+    sys.stderr.write(f"ingest stopped: {error.message}\n")
+    return 2

@@ -1,0 +1,80 @@
+"""What the stores of engines and their boost rules promise; a part of `ports`, which everybody imports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from cluster.records.boost_rule import BoostRule
+from cluster.records.engine import Engine, EngineStatus, Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How much an engine is asked in one of its places."""
+
+    per_s: float
+    "Over the last minute."
+    last_ms: int
+
+
+class EngineStore(Protocol):
+    """The engines of an app: few, small, read when one is opened."""
+
+    async def get(self, app_id: str, engine_id: str) -> Engine | None: ...
+
+    async def put(self, engine: Engine) -> None: ...
+
+    async def add(self, engine: Engine) -> bool:
+        """Put a new one; False when the name is taken."""
+        ...
+
+    async def change(self, app_id: str, engine_id: str, change: Callable[[Engine], Engine]) -> Engine | None:
+        """Read, change and write as one step, so that nobody's change is lost; None when there is none.
+
+        `change` may be called more than once.
+        """
+        ...
+
+    async def remove(self, app_id: str, engine_id: str) -> bool:
+        """Remove one; False when there was none."""
+        ...
+
+    async def all(self, app_id: str) -> list[Engine]: ...
+
+
+class EngineWatch(Protocol):
+    """What is seen of engines while they serve; may be lost at any time."""
+
+    async def count(self, app_id: str, asked: Mapping[tuple[Placement, str], int], now_ms: int) -> None:
+        """Add up requests per place and engine id."""
+        ...
+
+    async def asked(self, app_id: str, now_ms: int) -> dict[tuple[Placement, str], Asked]:
+        """Read how much each engine was asked lately, in each of its places."""
+        ...
+
+    async def note(self, status: EngineStatus) -> None: ...
+
+    async def statuses(self, app_id: str) -> dict[str, EngineStatus]: ...
+
+    async def forget(self, app_id: str, engine_id: str) -> None:
+        """Drop the status of an engine without a deployment."""
+        ...
+
+
+class RuleStore(Protocol):
+    """Stored boost rules: few, read whole."""
+
+    async def put(self, app_id: str, rules: Sequence[BoostRule]) -> None:
+        """Store rules, all or none; one with the same engine and name is replaced."""
+        ...
+
+    async def all(self, app_id: str) -> list[BoostRule]:
+        """All rules of all engines, by engine and name."""
+        ...
+
+    async def remove(self, app_id: str, engine_id: str, names: Sequence[str]) -> int:
+        """Remove rules; say how many there were."""
+        ...
