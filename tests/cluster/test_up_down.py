@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shlex
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import pytest
 
@@ -22,11 +24,16 @@ from cluster.runtime import probe
 from cluster.runtime.places import Places
 from cluster.runtime.processes import belonging_to
 from cluster.runtime.sockets import free_ports
+from tests.fakes.archive_oauth import Person, Program, answer_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(240)]
 ROOT = Path(__file__).resolve().parents[2]
 MOST_PSS_MB = 2.5 * 1024
 MOST_START_S = 60.0
+INITIALIZE = {
+    "jsonrpc": "2.0", "id": 0, "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+}  # fmt: skip
 
 
 @dataclass
@@ -111,6 +118,20 @@ def test_starting_again_says_so_and_changes_nothing(installed: Installed, up: di
     assert {process.pid for process in belonging_to(installed.places)} <= processes
     assert json.loads(installed.places.state.read_text()) == before
     assert again == {**up, "administrator": {"username": up["administrator"]["username"]}}
+
+
+def test_the_printed_administrator_connects_an_agent_until_that_is_ended(
+    installed: Installed, up: dict[str, Any]
+) -> None:
+    tokens, again = asyncio.run(_connect_an_agent(up))
+    (held,) = installed.told("users", "clients", up["administrator"]["username"])["clients"]
+    assert held["client_name"] == "Reader"
+    assert again.status_code == 200
+    ended = installed.told("users", "disconnect", up["administrator"]["username"], held["connection"])
+    assert ended["disconnected"] == 1
+    time.sleep(1)
+    headers = {"authorization": f"Bearer {tokens['access_token']}"}
+    assert httpx.post(f"{up['api_url']}/mcp", headers=headers, json=INITIALIZE).status_code == 401
 
 
 def test_the_printed_commands_work_when_pasted_and_a_click_changes_the_answer(
@@ -322,3 +343,25 @@ def _status(url: str, token: str) -> int:
             return int(reply.status)
     except urllib.error.HTTPError as error:
         return error.code
+
+
+async def _connect_an_agent(up: dict[str, Any]) -> tuple[dict[str, str], httpx.Response]:
+    """Go the whole way of a client with the administrator that the first start printed."""
+    who = up["administrator"]
+    async with (
+        httpx.AsyncClient(base_url=up["api_url"]) as http,
+        httpx.AsyncClient(base_url=up["api_url"]) as browser,
+    ):
+        refused = await http.post("/mcp", json=INITIALIZE)
+        assert refused.status_code == 401
+        metadata = refused.headers["www-authenticate"].partition('resource_metadata="')[2].rstrip('"')
+        assert (await http.get(metadata)).json()["resource"] == up["mcp_url"]
+        program, person = Program(http), Person(browser, who["username"], who["password"])
+        assert (await program.register()).status_code == 201
+        await person.open("/oauth/authorize/archive", **program.asks(resource=up["mcp_url"]))
+        assert (await person.sign_in()).status_code == 200
+        code = answer_of(await person.press("allow"))["code"]
+        tokens = (await program.redeem(code, resource=up["mcp_url"])).json()
+        tokens = (await program.refresh(tokens["refresh_token"], resource=up["mcp_url"])).json()
+        headers = {"authorization": f"Bearer {tokens['access_token']}"}
+        return tokens, await http.post("/mcp", json=INITIALIZE, headers=headers)
