@@ -1,0 +1,62 @@
+"""The same archive behind other people's MCP servers: an equal tool, on their fastest settings, without sign-in.
+
+    python -m tests.benchmarks.peers.mcp_servers sdk|fastmcp PORT FOLDER
+
+Runs in a room that has `mcp` and `fastmcp` beside our own dependencies. Stateless and with plain JSON answers, as
+our own endpoint is.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from actors.answers.messages import ArchiveQuery
+from actors.answers.retrieve import ask
+from actors.answers.shelf import PassageShelf
+from tests.benchmarks.mcp_articles import APP
+
+
+def main() -> None:
+    """Serve until told to stop."""
+    which, port, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
+    opened = PassageShelf(folder).open(APP)
+    assert opened is not None, "there is no snapshot"
+    library = opened[0]
+
+    def ask_archive(question: str, context: str = "", skill_used: str = "") -> dict[str, Any]:
+        """Search the archive."""
+        found = ask(library, ArchiveQuery(APP, question, context=context), 0)
+        return {
+            "results": [
+                {
+                    "product_id": one.product_id, "offset": one.position, "product_title": one.title,
+                    "snippet": one.text, "authors": list(one.authors), "published_date": one.published,
+                    "url": one.url, "score": one.score,
+                }
+                for one in found.snippets
+            ]
+        }  # fmt: skip
+
+    uvicorn.run(_app(which, ask_archive), port=port, log_level="warning", access_log=False)
+
+
+def _app(which: str, tool: Any) -> Any:
+    if which == "sdk":
+        from mcp.server.mcpserver import MCPServer
+
+        sdk: Any = MCPServer("archive")
+        sdk.tool()(tool)
+        return sdk.streamable_http_app(stateless_http=True, json_response=True)
+    from fastmcp import FastMCP
+
+    fast: Any = FastMCP("archive")
+    fast.tool(tool)
+    return fast.http_app(path="/mcp", stateless_http=True, json_response=True)
+
+
+if __name__ == "__main__":
+    main()
