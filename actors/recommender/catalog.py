@@ -7,7 +7,7 @@ product that somebody clicked before it was uploaded has a row waiting for it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,10 @@ _ATTRIBUTE_FIELDS = 16
 _ROW_BYTES = 600
 "Ids in lists and dictionaries, groups, categories."
 _OUT_OF_STOCK = "OUT_OF_STOCK"
+
+
+Watcher = Callable[[int, Mapping[str, Any] | None], None]
+"Hears of every product that changed, by row; None when it is gone."
 
 
 class Catalog:
@@ -49,6 +53,7 @@ class Catalog:
         self._attributes: OrderedDict[str, Groups[str]] = OrderedDict()
         self._sizes = np.zeros(0, np.int32)
         self._most_unknown = most_unknown
+        self._watchers: list[Watcher] = []
         self.products = 0
         "How many products are there, those out of stock included."
 
@@ -102,6 +107,10 @@ class Catalog:
 
     # --- changes --------------------------------------------------------------------------------------------
 
+    def watch(self, watcher: Watcher) -> None:
+        """Tell somebody of every product that changes from now on."""
+        self._watchers.append(watcher)
+
     def put(self, product: Mapping[str, Any]) -> int:
         """Set a product, old or new; return its row."""
         product_id = product["product_id"]
@@ -121,6 +130,8 @@ class Catalog:
         self.categories.put(row, _category_paths(product))
         for field, groups in self._attributes.items():
             groups.put(row, _attribute_values(product, field))
+        for watcher in self._watchers:
+            watcher(row, product)
         self.version += 1
         return row
 
@@ -136,6 +147,8 @@ class Catalog:
             self.categories.remove(row)
             for groups in self._attributes.values():
                 groups.remove(row)
+            for watcher in self._watchers:
+                watcher(row, None)
             self.version += 1
         return row
 

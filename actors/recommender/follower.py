@@ -22,6 +22,7 @@ from typing import TypeVar
 import structlog
 
 from actors.language.embed import Embedder
+from actors.recommender.asked import WINDOW_MS
 from actors.recommender.boot import boot
 from actors.recommender.champion import Champion
 from actors.recommender.champions import Champions, Models
@@ -180,6 +181,8 @@ class Follower:
                 self._meter.count("kiosk_segments_damaged_total", len(state.damaged))
             # a moment of sleep hands the interpreter to the event loop, which answers for others meanwhile
             boot(recommender, state, embedder, pause=partial(time.sleep, 0.0002))
+            since_ms = self._clock.now_ms() - WINDOW_MS
+            recommender.overlay.learn_searches(self._segments.searches(self._app_id, since_ms))
         return recommender
 
     # --- following ------------------------------------------------------------------------------------------
@@ -193,6 +196,7 @@ class Follower:
                     noted_s = self._clock.monotonic_s()
                 changes = await self._read(self._held, block_ms=_BLOCK_MS)
                 await self._apply(self._held, changes)
+                await self._index(self._held)
                 if len(changes) < _READ:
                     await asyncio.sleep(_PACE_S)
             except Unavailable:
@@ -234,6 +238,14 @@ class Follower:
         for change in {change.noun: change for change in changes}.values():
             lag_ms = now_ms - written_ms(change.offset)
             self._meter.time("kiosk_follow_lag_ms", lag_ms, noun=change.noun)
+
+    async def _index(self, recommender: Recommender) -> None:
+        """Build an index of completions again that has changed much, in another thread, then swap it in."""
+        work = await self._think(partial(recommender.rebuilding, self._clock.now_ms()), here=True)
+        if work is not None:
+            field, build = work
+            built = await asyncio.get_running_loop().run_in_executor(None, build)
+            await self._think(partial(field.adopt, built), here=True)
 
     def _advance(self, steps: Iterator[None]) -> bool:
         """Take steps for a moment; say whether that was all."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from actors.recommender.champion import Champion
+from actors.recommender.completions import Completions
 from actors.recommender.crowd import Crowd, Crowds
 from actors.recommender.groups import Groups
 from actors.recommender.newcomers import Kin, Newcomers
@@ -141,12 +142,20 @@ class Standing:
 class Holdings:
     """What one engine knows: the app's overlay, which it shares, and its own snapshot."""
 
-    def __init__(self, overlay: Overlay, *, blend: Blend | None = None, crowds: Crowds | None = None) -> None:
+    def __init__(
+        self,
+        overlay: Overlay,
+        *,
+        blend: Blend | None = None,
+        crowds: Crowds | None = None,
+        completions: Completions | None = None,
+    ) -> None:
         self.overlay = overlay
         self.catalog = overlay.catalog
         self.index = overlay.index
         self.blend = Blend() if blend is None else blend
         self.champion: Champion | None = None
+        self.completions = Completions() if completions is None else completions
         self.sections = Sections()
         self._crowds = Crowds(overlay) if crowds is None else crowds
         self._newcomers = Newcomers(overlay)

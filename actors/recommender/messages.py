@@ -19,6 +19,7 @@ Kind = Literal[
     "user_to_attributes",
     "user_to_history",
     "product_to_products",
+    "autocomplete",
 ]
 
 
@@ -97,6 +98,14 @@ class ReaderQuery:
     "product_to_products: product ids; a group id is written `group:<id>`."
     buy_together: bool = False
     history_type: str = ""
+    typed: str = ""
+    "autocomplete: what was typed so far."
+    completion_fields: tuple[str, ...] = ()
+    min_users: int = 5
+    "Different readers a query of others needs, before it is suggested."
+    language: str = ""
+    only_language: bool = False
+    "Leave out products that say they are in another language."
     rule_names: tuple[str, ...] = ()
     "Stored rules asked for by name."
     removed: tuple[Boost, ...] = ()
@@ -130,6 +139,8 @@ class RecommendationResult:
     products: list[dict[str, Any]] = field(default_factory=list)
     "Result records: `product_id`, fields of `fl`, `_personalization_score`, `_boosted`..."
     groups: list[Group] = field(default_factory=list)
+    completions: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
+    "Field -> completions, best first."
     served_by: str = ""
     "Which rung of the fallback ladder answered; logged, never returned to callers."
     explanation: Mapping[str, Any] | None = None

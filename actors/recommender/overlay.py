@@ -13,8 +13,9 @@ import numpy as np
 import orjson
 
 from actors.language.embed import Embedder, text_of
+from actors.recommender.asked import Asked
 from actors.recommender.catalog import Catalog
-from actors.recommender.events import Event, Events, position, read_items, written_ms
+from actors.recommender.events import Event, Events, position, read_items, reader_of, written_ms
 from actors.recommender.ledger import Ledger
 from actors.recommender.together import Neighbours, basket_pairs, sequence_pairs
 from actors.recommender.trending import DailyVotes, DecayedCounts, PlainCounts
@@ -40,6 +41,7 @@ class Overlay:
         self.votes = PlainCounts()
         self.together = Neighbours()
         self.baskets = Neighbours()
+        self.asked = Asked()
         self.offsets: dict[str, str] = {}
         "Noun -> offset of the newest change that was applied."
         self.events = 0
@@ -149,6 +151,15 @@ class Overlay:
         self._ledger.note(liked, worth)
         self.events += 1
 
+    def learn_searches(self, table: Any) -> None:
+        """Learn settled searches (columns of `SegmentShelf.searches`)."""
+        for reader_id, at_ms, body in zip(
+            *(table[name].to_pylist() for name in ("reader", "at_ms", "json")), strict=True
+        ):
+            keywords = (orjson.loads(body).get("search") or {}).get("keywords")
+            if isinstance(keywords, str):
+                self.asked.add(keywords, reader_id, at_ms)
+
     def code_of(self, reader_id: str) -> int:
         """Give the code of a reader, for events."""
         return self._ledger.code_of(reader_id)
@@ -163,6 +174,7 @@ class Overlay:
 
     def erase(self, reader_ids: Sequence[str]) -> None:
         """Take back what readers put into the counts, as far as it is still known."""
+        self.asked.forget(reader_ids)
         for reader_id in reader_ids:
             events, votes = self._ledger.take_back(reader_id)
             if len(events):
@@ -173,6 +185,7 @@ class Overlay:
 
     def _events(self, change: Change) -> Iterator[list[Event]]:
         items = orjson.loads(change.payload)
+        self.asked.note(items, reader_of, written_ms(change.offset))
         for start in range(0, len(items), _EVENTS_A_STEP):
             yield read_items(
                 items[start : start + _EVENTS_A_STEP],

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from actors.language.embed import Embedder
-from actors.recommender import grouped, pipeline
+from actors.recommender import completing, grouped, pipeline
 from actors.recommender.champion import Champion
+from actors.recommender.completions import QUERIES, Completions
 from actors.recommender.crowd import Crowds
+from actors.recommender.field_texts import Built, FieldTexts
 from actors.recommender.holdings import Blend, Holdings
 from actors.recommender.messages import Kind, ReaderQuery, RecommendationResult
 from actors.recommender.overlay import Overlay
@@ -28,6 +30,7 @@ ANSWERS: Mapping[Kind, Answer] = {
     "user_to_history": pipeline.history,
     "user_to_categories": grouped.categories,
     "user_to_attributes": grouped.attributes,
+    "autocomplete": completing.complete,
 }
 
 
@@ -38,6 +41,8 @@ class Recommender:
         self.overlay = Overlay(embedder)
         self._blend = blend
         self._crowds = Crowds(self.overlay, refresh_ms)
+        self.completions = Completions()
+        self.overlay.catalog.watch(self.completions.note)
         self._engines: dict[str, Holdings] = {}
 
     @property
@@ -49,7 +54,9 @@ class Recommender:
         """Give what one engine knows; engines of an app differ in their snapshots only."""
         holdings = self._engines.get(engine_id)
         if holdings is None:
-            holdings = Holdings(self.overlay, blend=self._blend, crowds=self._crowds)
+            holdings = Holdings(
+                self.overlay, blend=self._blend, crowds=self._crowds, completions=self.completions
+            )
             self._engines[engine_id] = holdings
         return holdings
 
@@ -82,6 +89,11 @@ class Recommender:
     def is_light(self, query: ReaderQuery) -> bool:
         """Tell whether answering takes about a millisecond at most, so that no thread is worth its hop."""
         catalog = self.overlay.catalog
+        if query.kind == "autocomplete":
+            return all(
+                name in QUERIES or self.completions.knows((name, query.language, query.only_language))
+                for name in query.completion_fields
+            )
         if catalog.products <= _FEW_PRODUCTS:
             return True
         if catalog.products > _MANY_PRODUCTS or self.of(query.engine_id).champion is None:
@@ -90,6 +102,12 @@ class Recommender:
         nodes += [query.filter] if query.filter is not None else []
         return all(map(catalog.columns.is_ready, nodes)) and (
             not query.field_name or catalog.has_attribute(query.field_name)
+        )
+
+    def rebuilding(self, now_ms: int) -> tuple[FieldTexts, Callable[[], Built]] | None:
+        """Give the work of building an index of completions again that has changed much, for another thread."""
+        return self.overlay.asked.rebuilding(now_ms) or self.completions.rebuilding(
+            lambda: self.holdings.standing(now_ms).popular
         )
 
     def apply(self, *changes: Change) -> None:

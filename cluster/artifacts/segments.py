@@ -19,7 +19,7 @@ from cluster.artifacts.manifest import FileEntry, Manifest
 from cluster.artifacts.segment_files import Damage, SegmentFiles, position
 from cluster.artifacts.settled import SettledState, assemble_products
 from cluster.artifacts.shelf import Shelf
-from cluster.artifacts.tables import LOADED_INTERACTIONS, Noun
+from cluster.artifacts.tables import INTERACTIONS, LOADED_INTERACTIONS, Noun
 from cluster.clock import Clock, SystemClock
 from cluster.errors import Fault, NotFound
 
@@ -40,6 +40,9 @@ class Since:
     "JSON of records that were written, each id once."
     living: frozenset[str]
     "Ids of all settled records; any other one was removed, or was never settled."
+
+
+_SEARCHED = ["reader", "at_ms", "json"]
 
 
 class SegmentShelf:
@@ -78,6 +81,34 @@ class SegmentShelf:
         def attempt() -> list[bytes]:
             tables = self._newest_first(app_id, self._files.manifest(app_id), noun, [] if salvage else None)
             return [record for table in tables for record in table["json"].to_pylist()]
+
+        return self._stable(attempt)
+
+    def searches(self, app_id: str, since_ms: int) -> Any:
+        """Read the settled searches from a moment on, as far as their segments are whole.
+
+        Returns a table with the columns `reader`, `at_ms` and `json`, oldest first.
+
+        Cost:
+            segments without a search are told by one column
+        """
+
+        def attempt() -> Any:
+            damaged: list[Damage] = []
+            found = [INTERACTIONS.empty_table().select(_SEARCHED)]
+            for entry in self._files.manifest(app_id).files:
+                if entry.facts["noun"] != "interaction":
+                    continue
+                kinds = self._files.table(app_id, entry, ["type"], damaged)
+                if kinds is None or not pc.any(pc.equal(kinds["type"], "search")).as_py():
+                    continue
+                table = self._files.table(app_id, entry, ["type", *_SEARCHED], damaged)
+                if table is not None:
+                    wanted = pc.and_(
+                        pc.equal(table["type"], "search"), pc.greater_equal(table["at_ms"], since_ms)
+                    )
+                    found.append(table.filter(wanted).select(_SEARCHED))
+            return pa.concat_tables(found)
 
         return self._stable(attempt)
 

@@ -16,6 +16,7 @@ from cluster.clock import Clock
 from cluster.records.schema import record_schema
 from cluster.store.ports import Stores
 from deployments.api.aggregation import Aggregation
+from deployments.api.completions import Completions
 from deployments.api.endpoint import About, Endpoint
 from deployments.api.interactions import Interactions
 from deployments.api.products import Products
@@ -24,6 +25,7 @@ from deployments.api.records import Records
 from deployments.api.stored_rules import StoredRules
 from deployments.api.users import Users
 from deployments.api.wire import records as wire
+from deployments.api.wire.autocomplete import Autocomplete, FoundCompletions
 from deployments.edge.admission import Rules
 
 _READ = Rules()
@@ -54,21 +56,29 @@ def endpoints(means: Means) -> tuple[Endpoint, ...]:
     """Make the table."""
     users = Users(means.stores, means.clock, means.new_task_id)
     products = Products(means.stores, means.clock, means.new_task_id)
+    rules = StoredRules(means.stores.boost_rules, means.clock)
     return (
         *_interactions(Interactions(means.stores.interactions, means.clock)),
         *_records(users, Aggregation("user", means.stores.records), wire.enveloped(wire.StoredUser)),
         *_records(
             products, Aggregation("product", means.stores.records), wire.Shown | wire.enveloped(wire.Shown)
         ),
-        *_recommendations(
-            Recommendations(
-                means.recommender,
-                StoredRules(means.stores.boost_rules, means.clock),
-                means.clock,
-                means.new_service_id,
-            )
-        ),
+        *_recommendations(Recommendations(means.recommender, rules, means.clock, means.new_service_id)),
+        *_search(Completions(means.recommender, rules, means.clock, means.new_service_id)),
     )
+
+
+def _search(desk: Completions) -> tuple[Endpoint, ...]:
+    return (
+        Endpoint(
+            "search.autocomplete", "POST", "/v1/search/autocomplete", _ASK, "detail", desk.answer,
+            schema=desk.read, hot=True,
+            about=About(
+                "Complete what is typed", "Search", Autocomplete,
+                {200: wire.enveloped(FoundCompletions), 404: wire.Told},
+            ),
+        ),
+    )  # fmt: skip
 
 
 def _interactions(desk: Interactions) -> tuple[Endpoint, ...]:

@@ -73,17 +73,33 @@ class Index:
         most = edits_allowed(len(typed.strip()))
         if len(exact.texts) >= wanted or not most:
             return exact
-        near = self._near(typed, most, allowed)
-        found = _joined(exact, near, wanted)
+        found = _joined(exact, self._with_numbers(self._near(typed, most, allowed), typed), wanted)
         if " " in typed.strip() and (len(found.texts) < wanted or found.edits[0] > 1):
-            found = _joined(found, self._by_words(typed, most, wanted, allowed), wanted)
+            shuffled = self._with_numbers(self._by_words(typed, most, wanted, allowed), typed)
+            found = _joined(found, shuffled, wanted)
         return found
 
+    def _with_numbers(self, found: Found, typed: str) -> Found:
+        """Keep texts that have the numbers typed as they were typed: 7 is no typo of 8."""
+        words = typed.split()
+        numbers = {word for word in words if word.isdigit()}
+        if not numbers:
+            return found
+        growing = words[-1] if not typed.endswith(" ") else ""
+        kept = []
+        for at, text in enumerate(found.texts.tolist()):
+            having = set(self.texts.folded(text).split())
+            missing = numbers - having
+            if not missing or (missing == {growing} and any(word.startswith(growing) for word in having)):
+                kept.append(at)
+        return Found(
+            *(column[kept] for column in (found.texts, found.edits, found.cost, found.place, found.cut))
+        )
+
     def _exact(self, first: int, last: int, length: int, wanted: int, allowed: Mask | None) -> Found:
-        texts = self.prefixes.top(first, last, wanted, allowed)
+        texts, places = self.prefixes.top(first, last, wanted, allowed)
         zeros = np.zeros(len(texts), np.int64)
-        place = zeros - 2
-        return Found(texts, zeros, -_PULL * self.pull[texts].astype(np.float64), place, zeros + length)
+        return Found(texts, zeros, -_PULL * self.pull[texts].astype(np.float64), places, zeros + length)
 
     def _near(self, typed: str, most: int, allowed: Mask | None) -> Found:
         """Compare what was typed with the texts that share most with it."""

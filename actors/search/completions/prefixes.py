@@ -76,12 +76,12 @@ class Prefixes:
             wanted, text, first, last, after=True
         )
 
-    def top(self, first: int, last: int, wanted: int, allowed: Mask | None) -> Rows:
-        """Find the most popular texts of a stretch, best first, each once.
+    def top(self, first: int, last: int, wanted: int, allowed: Mask | None) -> tuple[Rows, Rows]:
+        """Find the most popular texts of a stretch, best first, each once, and where in the characters it begins so.
 
         Shapes:
             allowed: bool [n], which texts may be returned; none: all
-            returns: int64 [m]
+            returns: int64 [m] each
         Cost:
             20 us for a small stretch, 0.3 ms for 3,000,000 places
         """
@@ -91,11 +91,12 @@ class Prefixes:
             if allowed is not None:
                 kept = allowed[owner]
                 at, owner = at[kept], owner[kept]
-            order = np.argsort(self.rank[at], kind="stable")
-            found = _distinct(owner[order])
-            if len(found) >= wanted or reach >= last - first:
+            order = np.lexsort((self.places[at], self.rank[at]))
+            at, owner = at[order], owner[order]
+            first_of_each = np.sort(np.unique(owner, return_index=True)[1])[:wanted]
+            if len(first_of_each) >= wanted or reach >= last - first:
                 break
-        return found[:wanted]
+        return owner[first_of_each], self.places[at[first_of_each]].astype(np.int64)
 
     def _leading(self, first: int, last: int, wanted: int) -> Rows:
         """Give positions among which the best of a stretch are."""
@@ -151,9 +152,3 @@ def _blocks(rank: Ranks) -> Ranks:
     padded[: len(rank)] = rank
     best: Ranks = padded.reshape(-1, _BLOCK).min(axis=1)
     return best
-
-
-def _distinct(owners: Rows) -> Rows:
-    """Drop repeated owners, keeping the order."""
-    _, first = np.unique(owners, return_index=True)
-    return owners[np.sort(first)]

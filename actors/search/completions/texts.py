@@ -48,6 +48,11 @@ class Texts:
         """Characters that belong to texts."""
         return int(self.starts[-1])
 
+    def folded(self, text: int) -> str:
+        """Give one text back, folded."""
+        codes = self.codes[self.starts[text] + 1 : self.starts[text + 1] - 2]
+        return codes.tobytes().decode("utf-16-le", "replace")
+
     def word_starts(self) -> Rows:
         """Find where words begin: after a blank, and at every ideograph.
 

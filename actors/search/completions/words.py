@@ -86,7 +86,7 @@ class Words:
         pattern = text_of(word + " " if whole else word)
         most = min(edits_allowed(len(word)), 3)
         first, last = self.prefixes.stretch(pattern, self.vocabulary.codes)
-        exact = self.prefixes.top(first, last, _WORDS_EACH, None)
+        exact, _ = self.prefixes.top(first, last, _WORDS_EACH, None)
         candidates = exact
         if most and not word.isdigit():
             shared, counts = self.grams.shared(text_of(" " + word), most, None)

@@ -1,0 +1,101 @@
+"""What readers searched for: distinct readers by query, so that one of them alone can't make a suggestion.
+
+A query counts for as long as anybody asked it within the window; forgetting a reader lowers every count they are in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from actors.recommender.field_texts import LONGEST, Built, FieldTexts, Hit
+from actors.search.folding import folded
+from actors.vectors.types import Floats, Mask
+
+_DAY_MS = 86_400_000
+WINDOW_MS = 30 * _DAY_MS
+HALF_LIFE_MS = 14 * _DAY_MS
+MOST_QUERIES = 100_000
+MOST_READERS = 5_000
+"Readers remembered of one query; beyond that nobody needs to know exactly."
+_COUNTED_FOR_MS = 1_000
+
+
+class Asked:
+    """Queries and who asked them lately."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._readers: list[dict[str, int]] = []
+        "By number of the query: reader id -> when they last asked it."
+        self._queries_of: dict[str, set[int]] = {}
+        self._texts = FieldTexts("text")
+        self._counted: tuple[int, int, Floats, Floats] | None = None
+        self._version = 0
+
+    def __len__(self) -> int:
+        """Count queries."""
+        return len(self._numbers)
+
+    def note(
+        self, items: Iterable[Mapping[str, Any]], reader_of: Callable[[Mapping[str, Any]], str], at_ms: int
+    ) -> None:
+        """Learn the searches among interactions."""
+        for item in items:
+            if item.get("type") == "search":
+                keywords = (item.get("search") or {}).get("keywords")
+                if isinstance(keywords, str):
+                    self.add(keywords, reader_of(item), at_ms)
+
+    def add(self, keywords: str, reader_id: str, at_ms: int) -> None:
+        """Learn one search."""
+        text = " ".join(keywords.split())
+        key = folded(text)
+        if not key or not reader_id or len(text) > LONGEST:
+            return
+        number = self._numbers.get(key)
+        if number is None:
+            if len(self._numbers) >= MOST_QUERIES:
+                return
+            number = self._numbers[key] = len(self._readers)
+            self._readers.append({})
+            self._texts.note(number, {"text": text})
+        readers = self._readers[number]
+        if reader_id in readers or len(readers) < MOST_READERS:
+            readers[reader_id] = max(at_ms, readers.get(reader_id, 0))
+            self._queries_of.setdefault(reader_id, set()).add(number)
+            self._version += 1
+
+    def forget(self, reader_ids: Sequence[str]) -> None:
+        """Take back what readers searched for."""
+        for reader_id in reader_ids:
+            for number in self._queries_of.pop(reader_id, ()):
+                self._readers[number].pop(reader_id, None)
+                self._version += 1
+
+    def look_up(self, typed: str, wanted: int, least: int, now_ms: int) -> list[Hit]:
+        """Find queries that at least so many different readers asked within the window."""
+        counts, worth = self._counts(now_ms)
+        rows: Mask = counts >= max(least, 1)
+        return self._texts.look_up(typed, wanted, rows, -1, now_ms, lambda: worth)
+
+    def rebuilding(self, now_ms: int) -> tuple[FieldTexts, Callable[[], Built]] | None:
+        """Give the work of building the index again, when it is worth it."""
+        if not self._texts.wants_rebuild:
+            return None
+        return self._texts, self._texts.rebuilding(self._counts(now_ms)[1])
+
+    def _counts(self, now_ms: int) -> tuple[Floats, Floats]:
+        """Count readers in the window, and what they are worth; at most a second old while nothing was forgotten."""
+        known = self._counted
+        if known is not None and known[0] == self._version and now_ms - known[1] < 60 * _COUNTED_FOR_MS:
+            return known[2], known[3]
+        counts, worth = np.zeros(len(self._readers)), np.zeros(len(self._readers))
+        for number, readers in enumerate(self._readers):
+            ages = [now_ms - at_ms for at_ms in readers.values() if now_ms - at_ms < WINDOW_MS]
+            counts[number] = len(ages)
+            worth[number] = sum(0.5 ** (max(age, 0) / HALF_LIFE_MS) for age in ages)
+        self._counted = (self._version, now_ms, counts, worth)
+        return counts, worth

@@ -1,0 +1,130 @@
+"""Completions while somebody types: texts of product fields, in the order of typos, popularity and taste.
+
+    admitted ──▶ look up ──▶ the variant the reader likes best ──▶ taste among equals ──▶ boosts ──▶ marked, projected
+
+Filters say which products may be found; taste and boosts change the order of what was found, never what is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from actors.recommender.arrange import Placed, arrange
+from actors.recommender.completions import QUERIES
+from actors.recommender.field_texts import Hit
+from actors.recommender.messages import RecommendationResult
+from actors.recommender.project import project
+from actors.recommender.recall import admitted
+from actors.recommender.request import Request
+from actors.recommender.score import score_rows
+from actors.search.completions.markup import marked, words_typed
+from actors.search.folding import folded, typed_so_far
+from actors.vectors.types import Mask
+
+_POOL = 4
+"So many times the wanted texts are looked up, for taste and boosts to choose among."
+_TASTE = 0.5
+"What the reader's favourite among equals gains, in typos: as much as popularity can, not more."
+
+
+def complete(request: Request) -> RecommendationResult:
+    """Answer `autocomplete`."""
+    query, catalog = request.query, request.catalog
+    mask = admitted(query, catalog)
+    offered = catalog.offered
+    rows: Mask = offered if mask is None else mask & offered
+    version = catalog.version if mask is None else -1
+    typed = typed_so_far(query.typed)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for name in query.completion_fields:
+        if name in QUERIES:
+            asked = request.holdings.overlay.asked.look_up(typed, query.rows, query.min_users, request.now_ms)
+            found[name] = [_marked(hit, typed) for hit in asked[: query.rows]]
+            continue
+        field = request.holdings.completions.of(
+            (name, query.language, query.only_language),
+            lambda: _records(request),
+            lambda: request.standing.popular,
+        )
+        hits = field.look_up(
+            typed, _POOL * query.rows, rows, version, request.now_ms, lambda: request.standing.popular
+        )
+        found[name] = _listed(request, _preferred(request, hits), typed, with_product=name == "title")
+    return RecommendationResult(completions=found, served_by="completions")
+
+
+def _records(request: Request) -> Iterable[tuple[int, Mapping[str, Any]]]:
+    catalog = request.catalog
+    return ((row, catalog.record(row)) for row in np.flatnonzero(catalog.present).tolist())
+
+
+def _preferred(request: Request, hits: Sequence[Hit]) -> list[tuple[Hit, int, float]]:
+    """Choose each text's product, and put the reader's favourites first among equals: hit, row and score."""
+    if not hits:
+        return []
+    every = sorted({row for hit in hits for row in hit.rows})
+    judged = [row for row in every if row < len(request.standing)]
+    scores = dict.fromkeys(every, 0.0)
+    start = request.start_scores.scores
+    own = score_rows(judged, request.taste, request.holdings, request.standing)
+    for row, value in zip(judged, own.tolist(), strict=True):
+        scores[row] = value + (float(start[row]) if np.isfinite(start[row]) else 0.0)
+    chosen = [max(hit.rows, key=lambda row: (scores[row], -row)) for hit in hits]
+    taste = np.zeros(len(hits))
+    if request.taste.known:
+        alone = dict(zip(judged, own.tolist(), strict=True))
+        taste = np.array([alone.get(row, 0.0) for row in chosen])
+        taste = taste / max(float(np.abs(taste).max()), 1e-9)
+    worth = [hit.cost - _TASTE * float(liked) for hit, liked in zip(hits, taste, strict=True)]
+    # taste never lifts a text over one with fewer typos
+    order = sorted(
+        range(len(hits)), key=lambda at: (hits[at].edits if request.taste.known else 0, worth[at], at)
+    )
+    return [(hits[at], chosen[at], scores[chosen[at]]) for at in order]
+
+
+def _listed(
+    request: Request, preferred: Sequence[tuple[Hit, int, float]], typed: str, *, with_product: bool
+) -> list[dict[str, Any]]:
+    """Boost, cut to the page, mark and project."""
+    query = request.query
+    by_row: dict[int, tuple[Hit, float]] = {}
+    groups: set[int] = set()
+    for hit, row, score in preferred:
+        group = int(request.catalog.groups[row])
+        if row not in by_row and not (query.dedupe and with_product and group in groups):
+            by_row[row] = (hit, score)
+            groups.add(group)
+    if query.boosts or query.boost_circles:
+        page = arrange(
+            list(by_row), query, request.catalog, start=query.start, rows=query.rows, seed=request.seed
+        )
+    else:
+        page = [Placed(row) for row in by_row][query.start : query.start + query.rows]
+    scores = {row: score for row, (_, score) in by_row.items()}
+    products = project(page, scores, query, request.catalog) if with_product else []
+    records = {product["product_id"]: product for product in products}
+    listed = []
+    for placed in page:
+        entry = _marked(by_row[placed.row][0], typed)
+        if with_product:
+            product = records.get(request.catalog.product_ids[placed.row])
+            if product is None:
+                continue
+            entry["product"] = {"_boosted": placed.boosted, **product}
+        listed.append(entry)
+    return listed
+
+
+def _marked(hit: Hit, typed: str) -> dict[str, Any]:
+    begin, end = hit.place
+    stretches = [(begin, end)] if begin >= 0 else words_typed(folded(hit.text), typed)
+    found = marked(hit.text, stretches)
+    return {
+        "text": found.text,
+        "text_with_markups": found.text_with_markups,
+        "text_with_inverted_markups": found.text_with_inverted_markups,
+    }

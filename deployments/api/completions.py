@@ -1,0 +1,63 @@
+"""Completions for a search bar.
+
+Source: reference 8.5, endpoint 18
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pydantic import ValidationError
+
+from actors.recommender.client import RecommenderClient
+from actors.recommender.messages import ReaderQuery
+from cluster.clock import Clock
+from cluster.ids import ServiceId
+from deployments.api.stored_rules import StoredRules
+from deployments.api.wire.autocomplete import Autocomplete, to_completion_query
+from deployments.api.wire.faults import unprocessable
+from deployments.edge.arrival import Arrival
+from deployments.edge.envelope import Reply, dumps, result
+
+
+class Completions:
+    """Endpoint 18."""
+
+    def __init__(
+        self,
+        client: RecommenderClient,
+        rules: StoredRules,
+        clock: Clock,
+        new_service_id: Callable[[], ServiceId],
+    ) -> None:
+        self._client = client
+        self._rules = rules
+        self._clock = clock
+        self._new_service_id = new_service_id
+
+    def read(self, request: Arrival) -> ReaderQuery:
+        """Read the body."""
+        try:
+            body = Autocomplete.model_validate(request.payload)
+        except ValidationError as error:
+            raise unprocessable(error) from error
+        token = request.token
+        return to_completion_query(
+            body,
+            app_id=request.app_id,
+            user_id=token.user_id if token is not None and token.user_id else body.user_id or "",
+            primary_language=request.credential.app.settings.primary_language,
+            now_ms=self._clock.now_ms(),
+        )
+
+    async def answer(self, request: Arrival) -> Reply:
+        """Complete."""
+        query = await self._rules.apply(request.parsed)
+        answered = await self._client.answer(query)
+        return result(
+            "completions",
+            dumps(answered.completions),
+            took_ms=request.took_ms(),
+            service_id=self._new_service_id(),
+            alias=request.credential.app.settings.service_id_response_alias,
+        )
