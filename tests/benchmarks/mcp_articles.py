@@ -13,7 +13,7 @@ from actors.answers.shelf import PassageShelf
 
 APP = "news"
 WORDS = 30_000
-_SYLLABLES = "ba ce di fo gu ha je ki lo mu na pe ri so tu va we zi".split()
+_SYLLABLES = [
     "ba",
     "ce",
     "di",
@@ -32,7 +32,7 @@ _SYLLABLES = "ba ce di fo gu ha je ki lo mu na pe ri so tu va we zi".split()
     "va",
     "we",
     "zi",
-)
+]
 
 
 def vocabulary(rng: np.random.Generator) -> list[str]:
