@@ -16,6 +16,7 @@ from tests.benchmarks import quality_sets as sets
 from tests.benchmarks.quality import FIGURES, Line, chosen_tasks, measure
 from tests.benchmarks.quality_more import MoreLine, more_lines
 from tests.benchmarks.quality_served import served_lines
+from tests.benchmarks.quality_views import view_lines
 
 _MARK = {True: "[green]kept[/]", False: "[red]missed[/]", None: ""}
 
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
         lines += measure(task, progress.print)
     more: list[MoreLine] = more_lines(folders, progress.print) if "more" in parts else []
     if "served" in parts:
-        more += served_lines(folders, progress.print)
+        more += served_lines(folders, progress.print) + view_lines(folders, progress.print)
     document = json.dumps(
         {"ranking": [asdict(line) for line in lines], "more": [asdict(line) for line in more]}, indent=1
     )

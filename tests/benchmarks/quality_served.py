@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from actors.language.embed import HashingEmbedder
+from actors.learned.histories import Histories
 from actors.learned.registry import learned_of
 from actors.learned.snapshot import Snapshot
 from actors.recommender.champion import Champion
@@ -95,15 +96,24 @@ def asked_anew(trial: Trial) -> Trial:
     return replace(trial.pick(np.flatnonzero(asked)), seen="out")
 
 
-def taught(data: Interactions, texts: Mapping[str, str] | None = None) -> Recommender:
+def taught(
+    data: Interactions,
+    texts: Mapping[str, str] | None = None,
+    categories: Mapping[str, list[list[str]]] | None = None,
+) -> Recommender:
     """Make a recommender that lived through some data.
 
-    `texts` are titles by item; without a clock an event comes a minute after the one before it.
+    `texts` are titles by item, `categories` paths by item. Without a clock an event comes a minute after the one
+    before it.
     """
     recommender = Recommender(HashingEmbedder())
     names = data.items.names.to_pylist()
     texts = texts or {}
-    products = [{"product_id": name, "title": texts.get(name, "")} for name in names]
+    placed = categories or {}
+    products = [
+        {"product_id": name, "title": texts.get(name, ""), "categories": placed.get(name, [])}
+        for name in names
+    ]
     plain = np.zeros((len(names), HashingEmbedder().dimensions), np.float32)
     recommender.overlay.put_products(products, None if texts else plain)
     at_ms = times_of(data.at_s, data.clock)
@@ -158,20 +168,24 @@ def served_figure(recommender: Recommender, trial: Trial, figure: str) -> float:
 
 def _list(recommender: Recommender, trial: Trial, at: int, rows: int) -> list[int]:
     """Get the items of one reader's list, -1 behind its end."""
-    histories = trial.histories
-    part = slice(histories.starts[at], histories.starts[at + 1])
-    names = recommender.overlay.catalog.product_ids
-    times = times_of(histories.at_s[part], trial.train.clock)
-    recents = [
-        RecentEvent("checkout", (names[item],), at_ms).pack()
-        for item, at_ms in zip(histories.items[part].tolist(), times.tolist(), strict=True)
-        if item >= 0
-    ][: -_RECENTS - 1 : -1]
-    now_ms = int(times_of(histories.now_s[at : at + 1], trial.train.clock)[0])
+    recents = recents_of(recommender, trial.histories, at, trial.train.clock)
+    now_ms = int(times_of(trial.histories.now_s[at : at + 1], trial.train.clock)[0])
     query = ReaderQuery(kind="user_to_products", app_id="a", engine_id=DEFAULT_ENGINE, user_id="u", rows=rows)
     found = recommender.answer(query, recents, (), now_ms)
     taken = recommender.overlay.catalog.rows_of([product["product_id"] for product in found.products])
     return [*taken, *[-1] * (rows - len(taken))]
+
+
+def recents_of(recommender: Recommender, histories: Histories, at: int, clock: bool) -> list[bytes]:
+    """Write a history as the store's recent list."""
+    part = slice(histories.starts[at], histories.starts[at + 1])
+    names = recommender.overlay.catalog.product_ids
+    times = times_of(histories.at_s[part], clock)
+    return [
+        RecentEvent("checkout", (names[item],), at_ms).pack()
+        for item, at_ms in zip(histories.items[part].tolist(), times.tolist(), strict=True)
+        if item >= 0
+    ][: -_RECENTS - 1 : -1]
 
 
 def until_of(data: Interactions) -> int:
