@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -93,6 +94,31 @@ def test_another_snapshot_is_taken_up_under_load_without_an_error(stack: Stack) 
         f"\npromotion: own {fates[0].statuses()}, doors {fates[1].statuses()}, p99 {fates[0].p(0.99):.1f} ms"
     )
     assert [one.statuses().keys() for one in fates] == [{200}, {200}]
+
+
+def test_a_trained_snapshot_is_promoted_and_rolled_back_under_load(stack: Stack) -> None:
+    """The playground's default engine, in the doors and then in its own place, over one training."""
+    say(stack, "apps", "limit", "playground", "--queries", "1000000")
+    keys = say(stack, "keys", "list", "--app", "playground", "--reveal")["keys"]
+    secret = next(key["key"] for key in keys if key["kind"] == "secret")
+    requests = asking(replace(stack, secret_key=secret))
+    assert say(stack, "train", "playground", "--recipe", "fast")["status"] == "finished"
+    for place in ("door", "own"):
+        say(stack, "engines", "place", "playground", "default", place)
+        calm(requests, port=stack.port, rate=50, seconds=3)
+        with storm(requests, port=stack.port, rate=50, seconds=24) as running:
+            time.sleep(1)
+            promoted = say(stack, "promote", "playground", "--force", "a drill")["version"]
+            time.sleep(4)
+            say(stack, "rollback", "playground", "--to", "none")
+            time.sleep(4)
+            say(stack, "promote", "playground", "--force", "a drill")
+            fates = running.fates()
+        print(
+            f"\n{promoted} promoted, rolled back, promoted ({place}): {fates.statuses()}, p99 {fates.p(0.99):.1f} ms"
+        )
+        assert fates.statuses().keys() == {200}
+        say(stack, "rollback", "playground", "--to", "none")
 
 
 async def _serve(stack: Stack, version: str) -> None:
