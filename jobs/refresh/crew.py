@@ -21,9 +21,10 @@ class ProcessCrew:
         return self._places
 
     @property
-    def pids(self) -> list[int]:
-        """The processes at work."""
-        return [process.pid for process in self._at_work.values() if process.poll() is None]
+    def pids(self) -> dict[str, int]:
+        """The processes at work: run id -> pid."""
+        found = {errand.run_id: process for errand, process in self._at_work.items()}
+        return {run_id: process.pid for run_id, process in found.items() if process.poll() is None}
 
     def send(self, errand: Errand) -> None:
         """Start a worker."""

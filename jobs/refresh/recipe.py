@@ -202,7 +202,7 @@ def parse(fields: Mapping[str, Any]) -> Recipe:
     try:
         return Recipe.model_validate(fields)
     except ValidationError as error:
-        raise Invalid("recipe can't be used: " + "; ".join(_told(error))) from None
+        raise Invalid("recipe can't be used: " + "; ".join(_told(error, fields))) from None
 
 
 def load(name: str | Path) -> Recipe:
@@ -249,7 +249,7 @@ def _check_tuning(name: str, part: PartRecipe) -> None:
             type(part).model_validate({**part.model_dump(), field: value, "tune": {}})
 
 
-def _told(error: ValidationError) -> list[str]:
+def _told(error: ValidationError, fields: Mapping[str, Any]) -> list[str]:
     """Say what is wrong where, without the tags that tell parts apart."""
     told = []
     for fault in error.errors():
@@ -257,5 +257,43 @@ def _told(error: ValidationError) -> list[str]:
         if len(place) > 2 and place[0] == "parts":
             del place[2]
         message = fault["msg"].removeprefix("Value error, ")
+        if fault["type"] == "extra_forbidden":
+            message = f"there is no such field{_known_beside(place, fields)}"
         told.append(f"{'.'.join(place)}: {message}" if place else message)
     return told
+
+
+def _known_beside(place: list[str], fields: Mapping[str, Any]) -> str:
+    """Say which fields there are where one was not known."""
+    model: type[BaseModel] | None = None
+    if len(place) == 1:
+        model = Recipe
+    elif place[0] == "parts" and len(place) == 3:
+        part = fields.get("parts", {}).get(place[1], {})
+        model = _LEARNERS.get(_kind_of(part))
+    elif len(place) == 2:
+        model = _SECTIONS.get(place[0])
+    return "" if model is None else f"; there are {', '.join(model.model_fields)}"
+
+
+_SECTIONS: Mapping[str, type[BaseModel]] = {
+    "events": EventsRecipe,
+    "blend": BlendRecipe,
+    "validation": ValidationRecipe,
+    "limits": LimitsRecipe,
+    "baskets": BasketsRecipe,
+    "cohorts": CohortRecipe,
+    "content": ContentRecipe,
+}
+_LEARNERS: Mapping[str, type[PartRecipe]] = {
+    "ease": EaseRecipe,
+    "rules": RulesRecipe,
+    "item_knn": ItemKnnRecipe,
+    "content_knn": ContentKnnRecipe,
+    "session_knn": SessionKnnRecipe,
+    "popularity": PopularityRecipe,
+    "repeats": RepeatsRecipe,
+    "baskets": BasketsRecipe,
+    "als": AlsRecipe,
+    "own": OwnRecipe,
+}

@@ -39,6 +39,10 @@ class Reports:
             raise Fault(f"report is damaged: {path}", path=path) from error
         return found
 
+    def remove(self, app_id: str, engine_id: str, version: str) -> bool:
+        """Remove a version's report; False when there was none."""
+        return self._shelf.remove(_path(app_id, engine_id, version))
+
 
 def _path(app_id: str, engine_id: str, version: str) -> str:
     return f"{FOLDER}/{app_id}/{engine_id}/{version}.json"

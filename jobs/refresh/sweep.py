@@ -168,7 +168,7 @@ def _changed(recipe: Recipe, combination: Sequence[tuple[str, Any]]) -> Recipe:
     """Change fields; a field that is swept is not tuned as well."""
     changes = dict(combination)
     fields = recipe.model_dump(mode="json")
-    for path in changes:
+    for path, _ in combination:
         steps = path.split(".")
         if len(steps) == 3 and steps[0] == "parts":
             tune = fields.get("parts", {}).get(steps[1], {}).get("tune", {})

@@ -7,7 +7,7 @@ from the same bytes and builds the same snapshot.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from cluster.artifacts.shelf import Shelf
 from cluster.artifacts.snapshots import SnapshotShelf
 from cluster.errors import Fault, HouseError
 from cluster.records.run import Run
+from cluster.records.schedule import DAY_MS
 from jobs.refresh.build import Origin, build
 from jobs.refresh.checkpoint import Checkpoints
 from jobs.refresh.estimate import Size, refuse_too_large
@@ -60,13 +61,20 @@ class Training:
     """The stages of one run."""
 
     def __init__(
-        self, run: Run, bench: Bench, say: Say, serving: Mapping[str, Any] | None, memory_mb: int | None
+        self,
+        run: Run,
+        bench: Bench,
+        say: Say,
+        serving: Mapping[str, Any] | None,
+        memory_mb: int | None,
+        keep: Collection[str] = (),
     ) -> None:
         self._run = run
         self._bench = bench
         self._say = say
         self._serving = serving
         self._memory_mb = memory_mb
+        self._keep = keep
         self._checkpoints = Checkpoints(bench.shelf, run.app_id, run.run_id)
         self._version = ""
 
@@ -137,7 +145,19 @@ class Training:
             run.app_id, run.engine_id, version, {**self._report, "run_id": run.run_id}
         )
         self._version = snapshots.publish(run.app_id, run.engine_id, self._folder, self._say)
-        return {"version": self._version}
+        return {"version": self._version, "removed": self._old_ones_gone(snapshots)}
+
+    def _old_ones_gone(self, snapshots: SnapshotShelf) -> list[str]:
+        """Make room: versions that neither are new nor served lately go; what never was completed as well."""
+        run = self._run
+        day_ago_ms = run.created_at - DAY_MS
+        gone = snapshots.tidy(
+            run.app_id, run.engine_id,
+            keep={self._version, *self._keep}, newest=KEPT_VERSIONS, older_than_ms=day_ago_ms,
+        )  # fmt: skip
+        for version in gone:
+            Reports(self._bench.shelf).remove(run.app_id, run.engine_id, version)
+        return gone
 
     # --- results, made or remembered --------------------------------------------------------------------------
 

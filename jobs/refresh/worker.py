@@ -36,6 +36,9 @@ BEAT_S = LEASE_MS / 5000
 PATIENCE_S = 5.0
 "Pause before a run is given back because a part was away; times the attempt."
 
+HISTORY_KEPT = 10
+"So many promotions back a rollback finds its snapshot."
+
 Watch = Callable[[Run], None]
 
 
@@ -90,7 +93,8 @@ class Worker:
         self._tell(run)
         self._run = run
         bench = Bench(place.shelf, SegmentShelf(place.shelf, place.clock), place.scratch, place.release)
-        training = Training(run, bench, self._say, await self._serving(run), place.memory_mb)
+        serving = await self._serving(run)
+        training = Training(run, bench, self._say, serving, place.memory_mb, await self._in_use(run))
         beating = asyncio.create_task(self._beat())
         try:
             return await self._stages(training)
@@ -156,6 +160,13 @@ class Worker:
         except HouseError as error:
             self._log.warning("serving_unreadable", engine=run.engine_id, reason=error.message)
             return None
+
+    async def _in_use(self, run: Run) -> set[str]:
+        """Name the versions of the engine that serve, or that somebody may want to go back to."""
+        stores = self._place.stores
+        engine = await stores.engines.get(run.app_id, run.engine_id)
+        history = await stores.promotions.history(run.app_id, run.engine_id, HISTORY_KEPT)
+        return {engine.snapshot if engine else "", *(entry.version for entry in history)}
 
     # --- the record ---------------------------------------------------------------------------------------
 

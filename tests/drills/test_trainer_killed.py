@@ -92,7 +92,7 @@ async def test_killed_at_random_points_it_goes_on_and_publishes_once(
     for number in range(ROUNDS):
         snapshots.remove(market.APP, "default", first.version)
         run = await _ordered(stores)
-        pid = await _sent(office)
+        pid = await _sent(office, run)
         await _work_for(office, rng.uniform(0.0, whole_s))
         before = await _read(stores, run)
         if before.has_ended:
@@ -133,11 +133,11 @@ async def _ordered(stores: OpenStores) -> Run:
     return await order(stores, market.APP, "default", recipe, now_ms=SystemClock().now_ms(), by="a drill")
 
 
-async def _sent(office: Office) -> int:
-    while not office.crew.pids:
+async def _sent(office: Office, run: Run) -> int:
+    while run.run_id not in office.crew.pids:
         await office.foreman.round()
         await asyncio.sleep(0.05)
-    return office.crew.pids[0]
+    return office.crew.pids[run.run_id]
 
 
 async def _work_for(office: Office, seconds: float) -> None:
