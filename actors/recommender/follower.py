@@ -81,6 +81,7 @@ class Follower:
         )
         self._watching: asyncio.Task[None] | None = None
         self._following: asyncio.Task[None] | None = None
+        self._indexing: asyncio.Task[None] | None = None
         self._log = structlog.get_logger().bind(app=app_id)
 
     async def start(self) -> None:
@@ -96,7 +97,7 @@ class Follower:
 
     async def close(self) -> None:
         """Stop following and let go of the memory."""
-        for task in (self._watching, self._following):
+        for task in (self._watching, self._following, self._indexing):
             if task is not None:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
@@ -196,7 +197,7 @@ class Follower:
                     noted_s = self._clock.monotonic_s()
                 changes = await self._read(self._held, block_ms=_BLOCK_MS)
                 await self._apply(self._held, changes)
-                await self._index(self._held)
+                self._index()
                 if len(changes) < _READ:
                     await asyncio.sleep(_PACE_S)
             except Unavailable:
@@ -239,13 +240,22 @@ class Follower:
             lag_ms = now_ms - written_ms(change.offset)
             self._meter.time("kiosk_follow_lag_ms", lag_ms, noun=change.noun)
 
-    async def _index(self, recommender: Recommender) -> None:
-        """Build an index of completions again that has changed much, in another thread, then swap it in."""
-        work = await self._think(partial(recommender.rebuilding, self._clock.now_ms()), here=True)
-        if work is not None:
-            field, build = work
-            built = await asyncio.get_running_loop().run_in_executor(None, build)
-            await self._think(partial(field.adopt, built), here=True)
+    def _index(self) -> None:
+        """Have an index of completions built again when one has changed much; following goes on meanwhile."""
+        if self._indexing is None or self._indexing.done():
+            self._indexing = asyncio.get_running_loop().create_task(self._build_again(self._held))
+
+    async def _build_again(self, recommender: Recommender) -> None:
+        try:
+            work = await self._think(partial(recommender.rebuilding, self._clock.now_ms()), here=True)
+            if work is not None:
+                field, build = work
+                built = await asyncio.get_running_loop().run_in_executor(None, build)
+                await self._think(partial(field.adopt, built), here=True)
+        except Exception:  # noqa: BLE001
+            # the old index serves on, and what changed stays fresh
+            self._log.exception("completions_not_built")
+            self._meter.count("kiosk_follow_failures_total")
 
     def _advance(self, steps: Iterator[None]) -> bool:
         """Take steps for a moment; say whether that was all."""
