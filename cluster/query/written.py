@@ -45,7 +45,8 @@ def _quoted(text: str) -> str:
 def _escaped(text: str, plain: frozenset[str] = _PLAIN) -> str:
     if text in _OPERATORS:
         return "\\" + text
-    return "".join(char if char.isalnum() or char in plain else "\\" + char for char in text)
+    done = "".join(char if char.isalnum() or char in plain else "\\" + char for char in text)
+    return "\\" + done if done.startswith("-") else done
 
 
 def _with_slashes(pattern: str) -> str:

@@ -20,7 +20,7 @@ GOOD = [
 ]
 
 
-@pytest.mark.parametrize("text", GOOD)
+@pytest.mark.parametrize("text", [*GOOD, "\\-Alder:1", "a:\\-b", "a:(\\-b* OR -c)", "x:\\OR"])
 def test_a_good_filter_comes_back_as_the_same_tree(text: str) -> None:
     assert parse(written(parse(text))) == parse(text)
 
