@@ -21,7 +21,7 @@ from actors.vectors.top import best_rows
 from actors.vectors.types import Mask, Matrix, Rows, Scores, Vector
 
 _WIDTHS = (64, 96, 128, 192)
-_ENOUGH = 0.8
+_ENOUGH = 0.95
 "Share of the length of vectors that the scanned dimensions hold; when too many were needed, all are scanned."
 _MORE = 5
 "How many times more than wanted the scan brings to the exact comparison."

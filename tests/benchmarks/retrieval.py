@@ -1,0 +1,218 @@
+"""Finding passages, in process: how good on public sets, how fast over generated articles.
+
+    python -m tests.benchmarks.retrieval quality [--sets cranfield,xquad-en] [--encoder FOLDER]
+    python -m tests.benchmarks.retrieval speed [--articles 100000] [--shelf FOLDER]
+
+Quality is NDCG@10 with linear gains; for xquad the share of questions whose paragraph comes first. Documents are
+searched whole, as the figures to compare with were measured. Speed is one core, no Ray, no HTTP, no Redis.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from actors.answers.library import Library
+from actors.answers.messages import ArchiveQuery
+from actors.answers.passages import Document, Passage, Section, read_product
+from actors.answers.retrieve import ask
+from actors.answers.segment import build
+from actors.answers.shelf import PassageShelf
+from actors.answers.writing import Meaning
+from actors.language import encoder, latent
+from actors.language.analysis import Analyzers
+from actors.language.embed import Embedder, HashingEmbedder
+from tests.benchmarks.retrieval_sets import Collection, collections
+
+APP = "bench"
+SMALL_WORDS = "the of and in to a was for on that with by as at from it said were has is"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what was asked for; 1 when a figure is below its floor."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.retrieval")
+    below = parser.add_subparsers(dest="what", required=True)
+    quality = below.add_parser("quality")
+    quality.add_argument("--sets", default="", help="names, with commas between")
+    quality.add_argument(
+        "--encoder", type=Path, help="an imported encoder, as `kiosk models import` leaves it"
+    )
+    speed = below.add_parser("speed")
+    speed.add_argument("--articles", type=int, default=100_000)
+    speed.add_argument("--shelf", type=Path, help="where the snapshot is kept for the next time")
+    given = parser.parse_args(arguments)
+    if given.what == "quality":
+        return _show_quality(tuple(filter(None, given.sets.split(","))), given.encoder)
+    _show_speed(given.articles, given.shelf)
+    return 0
+
+
+# --- quality --------------------------------------------------------------------------------------------------------
+
+
+def whole(name: str, text: str, language: str) -> Document:
+    """Make a document of one passage."""
+    sections, passages = (Section(0, ""),), (Passage(0, len(text), 0),)
+    return Document(name, "article", "", (), "", "", "", language, text, sections, passages)
+
+
+def library_of(collection: Collection, embedder: Embedder | None, share: float) -> Library:
+    """Put a set into a library."""
+    documents = [whole(name, text, collection.language) for name, text in collection.documents.items()]
+    analyzers = Analyzers()
+    counted = build(documents, analyzers, None, 1.0)
+    mean_length = float(counted.postings.lengths.mean())
+    return Library(embedder, base=build(documents, analyzers, embedder, mean_length), share=share)
+
+
+def quality_of(collection: Collection, library: Library) -> float:
+    """Mean figure over all questions."""
+    figures = []
+    for name, question in collection.questions.items():
+        result = ask(library, ArchiveQuery(APP, question, rows=20, per_product=0), 0)
+        judged = collection.judged[name]
+        found = [snippet.product_id for snippet in result.snippets]
+        ranked = [one for one in found if one != name or one in judged]  # an item is no find for itself
+        if collection.name.startswith("xquad"):
+            figures.append(float(bool(ranked) and ranked[0] in judged))
+        else:
+            figures.append(ndcg(ranked, judged))
+    return float(np.mean(figures))
+
+
+def ndcg(ranked: Sequence[str], judged: Mapping[str, int], k: int = 10) -> float:
+    """Discounted gain of the first k beside the best possible."""
+    gained = sum(judged.get(name, 0) / math.log2(at + 2) for at, name in enumerate(ranked[:k]))
+    best = sum(
+        grade / math.log2(at + 2) for at, grade in enumerate(sorted(judged.values(), reverse=True)[:k])
+    )
+    return gained / best if best else 0.0
+
+
+def built_in(collection: Collection) -> Meaning:
+    """Train the built-in embedder on a set."""
+    return Meaning(latent.train(collection.documents.values()), latent.SHARE)
+
+
+def _show_quality(names: tuple[str, ...], folder: Path | None) -> int:
+    table = Table("set", "documents", "questions", "BM25", "floor", "hashing", "built-in", "encoder", "goal")
+    brought = encoder.SentenceEncoder.open(folder) if folder else None
+    low = False
+    for one in collections(names):
+        words = quality_of(one, library_of(one, None, 0.0))
+        hashed = quality_of(one, library_of(one, HashingEmbedder(), 0.1))
+        meaning = built_in(one)
+        trained = quality_of(one, library_of(one, meaning.embedder, meaning.share))
+        best = quality_of(one, library_of(one, brought, encoder.SHARE)) if brought else None
+        figures = (words, one.floor, hashed, trained, best, one.goal)
+        low = low or (one.floor is not None and round(words, 3) < one.floor)
+        shown = ["" if figure is None else f"{figure:.4f}" for figure in figures]
+        table.add_row(one.name, f"{len(one.documents):,}", f"{len(one.questions):,}", *shown)
+        Console(stderr=True).print(one.name, *shown)
+    Console().print(table)
+    return 1 if low else 0
+
+
+# --- speed ----------------------------------------------------------------------------------------------------------
+
+
+def generated(count: int, seed: int = 1) -> Iterator[Document]:
+    """Articles of about 450 made-up words in three sections: Zipf frequencies, 400 subjects with words of their own."""
+    rng = np.random.default_rng(seed)
+    starts, ends = [*"bcdfghklmnprstvwz", "br", "st", "tr"], [*"aeiou", "ai", "or", "an"]
+    syllables = [start + end for start in starts for end in ends]
+    words = np.array(["".join(rng.choice(syllables, rng.integers(2, 5))) for _ in range(120_000)])
+    often = np.cumsum(1 / np.arange(1, len(words) + 1))
+    often /= often[-1]
+    subjects = rng.integers(200, len(words), (400, 300))
+    small = np.array(SMALL_WORDS.split())
+    for number in range(count):
+        own = subjects[rng.integers(len(subjects))]
+        size = int(rng.integers(380, 520))
+        places = np.minimum(np.searchsorted(often, rng.random(size)), len(words) - 1)
+        told = rng.random(size) < 0.25
+        places[told] = own[rng.integers(0, len(own), int(told.sum()))]
+        text = words[places]
+        text[::3] = small[rng.integers(0, len(small), len(text[::3]))]
+        sentences = [" ".join(text[at : at + 12]).capitalize() + "." for at in range(0, size, 12)]
+        third = len(sentences) // 3 + 1
+        parts = [" ".join(sentences[at : at + third]) for at in range(0, len(sentences), third)]
+        document = read_product(
+            {
+                "product_id": f"article-{number}",
+                "type": "article",
+                "title": " ".join(words[own[rng.integers(0, len(own), 5)]]).capitalize(),
+                "language": "en",
+                "published_at": f"{2010 + number % 15}-{1 + number % 12:02d}-11T00:00:00Z",
+                "authors": ["A. Reporter"],
+                "url": f"https://news.example/{number}",
+                "children": [
+                    {"id": f"{number}-{at}", "title": f"Part {at}", "description": part}
+                    for at, part in enumerate(parts, 1)
+                ],
+            }
+        )
+        assert document is not None
+        yield document
+
+
+def questions_for(library: Library, count: int, seed: int = 5) -> list[str]:
+    """Questions of seven words that stand in some passage, small words around them."""
+    rng = np.random.default_rng(seed)
+    segment = library.segments[0]
+    made = []
+    for _ in range(count):
+        document, _, passage = segment.passage(int(rng.integers(len(segment))))
+        said = document.text[passage.start : passage.end].replace(".", "").split()
+        made.append("what is the " + " ".join(said[at] for at in rng.integers(0, len(said), 7)))
+    return made
+
+
+def _show_speed(count: int, kept: Path | None) -> None:
+    console = Console()
+    with tempfile.TemporaryDirectory() as scratch:
+        shelf = PassageShelf(kept or Path(scratch))
+        if not shelf.folders(APP):
+            began_s = time.perf_counter()
+            manifest = shelf.write(APP, generated(count), offset="0", written_at_ms=0)
+            size_mb = sum(entry.size for entry in manifest.files) / 1e6
+            took_s = time.perf_counter() - began_s
+            console.print(
+                f"build {took_s:,.0f} s with generating, peak {_peak_mb():,} MB, {size_mb:,.0f} MB on disk"
+            )
+        began_s = time.perf_counter()
+        opened = shelf.open(APP)
+        assert opened is not None
+        library = opened[0]
+        passages = len(library.segments[0])
+        took_s = time.perf_counter() - began_s
+        console.print(f"open {took_s:.2f} s, {library.documents:,} articles, {passages:,} passages")
+        asked = questions_for(library, 600)
+        for question in asked[:200]:
+            ask(library, ArchiveQuery(APP, question), 0)
+        times, began_cpu_s = [], time.process_time()
+        for question in asked[200:]:
+            began_s = time.perf_counter()
+            ask(library, ArchiveQuery(APP, question), 0)
+            times.append((time.perf_counter() - began_s) * 1e3)
+        cpu_ms = (time.process_time() - began_cpu_s) / len(times) * 1e3
+        p50, p95 = np.percentile(times, [50, 95])
+        console.print(f"ask p50 {p50:.2f} ms, p95 {p95:.2f} ms, CPU {cpu_ms:.2f} ms; peak {_peak_mb():,} MB")
+
+
+def _peak_mb() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+if __name__ == "__main__":
+    sys.exit(main())
