@@ -14,25 +14,8 @@ from actors.answers.shelf import PassageShelf
 APP = "news"
 WORDS = 30_000
 _SYLLABLES = [
-    "ba",
-    "ce",
-    "di",
-    "fo",
-    "gu",
-    "ha",
-    "je",
-    "ki",
-    "lo",
-    "mu",
-    "na",
-    "pe",
-    "ri",
-    "so",
-    "tu",
-    "va",
-    "we",
-    "zi",
-]
+    "ba", "ce", "di", "fo", "gu", "ha", "je", "ki", "lo", "mu", "na", "pe", "ri", "so", "tu", "va", "we", "zi",
+]  # fmt: skip
 
 
 def vocabulary(rng: np.random.Generator) -> list[str]:

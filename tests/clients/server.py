@@ -2,7 +2,8 @@
 
     python -m tests.clients.server PORT
 
-Prints one line when it answers. KIOSK_USER and KIOSK_PASSWORD name the account.
+Prints one line when it answers. KIOSK_USER and KIOSK_PASSWORD name the account; with KIOSK_CLIENTS_FORGET the book of
+calls is thrown away, which otherwise grows in this process.
 """
 
 from __future__ import annotations
@@ -10,15 +11,19 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 
 import uvicorn
 from starlette.applications import Starlette
 
 from cluster.clock import SystemClock
 from cluster.records.account import Account
+from cluster.records.archive_call import ArchiveCall
 from cluster.records.password import hash_password
 from cluster.secrecy import Vault
 from cluster.store.memory import memory_stores
+from cluster.store.twin.archive import MemoryArchiveCalls
 from deployments.archive.door import ArchiveConfig, archive_routes, open_archive
 from tests.fakes.archive import SmallArchive, sample_articles
 from tests.fakes.door import MASTER
@@ -28,6 +33,8 @@ async def main(port: int) -> None:
     """Serve until told to stop."""
     clock = SystemClock()
     stores = memory_stores(clock)
+    if os.environ.get("KIOSK_CLIENTS_FORGET"):
+        stores = replace(stores, archive_calls=_Forgetful())
     account = Account(
         username=os.environ["KIOSK_USER"],
         user_id="u-1",
@@ -46,6 +53,11 @@ async def main(port: int) -> None:
     finally:
         telling.cancel()
         await means.close()
+
+
+class _Forgetful(MemoryArchiveCalls):
+    async def append(self, app_id: str, calls: Sequence[ArchiveCall]) -> None:
+        return None
 
 
 async def _tell(server: uvicorn.Server) -> None:
