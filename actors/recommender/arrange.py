@@ -28,6 +28,7 @@ LOT = 1000
 "So many neighbours of the ranking may change places: as many as the longest page has rows."
 
 _ALL = 1 << 40
+_FEW = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +70,19 @@ def one_per_group(rows: Sequence[int], catalog: Catalog) -> list[int]:
     if not len(rows):
         return []
     ranked = np.asarray(rows, np.int64)
-    _, first = np.unique(catalog.groups[ranked], return_index=True)
-    kept: list[int] = ranked[np.sort(first)].tolist()
-    return kept
+    groups = catalog.groups[ranked]
+    if len(ranked) <= _FEW:
+        # a set is quicker than sorting as long as they are few
+        met: set[int] = set()
+        kept = []
+        for row, group in zip(ranked.tolist(), groups.tolist(), strict=True):
+            if group not in met:
+                met.add(group)
+                kept.append(row)
+        return kept
+    _, first = np.unique(groups, return_index=True)
+    every: list[int] = ranked[np.sort(first)].tolist()
+    return every
 
 
 def arrange(

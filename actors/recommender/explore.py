@@ -6,8 +6,7 @@ another reader, so that many new products are tried on few people each. The firs
 
 from __future__ import annotations
 
-import numpy as np
-
+from actors.recommender.groups import best_among
 from actors.recommender.ranking import Ranking
 from actors.recommender.request import Request
 
@@ -16,6 +15,9 @@ STRETCH = 20
 
 _BEST = 8
 "Among so many of the best new products a reader's one is drawn."
+
+_MIX, _STEP, _ALL = 6364136223846793005, 1442695040888963407, (1 << 64) - 1
+"A linear congruential step: enough to give readers different products."
 
 
 def explored(pool: list[int], request: Request, ranking: Ranking) -> list[int]:
@@ -27,22 +29,20 @@ def explored(pool: list[int], request: Request, ranking: Ranking) -> list[int]:
     new = request.standing.newcomers.rows
     if not len(new) or len(pool) < 2:
         return pool
-    scores = ranking.scores[new]
-    order = np.argsort(-scores, kind="stable")
-    candidates = new[order[scores[order] > -np.inf]].tolist()
-    draw = np.random.default_rng(request.seed)
+    candidates = best_among(new, ranking.scores, 2 * _BEST).tolist()
     stretches = -(-min(len(pool), request.before + request.wanted) // STRETCH)
     groups = request.catalog.groups
     for stretch in range(stretches):
         first = stretch * STRETCH
-        place = first + int(draw.integers(1, STRETCH))
+        draw = request.seed * _MIX + stretch * _STEP & _ALL
+        place = first + 1 + (draw >> 33) % (STRETCH - 1)
         here = pool[first : first + STRETCH]
         if place >= len(pool) or any(row in here for row in candidates):
             continue  # one got here by itself
         shown = {int(groups[row]) for row in pool[:place]}
         left = [row for row in candidates if int(groups[row]) not in shown][:_BEST]
         if left:
-            row = left[int(draw.integers(len(left)))]
+            row = left[(draw >> 13) % len(left)]
             candidates.remove(row)
             group = int(groups[row])
             rest = [other for other in pool[place:] if other != row]

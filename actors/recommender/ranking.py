@@ -40,6 +40,10 @@ class Front:
         behind = float(values[_FRONT]) if len(rows) > _FRONT else -np.inf
         return cls(rows[:_FRONT], values[:_FRONT], behind)
 
+    def times(self, share: float) -> Front:
+        """Give the front of the same scores, all multiplied by a share above 0."""
+        return Front(self.rows, self.values * np.float32(share), self.behind * share)
+
     def first(self, count: int) -> Front:
         """Take a shorter front."""
         if count >= len(self.rows):
@@ -101,6 +105,7 @@ class Ranking:
         if least == -np.inf or least < front.behind:
             return None
         risen = [rows[scores[rows] >= least].astype(np.int64) for rows in self.touched]
-        candidates = np.unique(np.concatenate([front.rows[now >= least], *risen]))
+        candidates = np.sort(np.concatenate([front.rows[now >= least], *risen]))
+        candidates = candidates[np.append(True, candidates[1:] != candidates[:-1])]
         best: Rows = candidates[np.argsort(-scores[candidates], kind="stable")[:count]]
         return best

@@ -34,6 +34,7 @@ _HARDLY = 0.02
 _MOSTLY = 0.5
 "From here likeness is worked out for all products, not only for those that many deal with."
 _ENOUGH = 50
+_OLD = 1e-3
 _ALIKE = 0.2
 "Share of likeness where products are known by what people did with them."
 
@@ -102,7 +103,8 @@ def added_up(
     dense = [part for part in parts if isinstance(part, Likeness)]
     for part in dense:
         scores += part.of_all(len(scores), holdings)
-    return Ranking(scores, None if dense or share != 1.0 else start.front, touched)
+    front = start.front if share == 1.0 else start.front.times(share)
+    return Ranking(scores, None if dense else front, touched)
 
 
 def score_rows(rows: Sequence[int], taste: Taste, holdings: Holdings, standing: Standing) -> Scores:
@@ -247,12 +249,16 @@ def _together(
     rows, values = found[said], shares[said].astype(np.float32)
     if damped:
         values /= (standing.popular[rows] + 0.01).astype(np.float32) ** np.float32(_DAMPING)
-    values *= np.float32(weight * scale_of(rows, values, count))
-    if champion is not None:
-        fresh = champion.fresh
-        own = np.where(liked < len(fresh), fresh[np.minimum(liked, len(fresh) - 1)], np.float32(1))
-        values *= np.maximum(np.broadcast_to(own[:, None], said.shape)[said], fresh[rows])
-    return Said(name, rows, values)
+    if champion is None:
+        return Said(name, rows, values * np.float32(weight * scale_of(rows, values, count)))
+    fresh = champion.fresh
+    own = np.where(liked < len(fresh), fresh[np.minimum(liked, len(fresh) - 1)], np.float32(1))
+    news = np.maximum(np.broadcast_to(own[:, None], said.shape)[said], fresh[rows])
+    told = news > _OLD
+    if not told.any():
+        return Said(name, rows[:0], values[:0])
+    values *= news * np.float32(weight * scale_of(rows, values, count))
+    return Said(name, rows[told], values[told])
 
 
 def _likeness(vector: Vector, standing: Standing, weight: float, quick: bool) -> Part:
