@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from actors.recommender.arrange import Placed, arrange
-from actors.recommender.completions import QUERIES
 from actors.recommender.field_texts import Hit
-from actors.recommender.messages import RecommendationResult
+from actors.recommender.messages import QUERIES, RecommendationResult
 from actors.recommender.project import project
 from actors.recommender.recall import admitted
 from actors.recommender.request import Request

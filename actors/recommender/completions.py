@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from actors.recommender.field_texts import Built, FieldTexts
 from actors.vectors.types import Floats
 
 MOST_FIELDS = 32
 "Fields whose completions are held at a time."
-QUERIES: Final = frozenset({"historical_queries", "suggested_queries"})
-"Not fields of products: what readers searched for."
 
 Field = tuple[str, str, bool]
 "Name, language, and whether only that language counts."

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from cluster.query.tree import Node
 from cluster.records.recent import RecentEvent
@@ -21,6 +21,10 @@ Kind = Literal[
     "product_to_products",
     "autocomplete",
 ]
+
+
+QUERIES: Final = frozenset({"historical_queries", "suggested_queries"})
+"Sources of completions that are no fields of products: what readers searched for."
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from actors.language.embed import Embedder
 from actors.recommender import completing, grouped, pipeline
 from actors.recommender.champion import Champion
-from actors.recommender.completions import QUERIES, Completions
+from actors.recommender.completions import Completions
 from actors.recommender.crowd import Crowds
 from actors.recommender.field_texts import Built, FieldTexts
 from actors.recommender.holdings import Blend, Holdings
-from actors.recommender.messages import Kind, ReaderQuery, RecommendationResult
+from actors.recommender.messages import QUERIES, Kind, ReaderQuery, RecommendationResult
 from actors.recommender.overlay import Overlay
 from actors.recommender.request import Request
 from actors.recommender.taste import unpack

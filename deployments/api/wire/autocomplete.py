@@ -10,8 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from actors.recommender.completions import QUERIES
-from actors.recommender.messages import ReaderQuery
+from actors.recommender.messages import QUERIES, ReaderQuery
 from cluster.ids import DEFAULT_ENGINE
 from cluster.query.values import canonical
 from cluster.records.event import read_simulated
