@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from actors.recommender.arrange import LOT, Step, arrange, one_per_group
+from actors.recommender.arrange import Step, arrange
 from actors.recommender.explain import explain_products, explained_groups
 from actors.recommender.groups import Groups, best_among
 from actors.recommender.messages import Group, RecommendationResult
@@ -72,24 +72,14 @@ def _answer(
     # seen products fill a group only after everything else in it
     seen = [row for row in left_out_of(request) if row < len(ranking)]
     ranking[list(set(seen))] -= _SEEN_MALUS
-    page = list(
-        islice((code for code in chosen if _holds(request, section, code, ranking, enough)), query.rows)
-    )
-    pools = [_pool(request, section, code, ranking) for code in page]
-    found = [
-        _group(request, groups, code, section, pool, scores) for code, pool in zip(page, pools, strict=True)
-    ]
+    # totals count variants; a group is only full when enough different products came up
+    least = enough if query.group_rows and query.dedupe else 0
+    ranked = ((code, _pool(request, section, code, ranking)) for code in chosen)
+    page = list(islice((item for item in ranked if len(item[1]) >= least), query.rows))
+    found = [_group(request, groups, code, section, pool, scores) for code, pool in page]
     rung = request.rung
     result = RecommendationResult(groups=found, served_by=rung)
-    return explained_groups(request, result, pools) if query.explain else result
-
-
-def _holds(request: Request, section: Section, code: int, ranking: Scores, enough: int) -> bool:
-    """Tell whether a group holds enough different products when variants count once."""
-    if enough < 2 or not request.query.dedupe:
-        return True
-    best = best_among(section.rows_of(code), ranking, LOT + enough)
-    return len(one_per_group(best.tolist(), request.catalog)) >= enough
+    return explained_groups(request, result, [pool for _, pool in page]) if query.explain else result
 
 
 def _section(request: Request, groups: Groups[V]) -> Section:
