@@ -112,6 +112,8 @@ class _Page:
         ]
         if tag in known or known == ["*"]:
             return Response(None, 304, headers)
+        if request.method == "HEAD":
+            return Response(None, 200, {**headers, "content-length": str(len(body))})
         return Response(body, 200, headers)
 
 

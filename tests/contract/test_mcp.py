@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
+from deployments.api.hot import HotPath
+from deployments.api.routes import ordinary_way
+from deployments.archive.door import archive_routes
 from tests.contract.scenario import differences
 from tests.fakes.archive import BASE, ArchiveCorner, open_archive_corner
+from tests.fakes.door import open_corner
 
 METADATA = f"{BASE}/.well-known/oauth-protected-resource/mcp"
 UNAUTHORIZED = {
@@ -42,10 +46,15 @@ NOT_ISSUED = (
 )
 
 
-@pytest.fixture
-async def corner() -> ArchiveCorner:
-    """A small archive."""
-    return await open_archive_corner()
+@pytest.fixture(params=["alone", "in the replica"])
+async def corner(request: pytest.FixtureRequest) -> ArchiveCorner:
+    """A small archive: its routes alone, and behind everything a replica has in front of them."""
+    corner = await open_archive_corner()
+    if request.param == "in the replica":
+        rest = await open_corner()
+        ordinary = ordinary_way(rest.door, version="0", more=archive_routes(corner.means))
+        corner.app = HotPath(ordinary, lambda: rest.door)
+    return corner
 
 
 def call_of(tool: str, arguments: Any, id: Any = 1) -> dict[str, Any]:

@@ -7,6 +7,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cluster.errors import Fault, Unavailable
 from cluster.records.client_rule import ClientRule
@@ -259,6 +261,40 @@ async def test_calls_beyond_the_bound_are_told_to_come_back(corner: ArchiveCorne
     assert len(refused) == 5
     assert set(refused) == {"The archive is busy or restarting; try again in 1 s"}
     assert "result" in await corner.tool("ask_archive", {"question": "river"})
+
+
+@given(body=st.binary(max_size=400) | st.text(max_size=200).map(str.encode))
+@settings(max_examples=60, deadline=None)
+async def test_any_bytes_are_answered_by_json_rpc(body: bytes) -> None:
+    corner = await open_archive_corner()
+    answer = await corner.post(body)
+    assert answer.status in (200, 202)
+    if answer.status == 200:
+        assert answer.json()["jsonrpc"] == "2.0"
+
+
+@given(
+    arguments=st.dictionaries(
+        st.sampled_from(["question", "context", "skill_used", "product_id", "offset", "x"]),
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.text(), max_size=2),
+    ),
+    tool=st.sampled_from(["ask_archive", "get_archive_article"]),
+)
+@settings(max_examples=100, deadline=None)
+async def test_any_arguments_are_answered_or_refused_by_name(tool: str, arguments: dict[str, Any]) -> None:
+    corner = await open_archive_corner()
+    message = {
+        "jsonrpc": "2.0",
+        "id": "i",
+        "method": "tools/call",
+        "params": {"name": tool, "arguments": arguments},
+    }
+    told = (await corner.post(json.dumps(message).encode())).json()
+    if "error" in told:
+        assert told["error"]["code"] == -32700 or tool in told["error"]["message"]
+    else:
+        assert told["result"]["isError"] is False
+    await corner.means.usage.write()
 
 
 # --- clients -----------------------------------------------------------------------------------------------------

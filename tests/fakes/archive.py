@@ -110,7 +110,7 @@ class ArchiveCorner:
     vault: Vault
     archive: SmallArchive
     means: ArchiveMeans
-    app: Starlette
+    app: Any
 
     def token(self, user_id: str = "ida", client: str = "client-1", name: str = "Example Agent") -> str:
         """Make an access token as a finished sign-in would."""
