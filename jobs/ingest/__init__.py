@@ -1,7 +1,9 @@
 """Bulk ingest: files of millions through the same validation and the same steps the doors and the intake use.
 
 sources     files, directories and buckets as rows (JSON Lines, CSV, Parquet)
+columns     columns of Parquet to rows
 mapping     columns to fields
+plain       the commonest form of interactions, checked in a tenth of the time
 chunks      rows checked as the door checks them; a bad row costs only itself
 writing     checked chunks into the stores, repeating nothing that counts
 progress    how far it is, on disk; refused rows with their reasons

@@ -18,12 +18,12 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
 from cluster.artifacts.shelf import Patience
 from cluster.errors import Invalid, Unavailable
+from jobs.ingest.columns import batch_rows
 
 T = TypeVar("T")
 
@@ -44,7 +44,6 @@ LONGEST_ROW = 32 << 20
 "Bytes of one line; a longer one is unreadable."
 _BLOCK = 1 << 20
 _PARQUET_ROWS = 2_000
-_YEAR_1_MS, _YEAR_10000_MS = -62_135_596_800_000, 253_402_300_800_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,38 +308,10 @@ def _parquet_rows(source: Source) -> Iterator[Row]:
             if len(set(names)) < len(names):
                 raise Invalid(f"{source.name} has two columns of one name")
             for batch in parquet.iter_batches(batch_size=_PARQUET_ROWS, use_threads=False):
-                yield from _batch_rows(names, batch)
+                for row in batch_rows(names, batch):
+                    yield row if isinstance(row, dict) else Unreadable(row, "")
     except pa.ArrowInvalid as error:
         raise Invalid(f"{source.name} is not Parquet: {error}") from error
-
-
-def _batch_rows(names: Sequence[str], batch: Any) -> Iterator[Row]:
-    """Turn columns to rows; one that Python can't hold (text that is no UTF-8, the year 300,000) is set aside alone."""
-    try:
-        columns = [_values(column) for column in batch.columns]
-    except (ValueError, OverflowError) as error:
-        if batch.num_rows > 1:
-            for at in range(batch.num_rows):
-                yield from _batch_rows(names, batch.slice(at, 1))
-        else:
-            yield Unreadable(f"can't be read: {error}", "")
-        return
-    if any(column.null_count for column in batch.columns):
-        for row in zip(*columns, strict=True):
-            yield {name: value for name, value in zip(names, row, strict=True) if value is not None}
-    else:
-        for row in zip(*columns, strict=True):
-            yield dict(zip(names, row, strict=True))
-
-
-def _values(column: Any) -> list[Any]:
-    """Read a column; moments as text in UTC, which is what they become anyway."""
-    if pa.types.is_timestamp(column.type):
-        at = column.cast(pa.timestamp("ms", "UTC"), safe=False)
-        bounds = pc.min_max(at.cast(pa.int64())).as_py()
-        if bounds["min"] is None or (bounds["min"] >= _YEAR_1_MS and bounds["max"] < _YEAR_10000_MS):
-            return list(pc.strftime(at, "%Y-%m-%dT%H:%M:%SZ").to_pylist())
-    return list(column.to_pylist())
 
 
 # --- inside -------------------------------------------------------------------------------------------------------
