@@ -35,6 +35,8 @@ class Library:
         self.embedder = embedder
         self.share = share if embedder is not None else 0.0
         "How much meaning counts beside words, 0 to 1."
+        self.bend = float(getattr(embedder, "bend", 1.0))
+        "Power of BM25 scores before they are scaled."
         self.segments: tuple[Segment, ...] = () if base is None else (base,)
         self.analyzers = Analyzers()
         "The readers' own; `_analyzers` belongs to the writer, since they remember words."

@@ -12,8 +12,9 @@ Source: ranking protocol sections 6 and 10 (BM25 k1 1.2, b .75; min-max blend of
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -64,12 +65,15 @@ def ask(library: Library, query: ArchiveQuery, now_ms: int) -> ArchiveResult:
     words = _words(library, segments, query, bases)
     meaning = _meaning(library, segments, query, bases)
     share = library.share if len(words.rows) else 1.0
-    rows, scores = _blend(words, meaning, share)
+    period = period_of(query.question[:_READ])
+    is_dated = period != Period() or query.yearly_decay != 1.0
+    # beside dates, how far the last candidate is behind must not make two that are alike look far apart
+    scale = _by_most if is_dated else partial(_scaled, bend=library.bend)
+    rows, scores = _blend(words, meaning, share, scale)
     if not len(rows):
         return ArchiveResult((), corpus)
-    scores = _dated(
-        segments, bases, rows, scores, period_of(query.question[:_READ]), query.yearly_decay, now_ms
-    )
+    if is_dated:
+        scores = _dated(segments, bases, rows, scores, period, query.yearly_decay, now_ms)
     order = np.argsort(-scores, kind="stable")
     lexical = dict(zip(words.rows.tolist(), words.scores.tolist(), strict=True))
     cosine = dict(zip(meaning.rows.tolist(), meaning.scores.tolist(), strict=True))
@@ -123,7 +127,7 @@ def _weights(segments: Sequence[Segment], wanted: dict[int, int]) -> dict[int, f
     codes = list(wanted)
     counts = np.zeros(len(codes), np.int64)
     for segment in segments:
-        counts += [end - start for _, start, end in segment.postings.spans(codes)]
+        counts += np.array([end - start for _, start, end in segment.postings.spans(codes)], np.int64)
     passages = sum(len(segment) for segment in segments)
     return {
         code: wanted[code] * rarity(count, passages)
@@ -167,21 +171,32 @@ def _none() -> _Found:
 # --- blend and dates ------------------------------------------------------------------------------------------------
 
 
-def _blend(words: _Found, meaning: _Found, share: float) -> tuple[Rows, Scores]:
+def _blend(
+    words: _Found, meaning: _Found, share: float, scale: Callable[[Scores, bool], Scores]
+) -> tuple[Rows, Scores]:
     """Add both lists, each scaled to 0..1; who is missing in one gets nothing there."""
     rows, places = np.unique(np.concatenate([words.rows, meaning.rows]), return_inverse=True)
     scores = np.zeros(len(rows), np.float32)
     count = len(words.rows)
-    scores[places[:count]] += np.float32(1 - share) * _scaled(words.scores)
-    scores[places[count:]] += np.float32(share) * _scaled(meaning.scores)
+    scores[places[:count]] += np.float32(1 - share) * scale(words.scores, True)
+    scores[places[count:]] += np.float32(share) * scale(meaning.scores, False)
     return rows, scores
 
 
-def _scaled(scores: Scores) -> Scores:
+def _scaled(scores: Scores, are_words: bool, *, bend: float) -> Scores:
+    """From the least to the most; `bend` below 1 draws the leaders in words together."""
     if not len(scores):
         return scores
+    if are_words and bend != 1.0:
+        scores = np.power(scores, np.float32(bend))
     low, high = scores.min(), scores.max()
     return (scores - low) / (high - low) if high > low else np.ones_like(scores)
+
+
+def _by_most(scores: Scores, are_words: bool) -> Scores:
+    """Beside the best."""
+    most = scores.max(initial=0.0)
+    return np.maximum(scores, 0) / most if most > 0 else np.zeros_like(scores)
 
 
 def _dated(
@@ -193,9 +208,7 @@ def _dated(
     yearly_decay: float,
     now_ms: int,
 ) -> Scores:
-    """Let dates count, if they were asked for."""
-    if not period.recent and period.first == UNKNOWN_DAY and yearly_decay == 1.0:
-        return scores
+    """Let dates count."""
     days = np.array([_day(segments, bases, row) for row in rows.tolist()], np.float64)
     known = days > UNKNOWN_DAY
     if yearly_decay != 1.0:
