@@ -27,6 +27,7 @@ from cluster.query.values import canonical, leaves_of
 LOT = 1000
 "So many neighbours of the ranking may change places: as many as the longest page has rows."
 
+_GROUP_LOT = 200
 _ALL = 1 << 40
 _FEW = 1_000
 
@@ -56,7 +57,7 @@ def known_for(query: ReaderQuery, wanted: int) -> int:
     if query.explain_missing:
         return _ALL
     if query.boosts or query.boost_circles or query.spacing or query.dithering > 1:
-        return max(_reach(query), -(-wanted // LOT) * LOT)
+        return max(_reach(query), wanted if query.group_rows else -(-wanted // LOT) * LOT)
     return wanted
 
 
@@ -192,11 +193,16 @@ class _Boosted:
 
 
 def _reach(query: ReaderQuery) -> int:
-    """Say from how many of the best boosts choose: whole lots, up to the last position that is asked for."""
+    """Say from how many of the best boosts choose: whole lots, up to the last position that is asked for.
+
+    The products of a category or a value have no later pages, and so few are shown that a smaller lot will do.
+    """
     wanted = [boost.positions for boost in query.boosts] + [
         circle.positions for circle in query.boost_circles
     ]
     last = max((place for places in wanted for place in places or ()), default=0)
+    if query.group_rows:
+        return max(last + 1, min(LOT, max(_GROUP_LOT, 20 * query.group_rows)))
     return (last // LOT + 1) * LOT
 
 
