@@ -83,6 +83,7 @@ def main(arguments: list[str]) -> int:
 def _last_line(error: Exception) -> str:
     """Say an error in one line; Ray's errors carry a whole traceback, whose last line says what happened."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith("For further information visit")]
     text = lines[-1] if lines else "no reason given"
     return (text if len(lines) > 1 else f"{type(error).__name__}: {text}")[:400]
 

@@ -31,6 +31,7 @@ from cluster.records.engine import application_name
 from cluster.runtime.about import version
 from cluster.runtime.disk import DiskGuard
 from cluster.runtime.meter import RayMeter
+from cluster.runtime.priority import come_first
 from cluster.runtime.vault import vault_of
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
@@ -39,6 +40,7 @@ from deployments.api.endpoints import Means, endpoints
 from deployments.api.load import Load
 from deployments.api.placement import PlacedRecommenders
 from deployments.api.routes import ordinary_way
+from deployments.api.warming import warm_up
 from deployments.archive.citation import CitationRules
 from deployments.archive.door import ArchiveConfig, archive_routes, open_archive
 from deployments.edge.admission import Gate
@@ -112,6 +114,8 @@ class Gateway:
         await self._host.start()
         await self._answers.start()
         await self._archive.start()
+        await warm_up(self._stores, self._placed, clock)
+        come_first()
         self._warming = self.loop.create_task(self._warm(config.app_id))
         self._telling = self.loop.create_task(self._tell())
         more = archive_routes(self._archive)

@@ -36,7 +36,7 @@ def two() -> Iterator[Stack]:
 @pytest.fixture(scope="module")
 def one() -> Iterator[Stack]:
     """One of each."""
-    with installed(KIOSK_REPLICAS_MAX="1") as running:
+    with installed(KIOSK_REPLICAS_MIN="1", KIOSK_REPLICAS_MAX="1") as running:
         seed(running)
         say(running, "engines", "scale", APP, "default", "--replicas", "1")
         yield running

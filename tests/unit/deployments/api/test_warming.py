@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from actors.recommender.messages import ReaderQuery, RecommendationResult
+from cluster.errors import NotFound, Unavailable
+from cluster.records.access import App
+from cluster.store.memory import memory_stores
+from cluster.store.ports import Stores
+from deployments.api.warming import LATELY_MS, warm_up
+from tests.fakes.door import StillClock
+
+
+class Asked:
+    """Remembers who was asked."""
+
+    def __init__(self) -> None:
+        self.names: list[tuple[str, str]] = []
+        self.error: Exception | None = None
+        self.silent = False
+
+    async def answer(self, query: ReaderQuery) -> RecommendationResult:
+        self.names.append((query.app_id, query.engine_id))
+        if self.silent:
+            await asyncio.Event().wait()
+        if self.error is not None:
+            raise self.error
+        return RecommendationResult()
+
+
+@pytest.fixture
+def clock() -> StillClock:
+    return StillClock()
+
+
+@pytest.fixture
+async def stores(clock: StillClock) -> Stores:
+    stores = memory_stores(clock)
+    for name in ("shop", "news"):
+        await stores.access.put_app(App(app_id=name, environment="development", created_at=1))
+    await stores.engine_watch.count("shop", {("door", "default"): 5, ("own", "big"): 50}, clock.now_ms())
+    await stores.engine_watch.count("news", {("door", "default"): 20}, clock.now_ms())
+    return stores
+
+
+async def test_engines_that_are_asked_are_loaded_the_busiest_first(stores: Stores, clock: StillClock) -> None:
+    asked = Asked()
+    assert await warm_up(stores, asked, clock) == 3
+    assert asked.names == [("shop", "big"), ("news", "default"), ("shop", "default")]
+
+
+async def test_what_nobody_asked_lately_is_left_alone(stores: Stores, clock: StillClock) -> None:
+    clock.pass_ms(LATELY_MS + 1)
+    asked = Asked()
+    assert await warm_up(stores, asked, clock) == 0
+    assert asked.names == []
+
+
+@pytest.mark.parametrize("error", [NotFound("engine is not found"), Unavailable("away", retry_after_s=1)])
+async def test_an_engine_that_refuses_keeps_no_replica_from_starting(
+    stores: Stores, clock: StillClock, error: Exception
+) -> None:
+    asked = Asked()
+    asked.error = error
+    assert await warm_up(stores, asked, clock) == 0
+    assert len(asked.names) == 3
+
+
+async def test_a_silent_engine_is_not_waited_for_long(stores: Stores, clock: StillClock) -> None:
+    asked = Asked()
+    asked.silent = True
+    assert await warm_up(stores, asked, clock, within_s=0.01) == 0
