@@ -1,8 +1,9 @@
-"""`kiosk bench [foundation | engine | ingest | quality] [--out FILE]`: measure this build beside its limits.
+"""`kiosk bench [foundation | engine | ingest | sizes | quality] [--out FILE]`: measure this build beside its limits.
 
 foundation   reads, recommendations of a small shop, interactions, uploads; beside a bare echo
 engine       recommendations over 100,000 products x 128 and 1,000,000 interactions; beside a bare echo
 ingest       files of millions into an installation, killed on the way
+sizes        what a request costs as the catalog grows, up to 1,000,000 products, in one process
 quality      ranking on public sets beside other libraries (`kiosk bench quality --help`)
 """
 
@@ -25,6 +26,10 @@ def main() -> int:
         from tests.benchmarks import quality_report
 
         return quality_report.main(sys.argv[2:])
+    if sys.argv[1:2] == ["sizes"]:
+        from tests.benchmarks import engine_sizes
+
+        return engine_sizes.main(sys.argv[2:])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))  # so that what was started is ended
     given = _arguments()
     progress = Console(stderr=True)
@@ -67,7 +72,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="kiosk bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    suites = ["foundation", "engine", "ingest", "quality"]
+    suites = ["foundation", "engine", "ingest", "quality", "sizes"]
     parser.add_argument("suite", nargs="?", default="foundation", choices=suites)
     parser.add_argument("--port", type=int, default=18080)
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")

@@ -58,8 +58,10 @@ REPEATS = 400
 class Shop:
     """Generated products, events and readers."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, count: int = 0) -> None:
         self.size = size
+        self.count = count or size * EVENTS_A_PRODUCT
+        "Events."
         self.rng = np.random.default_rng(11)
         self.recommender = Recommender(HashingEmbedder(), refresh_ms=200)
         self._clusters = self.rng.integers(0, max(size // 50, 2), size)
@@ -94,7 +96,7 @@ class Shop:
 
     def learn(self) -> float:
         """Let readers do things over a month; return the seconds it took."""
-        count = self.size * EVENTS_A_PRODUCT
+        count = self.count
         overlay = self.recommender.overlay
         readers = np.sort(self.rng.integers(0, max(count // 20, 1), count))
         rows = (self.size * self.rng.random(count) ** 3).astype(np.int64)
