@@ -195,6 +195,8 @@ def _rarity(
 
 def _right_vectors(matrix: Any, dimensions: int, seed: int) -> npt.NDArray[np.float32]:
     """Right singular vectors of a sparse matrix, the largest first; zeros where there are no more."""
+    if not matrix.nnz:
+        return np.zeros((matrix.shape[1], dimensions), np.float32)
     rank = min(dimensions, min(matrix.shape))
     width = min(rank + _SPARE, min(matrix.shape))
     rng = np.random.default_rng(seed)

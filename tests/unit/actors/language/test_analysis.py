@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pytest
+
+from actors.language.analysis import ALGORITHMS, Analyzer, Analyzers
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "stems"),
+    [
+        ("en", "The dog's high-speed running isn't", ["dog", "high", "speed", "run"]),
+        ("en", "O’Rourke and O'Rourke met U.S. envoys", ["o", "rourk", "o", "rourk", "met", "us", "envoy"]),
+        ("de", "Die Häuser der Königin", ["haus", "konigin"]),
+        ("fr", "l'eau des rivières", ["eau", "rivi"]),
+        ("es", "¿Cuándo llegaron los ríos?", ["lleg", "rios"]),
+        ("ja", "東京都庁", ["東京", "京都", "都庁"]),
+        ("xx", "Plain Words", ["plain", "words"]),
+        ("en", "", []),
+    ],
+)
+def test_a_text_is_cut_into_stems_of_its_language(language: str, text: str, stems: list[str]) -> None:
+    assert Analyzer(language).stems(text) == stems
+    assert len(Analyzer(language).terms(text)) == len(stems)
+
+
+def test_inflected_words_share_a_term() -> None:
+    analyzer = Analyzer("en")
+    assert analyzer.terms("treaties") == analyzer.terms("Treaty")
+    assert Analyzer("de").terms("Flüsse") == Analyzer("de").terms("flüssen")
+
+
+def test_a_question_is_asked_in_every_language_of_the_corpus_but_its_small_words_in_its_own() -> None:
+    analyzers = Analyzers()
+    words = analyzers.question("the running of the bulls", ["de", "en"])
+    assert len(words) == 2
+    running = words[0]
+    assert set(running) == {*analyzers.of("en").terms("running"), *analyzers.of("de").terms("running")}
+
+
+def test_a_language_is_guessed_by_small_words() -> None:
+    analyzers = Analyzers()
+    assert (
+        analyzers.guess("Der Fluss ist in der Nacht über die Ufer getreten und hat das Dorf erreicht") == "de"
+    )
+    assert analyzers.guess("El río creció en la noche y llegó a las casas del pueblo") == "es"
+    assert analyzers.guess("zzz") == "en"
+
+
+def test_every_named_stemmer_exists() -> None:
+    for language in ALGORITHMS:
+        assert Analyzer(language).stems("word")
