@@ -84,3 +84,13 @@ async def test_the_page_stands_alone_and_names_every_path(document: dict[str, An
     assert "https://" not in html
     assert "<script" not in html
     assert html.count("<details") == html.count("</details>")
+
+
+def test_explanations_are_documented_as_an_addition_of_ours(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    for name in ("UserToProducts", "UserToCategories", "UserToHistory", "ProductToProducts"):
+        field = schemas[name]["properties"]["explain"]
+        assert "addition of this service" in field["description"]
+        assert "explain" not in schemas[name].get("required", ())
+    assert "_explain" in schemas["Recommended"]["properties"]
+    assert "missing" in schemas["Explanation"]["properties"]
