@@ -40,6 +40,7 @@ def look_at_parts(installation: Installation, state: State) -> list[Part]:
         _proxy(installation, state),
         _doors(installation, titles),
         _intake(installation, titles),
+        _trainer(installation, titles),
         _disk(installation),
         Part("memory", True, f"{pss_bytes(processes) / 2**20:,.0f} MiB in {len(processes)} processes"),
         Part("restarts", True, restarts or "none since the start"),
@@ -91,6 +92,13 @@ def _intake(installation: Installation, titles: list[str]) -> Part:
     except HouseError as error:
         return Part("intake", False, error.message)
     return Part("intake", alive, f"{'at work' if alive else 'not running'}, {waiting} batches waiting")
+
+
+def _trainer(installation: Installation, titles: list[str]) -> Part:
+    alive = any("ray::Trainer" in title for title in titles)
+    workers = sum("ray::_work" in title for title in titles)
+    words = f"at work, {workers} training{'s' * (workers != 1)} under way" if alive else "not running"
+    return Part("trainer", alive, words)
 
 
 def _disk(installation: Installation) -> Part:

@@ -92,7 +92,15 @@ def train(
     here = local or not (installation.is_running or installation.settings.redis_is_external)
     if here and not local:
         screen.err().print("Kiosk does not run, so this command trains by itself.")
-    run = asyncio.run(_train(installation, app, engine, chosen, promote=promote, here=here, wait=wait))
+    try:
+        run = asyncio.run(_train(installation, app, engine, chosen, promote=promote, here=here, wait=wait))
+    except KeyboardInterrupt:
+        screen.err().print(
+            "The training goes on without this command"
+            + (" as soon as a trainer runs" if here else "")
+            + f"; `kiosk runs list {app}` shows it, `kiosk runs cancel` ends it."
+        )
+        raise
     show_run(run, as_json=as_json)
     if run.status in ("failed", "cancelled"):
         raise typer.Exit(1)

@@ -21,7 +21,7 @@ from cluster.errors import Fault, HouseError
 from cluster.records.run import Run
 from cluster.records.schedule import DAY_MS
 from jobs.refresh.build import Origin, build
-from jobs.refresh.checkpoint import Checkpoints
+from jobs.refresh.checkpoint import FOLDER, Checkpoints
 from jobs.refresh.estimate import Size, refuse_too_large
 from jobs.refresh.fit import fit
 from jobs.refresh.plan import Plan
@@ -222,3 +222,19 @@ class Training:
             done += 1
 
         return tell
+
+
+def sweep_leftovers(shelf: Shelf, scratch: Path, app_id: str, going: Collection[str], before_ms: int) -> int:
+    """Remove checkpoints and scratch folders older than a moment whose runs have ended; return how many went."""
+    above, old = f"{FOLDER}/{app_id}", set()
+    for entry in shelf.entries(above):
+        run_id = entry.path[len(above) + 1 :].partition("/")[0]
+        if run_id not in going and entry.modified_ms < before_ms:
+            old.add(run_id)
+    for run_id in old:
+        Checkpoints(shelf, app_id, run_id).clear()
+    for folder in (scratch / app_id).glob("*"):
+        if folder.name not in going and folder.stat().st_mtime * 1000 < before_ms:
+            shutil.rmtree(folder, ignore_errors=True)
+            old.add(folder.name)
+    return len(old)

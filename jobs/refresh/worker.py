@@ -9,7 +9,6 @@ and its manifest is written last: exactly one artefact, or none, whatever dies w
 from __future__ import annotations
 
 import asyncio
-import shutil
 import threading
 import traceback
 from collections.abc import Callable
@@ -27,7 +26,7 @@ from cluster.records.run import LEASE_MS, Run, RunStatus, StageDone, claimed, en
 from cluster.store.ports import Stores
 from jobs.refresh.orders import run_named, step
 from jobs.refresh.promoting import promote_run
-from jobs.refresh.training import Bench, Training
+from jobs.refresh.training import Bench, Training, sweep_leftovers
 
 T = TypeVar("T")
 
@@ -35,6 +34,9 @@ BEAT_S = LEASE_MS / 5000
 "Between two signs of life."
 PATIENCE_S = 5.0
 "Pause before a run is given back because a part was away; times the attempt."
+
+LEFT_FOR_MS = 3_600_000
+"What a run left behind is removed when it is older than this and the run has ended."
 
 HISTORY_KEPT = 10
 "So many promotions back a rollback finds its snapshot."
@@ -100,7 +102,10 @@ class Worker:
             return await self._stages(training)
         except Lost:
             self._log.info("run_left", app=app_id, run=run_id)
-            return await run_named(place.stores, app_id, run_id)
+            now = await run_named(place.stores, app_id, run_id)
+            if now.status == "cancelled":  # else it is another worker's, with all that stands there
+                await asyncio.to_thread(training.clean_up)
+            return now
         finally:
             beating.cancel()
             await asyncio.gather(beating, return_exceptions=True)
@@ -136,6 +141,7 @@ class Worker:
             where = f"stage {self._run.stage} broke: {text[:500]}"
             return await self._end("failed", {"error": where}, training)
         run = await self._end("finished", training.outcome(), training)
+        await self._forget_old(run)
         return await self._promote(run) if run.promote and run.status == "finished" else run
 
     async def _promote(self, run: Run) -> Run:
@@ -167,6 +173,13 @@ class Worker:
         engine = await stores.engines.get(run.app_id, run.engine_id)
         history = await stores.promotions.history(run.app_id, run.engine_id, HISTORY_KEPT)
         return {engine.snapshot if engine else "", *(entry.version for entry in history)}
+
+    async def _forget_old(self, run: Run) -> None:
+        """Remove what runs left behind that ended without their worker."""
+        place = self._place
+        going = {one.run_id for one in await place.stores.runs.open(run.app_id)}
+        before_ms = place.clock.now_ms() - LEFT_FOR_MS
+        await asyncio.to_thread(sweep_leftovers, place.shelf, place.scratch, run.app_id, going, before_ms)
 
     # --- the record ---------------------------------------------------------------------------------------
 
@@ -244,8 +257,3 @@ class Worker:
         if self._watch is not None:
             self._watch(run)
         return run
-
-
-def drop_scratch(scratch: Path, app_id: str, run_id: str) -> None:
-    """Remove what a run left on this machine."""
-    shutil.rmtree(scratch / app_id / run_id, ignore_errors=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from cluster.store.memory import memory_stores
 from cluster.store.ports import Stores
 from jobs.refresh.orders import cancel, order
 from jobs.refresh.recipe import load
-from jobs.refresh.worker import Worker, Workplace
+from jobs.refresh.worker import LEFT_FOR_MS, Worker, Workplace
 from tests.fakes import market
 from tests.fakes.dying_shelf import DyingShelf, Killed
 from tests.fakes.dying_stores import Life, mortal
@@ -197,6 +198,20 @@ async def test_a_cancelled_run_is_left_and_publishes_nothing(place: Place) -> No
     assert done is not None
     assert done.status == "cancelled"
     assert place.versions == []
+    assert place.leftovers == []
+
+
+async def test_what_ended_runs_left_behind_goes_with_a_later_training(place: Place) -> None:
+    place.clock.advance(int(time.time() * 1000) + 2 * LEFT_FOR_MS - place.clock.now_ms())
+    going = await place.ordered()
+    for run_id in ("long-gone", going.run_id):
+        place.shelf.write(f"runs/{market.APP}/{run_id}/plan.json", b"left")
+        folder = place.folder / "scratch" / market.APP / run_id
+        folder.mkdir(parents=True)
+        (folder / "x").write_bytes(b"left")
+    await place.worked(await place.ordered())
+    assert len(place.leftovers) == 2
+    assert all(going.run_id in path for path in place.leftovers)
 
 
 async def test_a_shelf_that_is_away_gives_the_run_back_for_another_attempt(place: Place) -> None:

@@ -1,0 +1,159 @@
+"""Commands of trainings as a person types them, without a cluster: from `kiosk train` to `kiosk rollback`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.shelf import Shelf
+from cluster.store.connect import open_stores
+from tests.fakes import market
+from tests.suites.redis_process import RedisProcess
+
+pytestmark = [pytest.mark.redis, pytest.mark.timeout(180)]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class Shop:
+    """An installation with an outer Redis and a market that has settled; nothing runs."""
+
+    folder: Path
+    url: str
+
+    def kiosk(self, *words: str, module: str = "cluster") -> subprocess.CompletedProcess[str]:
+        """Run a command."""
+        ours = {"KIOSK_DATA_DIR": str(self.folder), "KIOSK_REDIS_URL": self.url, "PYTHONPATH": str(ROOT)}
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("KIOSK_", "RAY_"))}
+        return subprocess.run(
+            [sys.executable, "-m", module, *words],
+            env={**clean, **ours, "COLUMNS": "160"},
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+
+    def told(self, *words: str) -> Any:
+        """Run a command that must succeed, and read what it says."""
+        done = self.kiosk(*words, "--json")
+        assert done.returncode == 0, (done.stdout, done.stderr)
+        return json.loads(done.stdout)
+
+    def refused(self, *words: str) -> str:
+        """Run a command that must fail, and read why."""
+        done = self.kiosk(*words)
+        assert done.returncode == 1, (done.stdout, done.stderr)
+        assert "Traceback" not in done.stderr
+        return " ".join(done.stderr.split())
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    folder = tmp_path_factory.mktemp("shop")
+    server = RedisProcess()
+    try:
+        server.start()
+
+        async def open_market() -> None:
+            async with open_stores(server.url, slow_s=10.0) as stores:
+                await market.open_market(stores)
+
+        asyncio.run(open_market())
+        segments = SegmentShelf(Shelf.open(folder / "shelf"))
+        market.settle(segments, market.table(2_000, 120, 60))
+        yield Shop(folder, server.url)
+    finally:
+        server.stop()
+
+
+def test_from_training_to_serving_and_back(shop: Shop) -> None:
+    plan = shop.told("train", market.APP, "--recipe", "fast", "--dry-run")
+    assert (plan["events"], plan["fits"]) == (2_000, True)
+    first = shop.told("train", market.APP, "--recipe", "fast", "--local", "--promote")
+    assert (first["status"], first["promoted"]) == ("finished", True)
+    second = shop.told("train", market.APP, "--recipe", "fast", "--set", "seed=7", "--local")
+    assert second["version"] != first["version"]
+    assert shop.told("engines", "history", market.APP)["serving"] == first["version"]
+    promoted = shop.told("promote", market.APP, second["version"], "--force", "a test")
+    assert (promoted["version"], promoted["before"]) == (second["version"], first["version"])
+    assert shop.told("rollback", market.APP)["version"] == first["version"]
+    history = shop.told("engines", "history", market.APP)
+    assert [entry["kind"] for entry in history["history"]] == ["rolled_back", "promoted", "promoted"]
+    assert [run["status"] for run in shop.told("runs", "list", market.APP)["runs"]] == [
+        "finished",
+        "finished",
+    ]
+    shown = shop.kiosk("runs", "show", market.APP, first["run_id"])
+    assert "evaluate" in shown.stdout
+    assert f"snapshot {first['version']}" in shown.stdout
+
+
+def test_evaluation_writes_pictures_and_reports(shop: Shop, tmp_path: Path) -> None:
+    out = tmp_path / "figures"
+    told = shop.told("evaluate", market.APP, "--recipe", "fast", "--out", str(out), "--readers", "50")
+    assert [report["protocol"] for report in told["reports"]] == ["by_time", "leave_last_out"]
+    assert {path.name for path in out.iterdir()} >= {
+        "leave_last_out-segments.svg",
+        "report.json",
+        "report.md",
+    }
+    table = shop.kiosk("evaluate", market.APP, "--recipe", "fast", "--protocol", "leave_last_out").stdout
+    assert "popularity" in table
+    assert "95 % interval" in table
+
+
+def test_a_sweep_is_compared_and_says_how_to_train_the_best(shop: Shop, tmp_path: Path) -> None:
+    words = ("train", market.APP, "--recipe", "fast", "--sweep", "parts.rules.window=2,10", "--local")
+    done = shop.kiosk(*words, "--out", str(tmp_path / "out"))
+    assert "Train the best one: kiosk train market" in done.stdout
+    assert len((tmp_path / "out" / "comparison.csv").read_text().splitlines()) == 3
+
+
+def test_schedules_are_made_listed_and_removed(shop: Shop) -> None:
+    shop.told("schedules", "add", market.APP, "nightly", "--recipe", "fast")
+    (schedule,) = shop.told("schedules", "list", market.APP)["schedules"]
+    assert (schedule["when"], schedule["recipe"], schedule["last"]) == ("nightly", "fast", None)
+    assert "has a schedule nightly already" in shop.refused("schedules", "add", market.APP, "nightly")
+    assert shop.told("schedules", "remove", market.APP, "nightly")["removed"]
+    assert "has no schedule nightly" in shop.refused("schedules", "remove", market.APP, "nightly")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("train", "nowhere", "--local"), "there is no app named nowhere; there are: market"),
+        (("train", market.APP, "--engine", "nope", "--local"), "has no engine nope; there are: default"),
+        (("train", market.APP, "--recipe", "nope"), "neither a file nor one of default, fast"),
+        (("train", market.APP, "--set", "parts.rules.windw=3"), "there is no such field; there are"),
+        (("train", market.APP, "--set", "limits.memory_mb=64", "--dry-run"), "limits.memory_mb allows 64"),
+        (("train", market.APP, "--sweep", "window"), "is no FIELD=A,B,C"),
+        (("evaluate", market.APP, "--protocol", "guess"), "there is no protocol 'guess'"),
+        (("promote", market.APP, "0" * 16), "has no snapshot 0000"),
+        (("schedules", "add", market.APP, "x", "--when", "often"), "say for example `every 6h`"),
+        (("runs", "show", market.APP, "nope"), "has no run nope; see `kiosk runs list market`"),
+    ],
+)
+def test_what_can_not_be_done_says_what_to_do(shop: Shop, words: tuple[str, ...], said: str) -> None:
+    assert said in shop.refused(*words)
+
+
+def test_a_learner_is_held_to_the_protocol_from_the_command_line(shop: Shop) -> None:
+    done = shop.kiosk("conform", "collections:OrderedDict", module="jobs.refresh")
+    assert done.returncode == 2
+    assert "needs the methods train(data, rng) and load(parts)" in done.stderr
+    own = ("conform", "tests.suites.test_learners:Markov")
+    done = shop.kiosk(*own, module="jobs.refresh")
+    assert done.returncode == 0, done.stderr
+    assert "13 of 13 promises are kept" in done.stdout
