@@ -167,8 +167,9 @@ class Champion:
         """Lay values of items out by row; 0 where the snapshot knows nothing."""
         items = self._items[:count]
         found: Floats = np.zeros(count)
-        known = items >= 0
-        found[: len(items)][known] = values[items[known]]
+        if len(values):
+            # through a plain array: a memmap makes every step of this an object of its own
+            found[: len(items)] = np.where(items >= 0, np.take(np.asarray(values), items, mode="clip"), 0.0)
         return found
 
     # --- inside ---------------------------------------------------------------------------------------------

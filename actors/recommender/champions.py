@@ -78,6 +78,7 @@ class Champions:
         engines: EngineStore,
         models: Models | None,
         product_ids: Callable[[], list[str]],
+        serving: Callable[[str], str],
         adopt: Adopt,
         clock: Clock,
         meter: Meter,
@@ -86,22 +87,20 @@ class Champions:
         self._engines = engines
         self._models = models
         self._product_ids = product_ids
+        self.serving = serving
+        "Names the version that serves an engine; empty for the live parts alone."
         self._adopt = adopt
         self._clock = clock
         self._meter = meter
-        self._serving: dict[str, str] = {}
+        self._known: set[str] = set()
         self._loads: dict[str, asyncio.Task[None]] = {}
         self._refused: dict[tuple[str, str], float] = {}
         self._kept: OrderedDict[tuple[str, str], Learned] = OrderedDict()
         self._log = structlog.get_logger().bind(app=app_id)
 
-    def serving(self, engine_id: str) -> str:
-        """Name the version that serves an engine; empty for the live parts alone."""
-        return self._serving.get(engine_id, "")
-
     def knows(self, engine_id: str) -> bool:
         """Is this engine looked after?"""
-        return engine_id in self._serving
+        return engine_id in self._known
 
     async def know(self, engine_id: str) -> None:
         """Look after an engine from now on; returns when its snapshot serves, or was refused."""
@@ -113,8 +112,8 @@ class Champions:
     def over(self, product_ids: list[str]) -> list[tuple[str, Champion]]:
         """Lay the snapshots that serve over another catalog: the app was loaded anew. In a thread."""
         found = []
-        for engine_id, version in list(self._serving.items()):
-            learned = self._kept.get((engine_id, version))
+        for engine_id in list(self._known):
+            learned = self._kept.get((engine_id, self.serving(engine_id)))
             if learned is not None:
                 found.append((engine_id, Champion(learned, product_ids)))
         return found
@@ -125,10 +124,10 @@ class Champions:
         Errors:
             Unavailable: the store is away; what serves goes on serving
         """
-        if self._models is None or not self._serving:
+        if self._models is None or not self._known:
             return
         for engine in await self._engines.all(self._app_id):
-            if engine.engine_id in self._serving:
+            if engine.engine_id in self._known:
                 await self._follow(engine)
 
     async def watch(self) -> None:
@@ -153,7 +152,7 @@ class Champions:
                 engine = None
             if engine is not None:
                 await self._follow(engine)
-        self._serving.setdefault(engine_id, "")
+        self._known.add(engine_id)
 
     async def _follow(self, engine: Engine) -> None:
         version = engine.snapshot
@@ -176,7 +175,6 @@ class Champions:
                 self._refuse(engine_id, version, error)
                 return
         await self._adopt(engine_id, champion)
-        self._serving[engine_id] = version
         self._refused.pop((engine_id, version), None)
         took_ms = round((self._clock.monotonic_s() - started_s) * 1000)
         self._log.info("snapshot_adopted", engine=engine_id, version=version, took_ms=took_ms)

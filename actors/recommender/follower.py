@@ -77,7 +77,7 @@ class Follower:
         self._lock = threading.Lock()
         self._recommender: Recommender | None = None
         self._champions = Champions(
-            app_id, stores.engines, models, self._product_ids, self._adopt, clock, meter
+            app_id, stores.engines, models, self._product_ids, self.serving, self._adopt, clock, meter
         )
         self._watching: asyncio.Task[None] | None = None
         self._following: asyncio.Task[None] | None = None
@@ -127,7 +127,8 @@ class Follower:
 
     def serving(self, engine_id: str) -> str:
         """Name the snapshot that serves an engine; empty for the live parts alone."""
-        return self._champions.serving(engine_id)
+        champion = self._held.of(engine_id).champion
+        return "" if champion is None else champion.version
 
     @property
     def _held(self) -> Recommender:
@@ -152,7 +153,8 @@ class Follower:
         return list(self._held.overlay.catalog.product_ids)
 
     async def _adopt(self, engine_id: str, champion: Champion | None) -> None:
-        await self._think(partial(self._held.adopt, engine_id, champion), here=False)
+        adopt = partial(self._held.adopt, engine_id, champion, self._clock.now_ms())
+        await self._think(adopt, here=False)
 
     # --- loading --------------------------------------------------------------------------------------------
 
@@ -164,7 +166,7 @@ class Follower:
         ids = list(recommender.overlay.catalog.product_ids)
         run = asyncio.get_running_loop().run_in_executor
         for engine_id, champion in await run(None, self._champions.over, ids):
-            recommender.adopt(engine_id, champion)
+            recommender.adopt(engine_id, champion, self._clock.now_ms())
         took_ms = round((self._clock.monotonic_s() - started_s) * 1000)
         catalog = recommender.overlay.catalog
         self._log.info("recommender_loaded", products=catalog.products, took_ms=took_ms)

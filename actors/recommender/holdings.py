@@ -170,6 +170,7 @@ class Holdings:
             champion.note_before(votes, self.overlay.votes_since(champion.learned_until_ms))
         self.champion = champion
         self._newcomers = Newcomers(self.overlay)
+        self._starts.clear()
         self._standing = None
 
     def standing(self, now_ms: int) -> Standing:

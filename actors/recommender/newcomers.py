@@ -6,15 +6,15 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from actors.recommender.champion import Champion
 from actors.recommender.crowd import Crowd
 from actors.recommender.overlay import Overlay
-from actors.vectors.types import Matrix, Rows, Scores
+from actors.vectors.types import Mask, Matrix, Rows, Scores, room_for
 
 ENOUGH_VOTES = 20.0
 "A product with so many votes stands for itself."
@@ -74,7 +74,9 @@ class Newcomers:
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
-        self._known: dict[int, tuple[list[int], list[float]]] = {}
+        self._met: Mask = np.zeros(0, np.bool_)
+        self._kin: npt.NDArray[np.int32] = np.zeros((0, _KIN), np.int32)
+        self._weights: Matrix = np.zeros((0, _KIN), np.float32)
         self._elders: Rows = np.zeros(0, np.int64)
         self._vectors: Matrix = np.zeros((0, overlay.index.dimensions), np.float32)
         self._chosen_ms = -_ELDERS_FOR_MS
@@ -93,18 +95,18 @@ class Newcomers:
         count = len(crowd)
         votes = self._overlay.votes.of(count)
         new = np.flatnonzero((champion.items_of(count) < 0) & crowd.offered & (votes < ENOUGH_VOTES))[-_MOST:]
-        missing = [row for row in new.tolist() if row not in self._known][-_A_REFRESH:]
-        if missing:
+        self._met = room_for(self._met, count, False)
+        missing = new[~self._met[new]][-_A_REFRESH:]
+        if len(missing):
             self._meet(missing)
-        rows = np.array([row for row in new.tolist() if row in self._known], np.int64)
+        rows = new[self._met[new]]
         if not len(rows):
             return alone
-        found = [self._known[row] for row in rows.tolist()]
-        share = 1.0 - votes[rows] / ENOUGH_VOTES
+        share = (1.0 - votes[rows] / ENOUGH_VOTES).astype(np.float32)
         return Kin(
             rows,
-            np.array([kin for kin, _ in found], np.int64),
-            (np.array([weights for _, weights in found]) * share[:, None]).astype(np.float32),
+            self._kin[rows].astype(np.int64),
+            self._weights[rows] * share[:, None],
             self._elders,
             self._vectors,
         )
@@ -116,12 +118,14 @@ class Newcomers:
         self._elders = known[np.argsort(-crowd.popular[known], kind="stable")[:_ELDERS]]
         self._vectors = self._overlay.index.take(self._elders)
 
-    def _meet(self, rows: Sequence[int]) -> None:
+    def _meet(self, rows: Rows) -> None:
         """Compare some new products with the known ones."""
-        like = np.maximum(self._overlay.index.take(np.array(rows, np.int64)) @ self._vectors.T, 0.0)
+        like = np.maximum(self._overlay.index.take(rows) @ self._vectors.T, 0.0)
         nearest = np.argpartition(like, like.shape[1] - _KIN, axis=1)[:, -_KIN:]
         weights = np.take_along_axis(like, nearest, axis=1) ** _POWER
         # what is like nothing inherits nothing; what is the same as all its kin inherits most
         weights *= _INHERITED / np.maximum(weights.sum(axis=1, keepdims=True), 1.0)
-        for row, kin, weight in zip(rows, self._elders[nearest].tolist(), weights.tolist(), strict=True):
-            self._known[row] = kin, weight
+        count = int(rows.max()) + 1
+        self._kin, self._weights = room_for(self._kin, count), room_for(self._weights, count)
+        self._kin[rows], self._weights[rows] = self._elders[nearest], weights
+        self._met[rows] = True

@@ -82,9 +82,12 @@ class Recommender:
         )
         return ANSWERS[query.kind](request)
 
-    def adopt(self, engine_id: str, champion: Champion | None) -> None:
-        """Let another snapshot serve an engine, or none."""
-        self.of(engine_id).adopt(champion)
+    def adopt(self, engine_id: str, champion: Champion | None, now_ms: int = 0) -> None:
+        """Let another snapshot serve an engine, or none; with a time the next answer finds everything ready."""
+        holdings = self.of(engine_id)
+        holdings.adopt(champion)
+        if now_ms:
+            holdings.standing(now_ms)
 
     def is_light(self, query: ReaderQuery) -> bool:
         """Tell whether answering takes about a millisecond at most, so that no thread is worth its hop."""
