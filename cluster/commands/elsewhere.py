@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import typer
 
@@ -26,7 +28,7 @@ def ingest(context: typer.Context) -> None:
         raise Unavailable("Kiosk does not run; start it with `kiosk up`")
     if context.args[:1] == ["archive"]:
         _run("jobs.archive", context.args[1:])
-    _run("jobs.ingest", context.args)
+    _run("jobs.ingest", context.args, _ray_of(installation) if "--at-once" in context.args else {})
 
 
 def models(context: typer.Context) -> None:
@@ -41,7 +43,22 @@ def bench(context: typer.Context) -> None:
     _run("tests.benchmarks", context.args)
 
 
-def _run(module: str, arguments: list[str]) -> None:
-    environment = {**os.environ, **python_path(os.environ, package_root())}
+def _ray_of(installation: Installation) -> dict[str, str]:
+    """Say where the installation's Ray is, for a program that fans work out; nothing when it does not run."""
+    state = installation.state
+    if state is None or not state.ray_address:
+        return {}
+    return {
+        "RAY_ADDRESS": state.ray_address,
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(installation.places.ray_token),
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_DISABLE_IMPORT_WARNING": "1",
+    }
+
+
+def _run(module: str, arguments: list[str], more: Mapping[str, str] = MappingProxyType({})) -> None:
+    environment = {**os.environ, **python_path(os.environ, package_root()), **more}
     code = subprocess.run([sys.executable, "-m", module, *arguments], env=environment, check=False).returncode
     raise typer.Exit(code)

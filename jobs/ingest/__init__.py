@@ -10,4 +10,5 @@ progress    how far it is, on disk; refused rows with their reasons
 pipeline    `ingest`: all of it in one process
 driver      many files at once on Ray
 display     for the eye
+arguments   what the command understands
 """

@@ -5,7 +5,6 @@ Progress goes to standard error; with `--json` one object on standard output say
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
 from pathlib import Path
@@ -15,13 +14,14 @@ from cluster.artifacts.shelf import Shelf
 from cluster.errors import HouseError, Unavailable
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
+from jobs.ingest.arguments import read_arguments
 from jobs.ingest.display import Display, tell_end, tell_stop
 from jobs.ingest.pipeline import Order, Report, ingest
 
 
 def main() -> int:
     """Parse arguments and ingest; 0 when every row is in, 1 when some were refused, 2 when it could not be done."""
-    arguments = _arguments()
+    arguments = read_arguments()
     settings = Settings()
     if settings.redis_url is None:
         unknown = Unavailable("no Redis is known: start the system first, or set KIOSK_REDIS_URL")
@@ -36,7 +36,15 @@ def main() -> int:
     )
     state_dir = arguments.state or settings.data_dir / "ingest"
     try:
-        report = asyncio.run(_ingest(order, settings, state_dir, arguments.restart))
+        if arguments.at_once > 1:
+            from jobs.ingest.driver import ingest_files  # brings Ray along
+
+            report = ingest_files(
+                order, state_dir=state_dir, restart=arguments.restart, at_once=arguments.at_once
+            )
+            Display().end(report)
+        else:
+            report = asyncio.run(_ingest(order, settings, state_dir, arguments.restart))
     except HouseError as error:
         return tell_stop(error, arguments.json)
     if arguments.json:
@@ -54,26 +62,6 @@ async def _ingest(order: Order, settings: Settings, state_dir: Path, restart: bo
             )
         display.end(report)
         return report
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m jobs.ingest", description="Ingest files of any size.")
-    parser.add_argument("address", help="a file, a directory, or an s3:// or gs:// URI of either")
-    parser.add_argument("--noun", choices=("user", "product", "interaction"), required=True)
-    parser.add_argument("--app", required=True, help="the app's id, for example development")
-    parser.add_argument(
-        "--map", action="append", default=[], metavar="FIELD=COLUMN", help="see jobs/ingest/mapping.py"
-    )
-    parser.add_argument(
-        "--format", choices=("jsonl", "csv", "tsv", "parquet"), help="when the name does not tell"
-    )
-    parser.add_argument(
-        "--chunk", type=int, help="rows written together; 2,000 interactions or 500 records when not said"
-    )
-    parser.add_argument("--state", type=Path, help="where progress and refused rows are kept")
-    parser.add_argument("--restart", action="store_true", help="forget an interrupted run")
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output at the end")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,10 @@
 """Many files at once: every file is one Ray task that reads, checks and hands over; the intake actor applies.
 
+    ray job submit -- python -m jobs.ingest s3://bucket/events --noun interaction --app bookshop --at-once 8
+
+    from jobs.ingest.driver import ingest_files            # the same from Python, on a machine of the cluster
+    print(ingest_files(Order("s3://bucket/events", "interaction", "bookshop"), at_once=8))
+
 Files are independent of each other; when the same record stands in two of them, either may win. A task that
 dies is started again by Ray and goes on where its progress stands, so the state directory must be shared by
 the machines that run the tasks.
@@ -8,6 +13,7 @@ the machines that run the tasks.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +24,40 @@ import ray
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
 from cluster.errors import HouseError, Refusal
+from cluster.runtime.connecting import ADMIN_S, connect
+from cluster.runtime.head import connect_ray
+from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from jobs.ingest.pipeline import Order, Report, ingest
 from jobs.ingest.sources import find
 
 Connect = Callable[[], OpenStores]
+
+CPUS = 0.5
+"Share of a processor Ray keeps for a task: it also waits, for the store and for the intake."
+
+
+def ingest_files(
+    order: Order, *, state_dir: Path | None = None, restart: bool = False, at_once: int = 4
+) -> Report:
+    """Ingest all files behind an address on the Ray of this installation, or on one that is started for it.
+
+    Errors:
+        HouseError: the first file that failed, after the ones at work have ended
+    """
+    settings = Settings()
+    if not ray.is_initialized():
+        address = os.environ.get("RAY_ADDRESS", "")
+        if address:
+            connect_ray(address)
+        else:
+            ray.init(include_dashboard=False, log_to_driver=False, configure_logging=False)
+    state_dir = settings.data_dir / "ingest" if state_dir is None else state_dir
+    return total(
+        ingest_on_ray(
+            order, _connect, str(settings.shelf_dir), state_dir=state_dir, restart=restart, at_once=at_once
+        )
+    )
 
 
 def ingest_on_ray(
@@ -44,7 +79,7 @@ def ingest_on_ray(
         HouseError: the first file that failed, after the ones at work have ended
     """
     addresses = [_address(order.address, source.path) for source in find(order.address, order.format)]
-    task = ray.remote(_ingest_file).options(max_retries=5, num_cpus=1)
+    task = ray.remote(_ingest_file).options(max_retries=5, num_cpus=CPUS)
     coming = list(enumerate(addresses))
     running: dict[Any, int] = {}
     reports: dict[int, Report] = {}
@@ -78,6 +113,11 @@ def total(reports: Sequence[Report]) -> Report:
         seconds=max((report.seconds for report in reports), default=0.0),
         quarantine=next((report.quarantine for report in reports if report.quarantine is not None), None),
     )
+
+
+def _connect() -> OpenStores:
+    """Open the stores in a task's own process."""
+    return connect(slow_s=ADMIN_S)
 
 
 def _ingest_file(

@@ -96,9 +96,9 @@ def write_interactions(path: Path, count: int, products: int, newest_ms: int, se
     pq.write_table(table, path, row_group_size=100_000)
 
 
-def start_ingest(stack: Stack, path: Path, noun: str, app: str = "development") -> subprocess.Popen[bytes]:
+def start_ingest(stack: Stack, path: Path, noun: str, *options: str) -> subprocess.Popen[bytes]:
     """Start `kiosk ingest`."""
-    command = [*KIOSK, "ingest", str(path), "--noun", noun, "--app", app]
+    command = [*KIOSK, "ingest", str(path), "--noun", noun, "--app", "development", *options]
     return subprocess.Popen(
         command,
         cwd=ROOT,
@@ -108,9 +108,9 @@ def start_ingest(stack: Stack, path: Path, noun: str, app: str = "development") 
     )
 
 
-def ingest(stack: Stack, path: Path, noun: str) -> Ingested:
+def ingest(stack: Stack, path: Path, noun: str, *options: str) -> Ingested:
     """Run `kiosk ingest` to its end and watch its memory."""
-    process = start_ingest(stack, path, noun)
+    process = start_ingest(stack, path, noun, *options)
     peak = 0
     while process.poll() is None:
         peak = max(peak, sum(memory_of(process)))

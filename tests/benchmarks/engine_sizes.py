@@ -1,7 +1,8 @@
 """`kiosk bench sizes [sizes...]`: what a request costs as the catalog grows, in this process, on one core.
 
 The number of events stays the same, so what grows is the catalog. A request may cost at most as many times more as
-there are more products; the table gives the time a request takes for every 100,000 products.
+there are more products; the table gives the time a request takes for every 100,000 products. It begins at 100,000:
+smaller catalogs fit the processor's cache and are cheaper than in proportion.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from rich.table import Table
 from actors.recommender.messages import ReaderQuery
 from tests.benchmarks.recommender_inprocess import NOW_MS, READERS, Shop, queries
 
-SIZES = (50_000, 200_000, 1_000_000)
+SIZES = (100_000, 300_000, 1_000_000)
 EVENTS = 1_000_000
 _ASKED = (
     "user_to_products 10, fl []",

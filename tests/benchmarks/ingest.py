@@ -18,6 +18,7 @@ INTERACTIONS = 1_000_000
 PRODUCTS = 100_000
 KILLED_ROWS = 200_000
 KILLS = 4
+FANNED_ROWS = 200_000
 
 
 def lines(stack: Stack, *, products: int = PRODUCTS, interactions: int = INTERACTIONS) -> Iterator[Line]:
@@ -34,7 +35,19 @@ def lines(stack: Stack, *, products: int = PRODUCTS, interactions: int = INTERAC
         found = bulk.ingest(stack, files / "products.jsonl", "product")
         yield _rate(f"{products:,} products from JSON Lines, applied", found, None)
         yield Line("their ingest: memory at its peak", found.peak_mb, "MiB", 500)
-        yield from _killed(stack, files / "few.parquet", interactions)
+        yield _at_once(stack, files, products, newest_ms)
+        yield from _killed(stack, files / "few.parquet", interactions + FANNED_ROWS)
+
+
+def _at_once(stack: Stack, files: Path, products: int, newest_ms: int) -> Line:
+    """Ingest four files at once, as tasks on the installation's Ray."""
+    folder = files / "several"
+    folder.mkdir()
+    for part in range(4):
+        path = folder / f"{part}.parquet"
+        bulk.write_interactions(path, FANNED_ROWS // 4, products, newest_ms, seed=20 + part)
+    found = bulk.ingest(stack, folder, "interaction", "--at-once", "4")
+    return _rate(f"{FANNED_ROWS:,} interactions from 4 files at once, as Ray tasks", found, None)
 
 
 def _killed(stack: Stack, path: Path, before: int) -> Iterator[Line]:
