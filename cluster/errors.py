@@ -173,4 +173,5 @@ class messages:
     )
     EXPERIMENT_KEY = "api_key is invalid. Please check your api_key in the dashboard."
     EXPERIMENT_SCHEMA = 'Request schema error. See "data.errors" for details'
+    EXPERIMENT_NOT_FOUND = "Experiment is not found. Please check your experiment_id_or_slug."
     VARIANT_NOT_FOUND = "Variant is not found. Please check your variant_name."

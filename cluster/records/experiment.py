@@ -37,14 +37,14 @@ class Variant(BaseModel):
 
     model_config = _STRICT
 
-    variant_id: str = Field(min_length=1, max_length=64)
+    variant_id: str = Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")
     name: str = Field(min_length=1, max_length=200)
     slug: str = Field(pattern=_SLUG)
     weight: float = Field(default=1.0, ge=0)
     "Share of the readers, beside the weights of the others."
     status: Literal["Active", "Paused"] = "Active"
     "A paused variant takes nobody new."
-    configuration: dict[str, Any] = Field(default_factory=dict)
+    configuration: dict[str, Any] | list[Any] | str = Field(default_factory=dict)
     "Whatever the shop's own code needs to know."
     engine_id: str = ""
     "Recommendations and search of a reader with this variant come from this engine."

@@ -15,6 +15,7 @@ from cluster.store.archive import RedisArchiveCalls, RedisClientRules
 from cluster.store.changes import RedisChanges
 from cluster.store.engine_watch import RedisEngineWatch
 from cluster.store.engines import RedisEngines
+from cluster.store.experiments import RedisExperiments
 from cluster.store.idempotency import RedisIdempotency
 from cluster.store.intake import IDLE_MS, MOST_WAITING, RedisIntake
 from cluster.store.interactions import RedisInteractions
@@ -123,5 +124,6 @@ def open_stores(
         grants=RedisGrants(server),
         archive_calls=RedisArchiveCalls(server),
         client_rules=RedisClientRules(server, quarantine),
+        experiments=RedisExperiments(server, quarantine),
         server=server,
     )

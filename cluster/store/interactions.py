@@ -10,6 +10,7 @@ import orjson
 from cluster.errors import Unavailable
 from cluster.ids import anonymous_reader, user_reader
 from cluster.store import keys
+from cluster.store.experiments import erase_exposures
 from cluster.store.recents import AppendPlan, Recent, merge_recent
 from cluster.store.script import Script
 from cluster.store.seal import salt_of, seal
@@ -71,6 +72,7 @@ class RedisInteractions:
                 names += (lists[0], keys.linked(app_id, user_id), *lists[1:])
                 args += (len(linked), *linked)
                 readers += own
+            await erase_exposures(self._server, app_id, list(dict.fromkeys(readers)))
             payload = seal(orjson.dumps([_readable(reader) for reader in dict.fromkeys(readers)]), _SALT)
             if await self._server.run(_ERASE, names, [payload, *args]):
                 return

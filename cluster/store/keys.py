@@ -234,6 +234,44 @@ def engine_history(app: str, engine_id: str) -> str:
     return f"{{{app}}}:engine-history:{engine_id}"
 
 
+# --- experiments ----------------------------------------------------------------------------------------------
+
+
+def experiment(app: str) -> str:
+    """Hash experiment_id -> sealed JSON `Experiment`. Owner: administrators. For ever."""
+    return f"{{{app}}}:experiment"
+
+
+def experiment_revision(app: str) -> str:
+    """Hash experiment_id -> integer: how often it was written; whoever writes must name it. As the experiment."""
+    return f"{{{app}}}:experiment-revision"
+
+
+def experiment_slug(app: str) -> str:
+    """Hash slug -> experiment_id: no two experiments of an app share one. As the experiment."""
+    return f"{{{app}}}:experiment-slug"
+
+
+def experiment_version(app: str) -> str:
+    """String, integer. Incremented by every change of an experiment; doors and the assigner poll it. For ever."""
+    return f"{{{app}}}:experiment-version"
+
+
+def experiment_served(app: str, experiment_id: str) -> str:
+    """Hash `<variant_id>:<what>` -> how often: latency and errors of what was served. Owner: doors. For ever."""
+    return f"{{{app}}}:experiment-served:{experiment_id}"
+
+
+def exposure(app: str, experiment_id: str) -> str:
+    """Hash reader id -> packed `Exposure`. Owner: doors and the assigner. For ever, until erased."""
+    return f"{{{app}}}:exposure:{experiment_id}"
+
+
+def exposure_ids(app: str, experiment_id: str) -> str:
+    """Hash person -> their other reader ids, each as `<length>:<id>`. As `exposure`."""
+    return f"{{{app}}}:exposure-id:{experiment_id}"
+
+
 # --- jobs and actors ------------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ from cluster.store.intake import IDLE_MS, MOST_WAITING
 from cluster.store.ports import Stores
 from cluster.store.twin.archive import MemoryArchiveCalls, MemoryClientRules
 from cluster.store.twin.changes import MemoryChanges
+from cluster.store.twin.experiments import MemoryExperiments
 from cluster.store.twin.intake import MemoryIntake
 from cluster.store.twin.interactions import MemoryInteractions
 from cluster.store.twin.oauth import MemoryAccounts, MemoryGrants
@@ -30,13 +31,13 @@ def memory_stores(
 ) -> Stores:
     """Make all ports, empty. Hand the same object to everybody who should see the same data."""
     clock = clock or SystemClock()
-    state = MemoryState(clock)
+    state, experiments = MemoryState(clock), MemoryExperiments()
     return Stores(
         access=MemoryAccess(),
         records=MemoryRecords(state),
         intake=MemoryIntake(state, idle_ms=idle_ms, most_waiting=most_waiting),
         tasks=MemoryTasks(state),
-        interactions=MemoryInteractions(state),
+        interactions=MemoryInteractions(state, experiments),
         changes=MemoryChanges(state),
         engines=MemoryEngines(state),
         engine_watch=MemoryEngineWatch(),
@@ -52,4 +53,5 @@ def memory_stores(
         grants=MemoryGrants(),
         archive_calls=MemoryArchiveCalls(),
         client_rules=MemoryClientRules(),
+        experiments=experiments,
     )

@@ -16,6 +16,8 @@ from cluster.store.engine_ports import Asked as Asked
 from cluster.store.engine_ports import EngineStore as EngineStore
 from cluster.store.engine_ports import EngineWatch as EngineWatch
 from cluster.store.engine_ports import RuleStore as RuleStore
+from cluster.store.experiment_ports import ExperimentBook as ExperimentBook
+from cluster.store.experiment_ports import ExperimentStore as ExperimentStore
 from cluster.store.people import AccountStore as AccountStore
 from cluster.store.people import GrantStore as GrantStore
 from cluster.store.people import Held as Held
@@ -257,7 +259,8 @@ class InteractionStore(Protocol):
         ...
 
     async def erase(self, app_id: str, user_ids: Sequence[str]) -> None:
-        """Forget all interactions of users and of visitors linked to them; logs an `erase` change."""
+        """Forget all interactions of users and of visitors linked to them, and which variants they were
+        given; logs an `erase` change."""
         ...
 
 
@@ -370,3 +373,4 @@ class Stores:
     grants: GrantStore
     archive_calls: ArchiveCallStore
     client_rules: ClientRuleStore
+    experiments: ExperimentStore

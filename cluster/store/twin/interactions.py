@@ -8,14 +8,16 @@ import orjson
 
 from cluster.ids import anonymous_reader, user_reader
 from cluster.store.recents import CAP, Recent, merge_recent
+from cluster.store.twin.experiments import MemoryExperiments
 from cluster.store.twin.state import AppState, Logged, MemoryState
 
 
 class MemoryInteractions:
     """`InteractionStore` in dictionaries. Lives of lists are not modelled: 400 days outlast any test."""
 
-    def __init__(self, state: MemoryState) -> None:
+    def __init__(self, state: MemoryState, experiments: MemoryExperiments | None = None) -> None:
         self._state = state
+        self._experiments = experiments
 
     async def append(self, app_id: str, payload: bytes, recents: Sequence[Recent]) -> str:
         app = self._state.apps[app_id]
@@ -49,6 +51,8 @@ class MemoryInteractions:
                 app.links.pop(visitor, None)
             readers += (user_reader(user_id), *(anonymous_reader(visitor) for visitor in visitors))
         if readers:
+            if self._experiments is not None:
+                await self._experiments.erase_exposures(app_id, readers)
             for reader_id in readers:
                 app.recents.pop(reader_id, None)
             self._state.log(app_id, "interaction", Logged("erase", orjson.dumps(readers)))

@@ -1,0 +1,23 @@
+"""The store of experiments over dictionaries and over a real Redis."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.store.connect import OpenStores
+from cluster.store.memory import memory_stores
+from cluster.store.ports import Stores
+from tests.suites.experiments import ExperimentSuite
+
+
+class TestInMemory(ExperimentSuite):
+    @pytest.fixture
+    def stores(self) -> Stores:
+        return memory_stores()
+
+
+@pytest.mark.redis
+class TestOverRedis(ExperimentSuite):
+    @pytest.fixture
+    def stores(self, redis_stores: OpenStores) -> Stores:
+        return redis_stores
