@@ -13,7 +13,7 @@ from cluster.errors import HouseError
 from cluster.store.ports import Stores
 
 LATELY_MS = 10 * 60_000
-WITHIN_S = 20.0
+WITHIN_S = 10.0
 "A replica that is late helps nobody; what is not loaded by then loads when it is asked for."
 
 _log = structlog.get_logger()
