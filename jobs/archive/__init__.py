@@ -6,4 +6,5 @@ feeds       RSS and Atom
 tables      rows of JSON Lines, CSV and Parquet
 reading     which file is which; rows for the ingest
 passages    the passage snapshot of an app, from what is settled and what the log holds
+driver      all of it in a running installation
 """

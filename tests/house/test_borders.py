@@ -23,7 +23,7 @@ HOMES = {
     "itsdangerous": ("deployments/archive/oauth/",),
     "jinja2": ("deployments/",),
     "typer": ("cluster/commands/", "cluster/__main__.py"),
-    "rich": ("cluster/commands/", "cluster/__main__.py", "jobs/ingest/", "jobs/refresh/"),
+    "rich": ("cluster/commands/", "cluster/__main__.py", "jobs/archive/", "jobs/ingest/", "jobs/refresh/"),
 }
 "Library -> where it may be imported."
 

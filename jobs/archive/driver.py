@@ -1,0 +1,98 @@
+"""An archive into a running installation, from the files to the passages."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from actors.answers.shelf import PassageShelf
+from actors.answers.writing import Meaning
+from actors.language.encoder import SHARE, find_encoder
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.shelf import Shelf
+from cluster.clock import SystemClock
+from cluster.errors import Invalid
+from cluster.settings import Settings
+from cluster.store.connect import open_stores
+from cluster.store.ports import Stores
+from jobs.archive.passages import build_passages
+from jobs.archive.reading import ArchiveReading
+from jobs.ingest.display import Display
+from jobs.ingest.pipeline import Order, Report, ingest
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What somebody wants done."""
+
+    app_id: str
+    address: str
+    "Empty: only build the passages."
+    reading: ArchiveReading
+    chunk: int = 200
+    state_dir: Path | None = None
+    restart: bool = False
+    passages: bool = True
+    embedder: str = ""
+    "`built-in`, `imported`, or empty: imported when there is one."
+
+
+async def run(wishes: Wishes, settings: Settings) -> Report | None:
+    """Ingest and build; None when nothing was to be ingested.
+
+    Errors:
+        Unavailable: Redis is away
+        Invalid: no Redis is known, there is no archive at the address, or no article with text in the app
+    """
+    if settings.redis_url is None:
+        raise Invalid("no Redis is known: start the system first, or set KIOSK_REDIS_URL")
+    segments = SegmentShelf(Shelf.open(settings.shelf_dir))
+    report = None
+    async with open_stores(settings.redis_url.get_secret_value(), slow_s=10.0) as stores:
+        if wishes.address:
+            report = await _ingest(wishes, settings, stores, segments)
+        if wishes.passages:
+            await _build(wishes, settings, stores, segments)
+    return report
+
+
+async def _ingest(wishes: Wishes, settings: Settings, stores: Stores, segments: SegmentShelf) -> Report:
+    # another licence or topic makes other records, so such a run is another run
+    mark = hashlib.sha256(repr(wishes.reading).encode()).hexdigest()[:8]
+    order = Order(address=wishes.address, noun="product", app_id=wishes.app_id, chunk=wishes.chunk)
+    with Display() as display:
+        report = await ingest(
+            order,
+            stores,
+            state_dir=(wishes.state_dir or settings.data_dir / "ingest") / f"archive-{mark}",
+            segments=segments,
+            restart=wishes.restart,
+            watch=display.show,
+            files=wishes.reading,
+        )
+    display.end(report)
+    return report
+
+
+async def _build(wishes: Wishes, settings: Settings, stores: Stores, segments: SegmentShelf) -> None:
+    console = Console(stderr=True)
+    encoder = find_encoder(settings.data_dir / "models") if wishes.embedder != "built-in" else None
+    if wishes.embedder == "imported" and encoder is None:
+        raise Invalid("no encoder was imported; see `kiosk models import --help`")
+    with console.status("building passages") as status:
+        manifest = await build_passages(
+            wishes.app_id,
+            stores,
+            segments,
+            PassageShelf(settings.shelf_dir),
+            SystemClock(),
+            meaning=Meaning(encoder, SHARE) if encoder is not None else None,
+            watch=lambda stage, count: status.update(f"building passages: {stage} {count:,}"),
+        )
+    facts = manifest.facts
+    console.print(
+        f"{facts['passages']:,} passages of {facts['documents']:,} articles, by {facts['embedder']}"
+    )
