@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -179,7 +180,7 @@ def _does(rule: BoostRule) -> str:
 def _when(rule: BoostRule) -> str:
     if not rule.enabled:
         return "never: switched off"
-    shown = {
+    shown: dict[str, Sequence[str]] = {
         "endpoint": rule.api_names,
         "anchor": rule.anchor_products,
         "module": rule.module_names,
