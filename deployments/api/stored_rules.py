@@ -58,13 +58,15 @@ class StoredRules:
         return found
 
     async def _read(self, app_id: str, known: _Known | None, now_s: float) -> _Known:
+        if known is not None:
+            # whoever comes meanwhile goes by what is known
+            known.until_s = now_s + self._keep_s
         try:
             rules = await self._store.all(app_id)
         except Unavailable:
             # a page without its boosts is better than no page
             rules = known.rules if known is not None else []
         if known is not None and known.rules == rules:
-            known.until_s = now_s + self._keep_s
             return known
         found = self._known[app_id] = _Known(rules, now_s + self._keep_s)
         return found
