@@ -28,6 +28,8 @@ from cluster.store.connect import OpenStores
 
 LOOK_S = 1.0
 "Between looks while an engine has, or is to have, a place of its own; records are read as often."
+MOVING_S = 0.3
+"Between looks while an engine is on its way."
 RETRY_S = 10.0
 "Before an application that could not be deployed is tried again."
 STUCK_S = 180.0
@@ -86,7 +88,7 @@ class EngineKeeper:
                 except Exception as error:  # noqa: BLE001 - Serve is away for a moment, or a builder is wrong
                     self._complain(f"{type(error).__name__}: {error}")
                 self._looked_s = self._clock.monotonic_s()
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(MOVING_S if self._waiting else LOOK_S)
 
     async def _look(self, stores: OpenStores) -> None:
         book = await stores.access.book()

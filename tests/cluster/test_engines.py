@@ -33,7 +33,7 @@ def installation() -> Iterator[Stack]:
 
 def test_an_engine_moves_out_and_back_under_load_and_nobody_notices(installation: Stack) -> None:
     assert engine(installation)["placement"] == "door"
-    with storm(asking(installation), port=installation.port, rate=60, seconds=20) as running:
+    with storm(asking(installation), port=installation.port, rate=60, seconds=18) as running:
         time.sleep(1)
         begin = time.monotonic()
         moved = say(installation, "engines", "place", APP, "default", "own")
