@@ -15,20 +15,9 @@ from cluster.artifacts.snapshots import SnapshotShelf
 from cluster.errors import Conflict, NotFound
 from cluster.records.engine import Engine
 from cluster.records.promotion import Promotion
-from cluster.records.run import Run
 from cluster.store.ports import Stores
 from jobs.refresh.reports import Reports
 from jobs.refresh.verdict import SERVING, Verdict, judge
-
-
-async def promote_run(stores: Stores, shelf: Shelf, run: Run, *, now_ms: int, by: str) -> Promotion:
-    """Let what a run published serve, if the gate allows.
-
-    Errors:
-        Conflict: the gate refuses, or something else was promoted meanwhile
-        NotFound: engine or snapshot is gone
-    """
-    return await promote(stores, shelf, run.app_id, run.engine_id, run.version, now_ms=now_ms, by=by)
 
 
 async def promote(

@@ -25,7 +25,7 @@ from cluster.errors import HouseError, Unavailable
 from cluster.records.run import LEASE_MS, Run, RunStatus, StageDone, claimed, ended, freed, noted
 from cluster.store.ports import Stores
 from jobs.refresh.orders import run_named, step
-from jobs.refresh.promoting import promote_run
+from jobs.refresh.promoting import promote
 from jobs.refresh.training import Bench, Training, sweep_leftovers
 
 T = TypeVar("T")
@@ -140,20 +140,37 @@ class Worker:
             text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             where = f"stage {self._run.stage} broke: {text[:500]}"
             return await self._end("failed", {"error": where}, training)
-        run = await self._end("finished", training.outcome(), training)
-        await self._forget_old(run)
-        return await self._promote(run) if run.promote and run.status == "finished" else run
-
-    async def _promote(self, run: Run) -> Run:
-        place = self._place
+        outcome = training.outcome()
+        if self._run.promote:
+            await self._note(message="promote")  # only the owner may
+            outcome |= await self._promoted(str(outcome["version"]))
+        run = await self._end("finished", outcome, training)
         try:
-            entry = await promote_run(place.stores, place.shelf, run, now_ms=place.clock.now_ms(), by=run.by)
+            await self._forget_old(run)
         except HouseError as error:
-            changed = {"verdict": error.message}
-        else:
-            changed = {"promoted": True, "verdict": entry.reason}  # type: ignore[dict-item]
-        told = await step(place.stores, run, lambda now: now.model_copy(update=changed))
-        return self._tell(told or run)
+            self._log.warning("leftovers_stay", run=run.run_id, reason=error.message)
+        return run
+
+    async def _promoted(self, version: str) -> dict[str, Any]:
+        """Let the version serve if the gate allows; an attempt before this one may have done it already."""
+        place, run = self._place, self._run
+        try:
+            entry = await promote(
+                place.stores,
+                place.shelf,
+                run.app_id,
+                run.engine_id,
+                version,
+                now_ms=place.clock.now_ms(),
+                by=run.by,
+            )
+        except Unavailable:
+            raise
+        except HouseError as error:
+            newest = await place.stores.promotions.history(run.app_id, run.engine_id, 1)
+            ours = bool(newest) and (newest[0].version, newest[0].run_id) == (version, run.run_id)
+            return {"promoted": ours} if ours else {"promoted": False, "verdict": error.message}
+        return {"promoted": True, "verdict": entry.reason}
 
     async def _serving(self, run: Run) -> dict[str, Any] | None:
         """Say what serves, for the comparison; nothing when it can't be read, which must not stop a training."""

@@ -144,6 +144,18 @@ async def test_a_killed_workers_run_goes_on_and_publishes_once(place: Place) -> 
     assert engine.snapshot == ""
 
 
+async def test_when_the_trainer_dies_with_its_worker_another_one_goes_on(place: Place, trainer: Any) -> None:
+    run = await place.order()
+    await place.until(run, lambda run: run.stage in ("plan", "evaluate", "train"))
+    killed_s = time.monotonic()
+    os.kill((await trainer.health.remote())["pid"], signal.SIGKILL)
+    done = await place.until(run, lambda run: run.has_ended)
+    print(f"\nended {time.monotonic() - killed_s:.1f} s after the trainer was killed, attempt {done.attempt}")
+    assert done.status == "finished"
+    assert place.versions == [done.version]
+    assert (await trainer.health.remote())["alive"]
+
+
 @pytest.mark.usefixtures("trainer")
 async def test_a_schedule_fires_and_a_cancelled_run_publishes_nothing(place: Place) -> None:
     schedule = Schedule(

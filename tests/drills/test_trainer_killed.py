@@ -79,7 +79,7 @@ async def test_killed_at_random_points_it_goes_on_and_publishes_once(
     rng = random.Random(SEED)
     shelf = Shelf.open(tmp_path / "shelf")
     snapshots = SnapshotShelf(shelf)
-    market.settle(SegmentShelf(shelf), market.table(100_000, 5_000, 5_000, topics=50))
+    market.settle(SegmentShelf(shelf), market.table(30_000, 2_000, 2_000, topics=40))
     office = Office(stores)
     started_s = time.monotonic()
     first, _ = await _until_ended(office, await _ordered(stores))
@@ -108,6 +108,9 @@ async def test_killed_at_random_points_it_goes_on_and_publishes_once(
         done, resumed_s = await _until_ended(office, run, before.attempt)
         resumed.append(resumed_s - killed_s)
         ended.append(time.monotonic() - killed_s)
+        print(
+            f"kill {number + 1} in {before.stage or 'the beginning'}: on after {resumed[-1]:.1f} s, {ended[-1]:.1f} s"
+        )
         assert (done.status, done.version) == ("finished", first.version)
         assert [one.version for one in snapshots.versions(market.APP, "default")] == [first.version]
         engine = await stores.engines.get(market.APP, "default")

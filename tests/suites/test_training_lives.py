@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import time
 from collections.abc import AsyncIterator, Callable
@@ -171,6 +172,27 @@ async def test_killed_at_any_step_of_the_shelf_it_ends_with_one_artefact(place: 
         step += 1 if step < 6 else 7
     assert deaths > 6
     print(f"\nkilled at {deaths} half-steps of the shelf")
+
+
+async def test_killed_around_its_promotion_it_is_promoted_once(place: Place) -> None:
+    life = Life()
+    first = await place.worked(
+        await place.ordered(promote=True), stores=mortal(place.stores, life), beat_s=9.0
+    )
+    assert (first.promoted, await place.serving()) == (True, first.version)
+    for seed, step in enumerate(range(life.lived - 12, life.lived), 2):
+        run = await place.ordered(recipe={**RECIPE, "seed": seed}, promote=True)
+        with contextlib.suppress(Killed):
+            await Worker(place.at(stores=mortal(place.stores, Life(step)), beat_s=9.0), "dies").work(
+                market.APP, run.run_id
+            )
+        place.clock.advance(LEASE_MS)
+        now = await place.stores.runs.get(market.APP, run.run_id)
+        assert now is not None
+        done = now if now.has_ended else await place.worked(run, "goes on")
+        history = await place.stores.promotions.history(market.APP, "default")
+        assert [entry.run_id for entry in history].count(run.run_id) == done.promoted, step
+        assert (await place.serving() == done.version) is done.promoted
 
 
 async def test_what_a_zombie_writes_counts_for_nothing(place: Place) -> None:
