@@ -15,6 +15,8 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from cluster.ids import DEFAULT_ENGINE
+
 Status = Literal["Draft", "Scheduled", "Active", "Completed", "Archived"]
 
 STEPS: Final[dict[Status, frozenset[Status]]] = {
@@ -25,6 +27,9 @@ STEPS: Final[dict[Status, frozenset[Status]]] = {
     "Archived": frozenset(),
 }
 "Which status may follow which."
+
+LATENCY_MS: Final = (5, 10, 20, 50, 100, 200, 500, 1_000)
+"Upper bounds of the classes in which the latency of treated requests is counted."
 
 WHOLE_LAYER: Final = (0.0, 1.0)
 
@@ -76,6 +81,8 @@ class Experiment(BaseModel):
     ends_at: int | None = None
     entry_salt: str = Field(min_length=8, max_length=64)
     variant_salt: str = Field(min_length=8, max_length=64)
+    engines: tuple[str, ...] = (DEFAULT_ENGINE,)
+    "Requests for these engines are what a variant's engine, snapshot or boost rule changes."
     goal: tuple[str, ...] = ("checkout",)
     "Types of interactions that count as a conversion."
     created_at: int = 0
@@ -106,6 +113,11 @@ class Experiment(BaseModel):
         return self.status == "Active" or (
             self.status == "Scheduled" and bool(self.starts_at) and now_ms >= self.starts_at
         )
+
+    @property
+    def serves(self) -> bool:
+        """Does any variant change what we serve ourselves?"""
+        return any(variant.engine_id or variant.snapshot or variant.boost_rule for variant in self.variants)
 
     def variant(self, name: str) -> Variant | None:
         """Find a variant by name, slug or id."""

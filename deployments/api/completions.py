@@ -9,11 +9,10 @@ from collections.abc import Callable
 
 from pydantic import ValidationError
 
-from actors.recommender.client import RecommenderClient
 from actors.recommender.messages import ReaderQuery
 from cluster.clock import Clock
 from cluster.ids import ServiceId
-from deployments.api.stored_rules import StoredRules
+from deployments.api.treated import TreatedQueries
 from deployments.api.wire.autocomplete import Autocomplete, to_completion_query
 from deployments.api.wire.faults import unprocessable
 from deployments.edge.arrival import Arrival
@@ -25,13 +24,11 @@ class Completions:
 
     def __init__(
         self,
-        client: RecommenderClient,
-        rules: StoredRules,
+        queries: TreatedQueries,
         clock: Clock,
         new_service_id: Callable[[], ServiceId],
     ) -> None:
-        self._client = client
-        self._rules = rules
+        self._queries = queries
         self._clock = clock
         self._new_service_id = new_service_id
 
@@ -52,8 +49,7 @@ class Completions:
 
     async def answer(self, request: Arrival) -> Reply:
         """Complete."""
-        query = await self._rules.apply(request.parsed)
-        answered = await self._client.answer(query)
+        answered = await self._queries.answer(request)
         return result(
             "completions",
             dumps(answered.completions),

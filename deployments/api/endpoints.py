@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from actors.experiments.client import ExperimentClient, LocalExperimentClient
 from actors.recommender.client import RecommenderClient
 from actors.recommender.messages import Kind
 from cluster import ids
@@ -18,14 +19,17 @@ from cluster.store.ports import Stores
 from deployments.api.aggregation import Aggregation
 from deployments.api.completions import Completions
 from deployments.api.endpoint import About, Endpoint
+from deployments.api.experiments import ExperimentEvents
 from deployments.api.interactions import Interactions
 from deployments.api.products import Products
 from deployments.api.recommendation import BODIES, Recommendations
 from deployments.api.records import Records
 from deployments.api.stored_rules import StoredRules
+from deployments.api.treated import TreatedQueries
 from deployments.api.users import Users
 from deployments.api.wire import records as wire
 from deployments.api.wire.autocomplete import Autocomplete, FoundCompletions
+from deployments.api.wire.experiments import EventReply, ExperimentBody
 from deployments.edge.admission import Rules
 
 _READ = Rules()
@@ -34,6 +38,7 @@ _REMOVE = Rules(bucket="write", writes=True)
 _ASK = Rules(publishable=True, body="json", reads_token=True, proves_reader=True)
 _STREAM = Rules(publishable=True, writes=True, body="raw", reads_token=True)
 _COUNT = Rules(body="json")
+_EXPERIMENT = Rules(publishable_by="publishable_experiments", writes=True, body="raw")
 
 _DRY_RUN = {
     "dry_run": {"type": "string", "enum": ["0", "1"], "description": "1 validates and writes nothing."}
@@ -48,6 +53,8 @@ class Means:
     stores: Stores
     recommender: RecommenderClient
     clock: Clock
+    experiments: ExperimentClient | None = None
+    "None: experiments are looked after in this process."
     new_task_id: Callable[[], ids.TaskId] = ids.new_task_id
     new_service_id: Callable[[], ids.ServiceId] = ids.new_service_id
 
@@ -57,14 +64,17 @@ def endpoints(means: Means) -> tuple[Endpoint, ...]:
     users = Users(means.stores, means.clock, means.new_task_id)
     products = Products(means.stores, means.clock, means.new_task_id)
     rules = StoredRules(means.stores.boost_rules, means.clock)
+    experiments = means.experiments or LocalExperimentClient(means.stores.experiments, means.clock)
+    queries = TreatedQueries(means.recommender, rules, experiments)
     return (
         *_interactions(Interactions(means.stores.interactions, means.clock)),
         *_records(users, Aggregation("user", means.stores.records), wire.enveloped(wire.StoredUser)),
         *_records(
             products, Aggregation("product", means.stores.records), wire.Shown | wire.enveloped(wire.Shown)
         ),
-        *_recommendations(Recommendations(means.recommender, rules, means.clock, means.new_service_id)),
-        *_search(Completions(means.recommender, rules, means.clock, means.new_service_id)),
+        *_recommendations(Recommendations(queries, means.clock, means.new_service_id)),
+        *_search(Completions(queries, means.clock, means.new_service_id)),
+        *_experiments(ExperimentEvents(experiments, means.clock)),
     )
 
 
@@ -76,6 +86,18 @@ def _search(desk: Completions) -> tuple[Endpoint, ...]:
             about=About(
                 "Complete what is typed", "Search", Autocomplete,
                 {200: wire.enveloped(FoundCompletions), 404: wire.Told},
+            ),
+        ),
+    )  # fmt: skip
+
+
+def _experiments(desk: ExperimentEvents) -> tuple[Endpoint, ...]:
+    path = "/v1/experiments/{experiment_id_or_slug}/events"
+    return (
+        Endpoint(
+            "experiments.event", "POST", path, _EXPERIMENT, "experiments", desk.answer, schema=desk.read, hot=True,
+            about=About(
+                "Give a reader a variant", "Experiments", ExperimentBody, {200: EventReply, 404: wire.Told}
             ),
         ),
     )  # fmt: skip

@@ -10,13 +10,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from actors.recommender.client import RecommenderClient
 from actors.recommender.messages import Kind, ReaderQuery, RecommendationResult
 from cluster.clock import Clock
 from cluster.errors import Forbidden
 from cluster.ids import ServiceId
 from deployments.api.endpoint import Answer, Schema
-from deployments.api.stored_rules import StoredRules
+from deployments.api.treated import TreatedQueries
 from deployments.api.wire.faults import unprocessable
 from deployments.api.wire.recommendation import (
     ProductToProducts,
@@ -49,13 +48,11 @@ class Recommendations:
 
     def __init__(
         self,
-        client: RecommenderClient,
-        rules: StoredRules,
+        queries: TreatedQueries,
         clock: Clock,
         new_service_id: Callable[[], ServiceId],
     ) -> None:
-        self._client = client
-        self._rules = rules
+        self._queries = queries
         self._clock = clock
         self._new_service_id = new_service_id
 
@@ -81,8 +78,7 @@ class Recommendations:
         write = _WRITERS.get(kind, _products)
 
         async def answer(request: Arrival) -> Reply:
-            query = await self._rules.apply(request.parsed)
-            answered = await self._client.answer(query)
+            answered = await self._queries.answer(request)
             name, found = write(answered)
             return result(
                 name,

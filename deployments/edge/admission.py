@@ -44,6 +44,8 @@ class Rules:
 
     publishable: bool = False
     "The publishable key may call it."
+    publishable_by: str = ""
+    "... or may when this switch of the app is on."
     bucket: Literal["query", "write"] = "query"
     writes: bool = False
     "Refused in the playground; takes an Idempotency-Key."
@@ -91,7 +93,7 @@ async def enter(arrival: Arrival, rules: Rules, gate: Gate) -> None:
         raise Unauthenticated(messages.INVALID_KEY)
     arrival.caller = Caller(credential)
     if not credential.is_secret:
-        if not rules.publishable:
+        if not (rules.publishable or _is_switched_on(credential, rules.publishable_by)):
             raise Forbidden(messages.SECRET_ONLY)
         _check_robot(arrival, credential, gate.meter)
     await gate.limits.spend(credential, rules.bucket)
@@ -140,6 +142,10 @@ def _examine(arrival: Arrival, rules: Rules, schema: Callable[[Any], Any] | None
         arrival.parsed = schema(arrival)
     if rules.proves_reader and not arrival.credential.is_secret:
         _prove_reader(arrival)
+
+
+def _is_switched_on(credential: Credential, switch: str) -> bool:
+    return bool(switch) and getattr(credential.app.settings, switch) is True
 
 
 def _check_robot(arrival: Arrival, credential: Credential, meter: Meter) -> None:

@@ -1,0 +1,123 @@
+"""The typed way to the assigner, wherever it lives.
+
+The named actor is asked first. While it is away (it is being restarted, or was never started) the same thinking is
+done here: all it knows stands in the store, so the answer is the same, and an event that was recorded twice was
+recorded once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from actors.experiments.assigner import ExperimentAssigner
+from actors.experiments.known import KnownExperiments
+from actors.experiments.messages import Assignment, ExperimentEvent
+from actors.experiments.treatments import Treatments
+from cluster.clock import Clock
+from cluster.errors import Refusal
+from cluster.meter import Meter, SilentMeter
+from cluster.store.ports import ExperimentStore
+
+PATIENCE_S = 0.25
+"How long the actor may take; then it is done here."
+LOOK_S = 2.0
+"How long an actor that was not there, or did not answer, is left alone."
+
+Find = Callable[[], Awaitable[Any]]
+
+
+class ExperimentClient(Protocol):
+    """Records experiment events and treats readers; the same behaviour over every placement."""
+
+    treatments: Treatments
+
+    async def record(self, event: ExperimentEvent) -> Assignment:
+        """Record an event and say what its reader gets.
+
+        Errors:
+            NotFound: no such experiment, or no such variant
+            Unavailable: the store is away
+        """
+        ...
+
+
+class LocalExperimentClient:
+    """The assigner lives in this process."""
+
+    def __init__(self, store: ExperimentStore, clock: Clock, meter: Meter | None = None) -> None:
+        known = KnownExperiments(store, clock)
+        self._assigner = ExperimentAssigner(store, clock, known)
+        self.treatments = Treatments(store, known, clock, meter)
+
+    async def record(self, event: ExperimentEvent) -> Assignment:
+        return _unwrap(await self._assigner.record(event))
+
+
+class ActorExperimentClient:
+    """The assigner is a named actor; `find` looks for its handle, `lost` names the errors that say it is away."""
+
+    def __init__(
+        self,
+        find: Find,
+        here: LocalExperimentClient,
+        clock: Clock,
+        *,
+        lost: tuple[type[Exception], ...] = (),
+        meter: Meter | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self._find = find
+        self._here = here
+        self._clock = clock
+        self._lost = lost
+        self._meter = meter or SilentMeter()
+        self._patience_s = patience_s
+        self._handle: Any = None
+        self._again_s = 0.0
+        self._looking: asyncio.Task[None] | None = None
+        self.treatments = here.treatments
+
+    async def record(self, event: ExperimentEvent) -> Assignment:
+        if self._clock.monotonic_s() >= self._again_s:
+            if self._handle is not None:
+                try:
+                    return _unwrap(await self._asked(event))
+                except (asyncio.TimeoutError, *self._lost):
+                    self._leave_alone()
+                    self._handle = None
+            elif self._looking is None or self._looking.done():
+                self._looking = asyncio.get_running_loop().create_task(self._look())
+        self._meter.count("kiosk_assigner_misses_total")
+        return await self._here.record(event)
+
+    async def close(self) -> None:
+        """Stop looking."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+    async def _asked(self, event: ExperimentEvent) -> Assignment | Refusal:
+        reply: Assignment | Refusal = await asyncio.wait_for(
+            _awaited(self._handle.record.remote(event)), self._patience_s
+        )
+        return reply
+
+    async def _look(self) -> None:
+        self._handle = await self._find()
+        if self._handle is None:
+            self._leave_alone()
+
+    def _leave_alone(self) -> None:
+        self._again_s = self._clock.monotonic_s() + LOOK_S
+
+
+async def _awaited(reference: Any) -> Any:
+    return await reference
+
+
+def _unwrap(reply: Assignment | Refusal) -> Assignment:
+    if isinstance(reply, Refusal):
+        raise reply.error()
+    return reply

@@ -1,0 +1,48 @@
+"""The assigner as a named, restarted Ray actor: `assigner@<release>`. It keeps nothing that the store does not have.
+
+roster.find_or_create("assigner", release, "actors.experiments.host:AssignerHost", connect)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from actors.experiments.assigner import ExperimentAssigner
+from actors.experiments.messages import Assignment, ExperimentEvent
+from cluster.clock import SystemClock
+from cluster.errors import Refusal
+from cluster.log import set_up_logging
+from cluster.store.connect import OpenStores
+
+
+class AssignerHost:
+    """Answers events for every app for as long as it lives."""
+
+    def __init__(self, connect: Callable[[], OpenStores]) -> None:
+        set_up_logging()
+        self._connect = connect
+        self._opening: asyncio.Future[ExperimentAssigner] | None = None
+        self._tally: Counter[str] = Counter()
+
+    async def record(self, event: ExperimentEvent) -> Assignment | Refusal:
+        """Record one event."""
+        if self._opening is None:
+            self._opening = asyncio.ensure_future(self._opened())
+        reply = await (await asyncio.shield(self._opening)).record(event)
+        self._tally["refused" if isinstance(reply, Refusal) else "recorded"] += 1
+        return reply
+
+    async def health(self) -> dict[str, Any]:
+        """Say how it is: process and tallies since it began."""
+        return {"alive": True, "pid": os.getpid(), **self._tally}
+
+    async def _opened(self) -> ExperimentAssigner:
+        stores = await self._connect()
+        structlog.get_logger().info("assigner_started", pid=os.getpid())
+        return ExperimentAssigner(stores.experiments, SystemClock())

@@ -1,0 +1,98 @@
+"""Experiments that change what we serve ourselves: the door asks here before it recommends or completes.
+
+Whoever asks for recommendations and takes part meets the variant then, so the meeting is recorded here and nobody has
+to send an event. Readers without any id stay outside: there is nobody to remember.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Final
+
+from actors.experiments.choice import Choice, choose
+from actors.experiments.known import KnownExperiments
+from actors.experiments.messages import Treatment
+from cluster.clock import Clock
+from cluster.errors import Unavailable
+from cluster.meter import Meter, SilentMeter
+from cluster.records.experiment import LATENCY_MS, Experiment
+from cluster.records.exposure import Exposure
+from cluster.store.ports import ExperimentStore
+
+_OVER: Final = "over"
+
+
+class Treatments:
+    """Finds, records and counts the variants that readers are served."""
+
+    def __init__(
+        self, store: ExperimentStore, known: KnownExperiments, clock: Clock, meter: Meter | None = None
+    ) -> None:
+        self._store = store
+        self._known = known
+        self._clock = clock
+        self._meter = meter or SilentMeter()
+        self._counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+
+    async def meet(
+        self, app_id: str, engine_id: str, readers: Sequence[str], *, through: str, device: str = ""
+    ) -> tuple[Treatment, ...]:
+        """Find the variants of a reader who asks an engine, oldest experiment first; the meeting is remembered.
+
+        Without the store the reader gets what the hash says, which is what nearly everybody has, and nothing is
+        remembered.
+
+        Cost:
+            a dictionary look-up when no experiment of the app serves; else one trip to the store an experiment
+        """
+        if not readers:
+            return ()
+        try:
+            serving = await self._known.serving(app_id)
+        except Unavailable:
+            return ()
+        if not serving:
+            return ()
+        now_ms, found = self._clock.now_ms(), []
+        for experiment in serving:
+            if engine_id in experiment.engines and experiment.runs(now_ms):
+                choice = await self._choice(experiment, tuple(readers), through, device, now_ms)
+                if choice.in_experiment:
+                    found.append(Treatment(app_id, experiment.experiment_id, choice.variant))
+        return tuple(found)
+
+    def note(self, treatments: Sequence[Treatment], took_ms: float, *, failed: bool) -> None:
+        """Count how a treated request went."""
+        at = bisect_left(LATENCY_MS, took_ms)
+        bucket = str(LATENCY_MS[at]) if at < len(LATENCY_MS) else _OVER
+        for treatment in treatments:
+            counts = self._counts[treatment.app_id, treatment.experiment_id]
+            counts[f"{treatment.variant.variant_id}:{'failed' if failed else bucket}"] += 1
+
+    async def flush(self) -> None:
+        """Hand the counts to the store; those it does not take are kept for the next time."""
+        for name, counts in list(self._counts.items()):
+            del self._counts[name]
+            try:
+                await self._store.note_served(*name, counts)
+            except Unavailable:
+                self._counts[name].update(counts)
+                return
+
+    async def _choice(
+        self, experiment: Experiment, readers: tuple[str, ...], through: str, device: str, now_ms: int
+    ) -> Choice:
+        fresh = choose(experiment, readers, {}, now_ms=now_ms)
+        proposed = None
+        if fresh.remember:
+            proposed = Exposure(fresh.variant.variant_id, now_ms, through=through, device=device)
+        try:
+            held = await self._store.assign(experiment, readers, proposed, "take")
+        except Unavailable:
+            self._meter.count("kiosk_exposure_misses_total")
+            return fresh
+        if held is None:
+            return fresh
+        return choose(experiment, readers, {readers[0]: held.variant_id}, now_ms=now_ms)

@@ -1,0 +1,75 @@
+"""Experiment events as the specification has them, over each way in."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.records.access import AppSettings
+from cluster.records.experiment import Experiment
+from deployments.api.hot import HotPath
+from deployments.api.routes import ordinary_way
+from tests.contract.scenario import Scenario, load
+from tests.contract.test_rest import play
+from tests.contract.ways import InProcess
+from tests.fakes.door import NOW_MS, PLENTY, Corner, open_corner
+
+GREY = {"variant_id": "var-grey", "name": "control", "slug": "grey"}
+RED = {
+    "variant_id": "var-red",
+    "name": "treatment",
+    "slug": "red",
+    "configuration": {"model": "B", "colours": ["red"]},
+}
+
+
+def an_experiment(app_id: str, slug: str, **fields: Any) -> Experiment:
+    return Experiment.model_validate(
+        {
+            "app_id": app_id, "experiment_id": f"id-{slug}", "slug": slug, "name": slug, "status": "Active",
+            "variants": [GREY, RED], "entry_salt": "entry-salt", "variant_salt": "variant-salt", **fields,
+        }
+    )  # fmt: skip
+
+
+EXPERIMENTS = [
+    an_experiment("shop", "paywall"),
+    an_experiment(
+        "shop",
+        "all-red",
+        experiment_id="59d0c5f0-2f5c-4e0f-8b07-4f6d8a1b9c33",
+        variants=[{**GREY, "weight": 0}, RED],
+    ),
+    an_experiment("shop", "draft", status="Draft"),
+    an_experiment("shop", "over", ends_at=NOW_MS),
+    an_experiment("browsers", "paywall"),
+]
+
+
+async def with_experiments() -> Corner:
+    corner = await open_corner()
+    settings = AppSettings(limits=PLENTY, publishable_experiments=True)
+    await corner.open_app("browsers", settings=settings)
+    for experiment in EXPERIMENTS:
+        version = await corner.stores.experiments.version(experiment.app_id)
+        assert await corner.stores.experiments.swap(experiment, version) is not None
+    return corner
+
+
+@pytest.fixture(params=["framework", "front"])
+async def way(request: pytest.FixtureRequest) -> AsyncIterator[InProcess]:
+    corner = await with_experiments()
+    app: Any = ordinary_way(corner.door, version="0")
+    if request.param == "front":
+        app = HotPath(app, lambda: corner.door)
+    yield InProcess(corner, app)
+
+
+@pytest.mark.parametrize(
+    "scenario", load(Path(__file__).parent / "experiments"), ids=lambda scenario: scenario.name
+)
+async def test_experiments_answer_as_specified(scenario: Scenario, way: InProcess, unknown_key: str) -> None:
+    await play(scenario, way, unknown_key)
