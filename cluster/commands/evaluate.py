@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
-from cluster.artifacts.snapshots import SnapshotShelf
 from cluster.commands import screen
 from cluster.commands.installation import Installation
 from cluster.commands.train import AppName, AsJson, EngineName
 from cluster.errors import HouseError, Invalid
 
 if TYPE_CHECKING:
+    from cluster.artifacts.shelf import Shelf
     from jobs.refresh.recipe import Recipe
 
 EPILOG = """
@@ -50,6 +48,7 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Measure NDCG, recall, hit rate, MRR, coverage and novelty, by segment, with intervals."""
+    from cluster.artifacts.shelf import Shelf
     from jobs.refresh.here import be_modest
     from jobs.refresh.stages import PROTOCOLS as KNOWN
 
@@ -80,6 +79,7 @@ async def _chosen(
     installation: Installation, shelf: Shelf, app: str, engine: str, recipe: str, snapshot: str
 ) -> tuple[Recipe, dict[str, Any] | None]:
     """Say what is examined, and what serves if that is something else."""
+    from cluster.artifacts.snapshots import SnapshotShelf
     from jobs.refresh.comparing import recipe_of
     from jobs.refresh.orders import known_engine
     from jobs.refresh.promoting import engine_named
@@ -110,6 +110,7 @@ def _reports(
     readers: int,
     tell: Any,
 ) -> list[dict[str, Any]]:
+    from cluster.artifacts.segments import SegmentShelf
     from jobs.refresh.comparing import evaluated
     from jobs.refresh.source import read_source
 

@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
-from cluster.artifacts.snapshots import SnapshotShelf
 from cluster.clock import iso_ms
 from cluster.commands import engines, screen
 from cluster.commands.installation import Installation, now_ms
@@ -19,6 +16,7 @@ from cluster.errors import HouseError, NotFound
 from cluster.records.promotion import Promotion
 
 if TYPE_CHECKING:
+    from cluster.artifacts.shelf import Shelf
     from cluster.store.ports import Stores
 
 PROMOTE_EPILOG = """
@@ -71,6 +69,7 @@ def promote(
 
 
 async def _promote(installation: Installation, app: str, engine: str, version: str, force: str) -> Promotion:
+    from cluster.artifacts.shelf import Shelf
     from jobs.refresh import promoting
 
     shelf = Shelf.open(installation.settings.shelf_dir)
@@ -84,6 +83,8 @@ async def _promote(installation: Installation, app: str, engine: str, version: s
 
 
 def _newest(shelf: Shelf, app: str, engine: str) -> str:
+    from cluster.artifacts.snapshots import SnapshotShelf
+
     versions = SnapshotShelf(shelf).versions(app, engine)
     if not versions:
         raise NotFound(
@@ -96,6 +97,8 @@ async def _fresh_report(
     stores: Stores, shelf: Shelf, app: str, engine: str, version: str, serving: str
 ) -> dict[str, Any] | None:
     """Compare with what serves now, where the kept report compared with something else."""
+    from cluster.artifacts.segments import SegmentShelf
+    from cluster.artifacts.snapshots import SnapshotShelf
     from jobs.refresh.promoting import is_compared
     from jobs.refresh.reports import Reports
 
@@ -122,6 +125,7 @@ def rollback(
     as_json: AsJson = False,
 ) -> None:
     """Let serve again what served before; no restart."""
+    from cluster.artifacts.shelf import Shelf
     from jobs.refresh.promoting import rollback as roll
 
     installation = Installation()

@@ -10,8 +10,6 @@ import typer
 from rich.live import Live
 from rich.table import Table
 
-from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.commands import screen
 from cluster.commands.installation import Installation
 from cluster.commands.joining import join_ray
@@ -34,6 +32,8 @@ def sweep(
     as_json: bool,
 ) -> None:
     """Examine every combination, show a live table, and write the comparison."""
+    from cluster.artifacts.segments import SegmentShelf
+    from cluster.artifacts.shelf import Shelf
     from jobs.refresh.checkpoint import Checkpoints
     from jobs.refresh.orders import known_engine
     from jobs.refresh.source import read_source

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.commands import screen, sweeping
 from cluster.commands.installation import Installation, now_ms
 from cluster.errors import Invalid, Unavailable
@@ -116,6 +114,7 @@ async def _train(
     here: bool,
     wait: bool,
 ) -> Run:
+    from cluster.artifacts.shelf import Shelf
     from jobs.refresh.display import Display
     from jobs.refresh.here import be_modest, new_owner, scratch_of, work_here
     from jobs.refresh.orders import order
@@ -207,6 +206,8 @@ def told(run: Run) -> dict[str, Any]:
 
 
 def _rehearse(installation: Installation, app: str, engine: str, recipe: Recipe, *, as_json: bool) -> None:
+    from cluster.artifacts.segments import SegmentShelf
+    from cluster.artifacts.shelf import Shelf
     from jobs.refresh.here import free_memory_mb
     from jobs.refresh.orders import known_engine
     from jobs.refresh.rehearsal import rehearse

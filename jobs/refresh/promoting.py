@@ -16,8 +16,8 @@ from cluster.errors import Conflict, NotFound
 from cluster.records.engine import Engine
 from cluster.records.promotion import Promotion
 from cluster.store.ports import Stores
+from jobs.refresh.gate import SERVING, Verdict, judge
 from jobs.refresh.reports import Reports
-from jobs.refresh.verdict import SERVING, Verdict, judge
 
 
 async def promote(

@@ -18,13 +18,14 @@ from cluster.errors import HouseError, Invalid
 from jobs.refresh.dataset import Interactions
 from jobs.refresh.evaluate import Examination, Scorer, examine
 from jobs.refresh.fit import fit, newest_events
+from jobs.refresh.gate import POPULARITY, SERVING, judge
 from jobs.refresh.learner import Learner
 from jobs.refresh.learners import rng_for
 from jobs.refresh.plan import Plan, Tell, for_catalog, is_settled, make_plan, say_nothing, split_of
 from jobs.refresh.popularity import Popularity, PopularityRecipe
 from jobs.refresh.recipe import Recipe, parse
 from jobs.refresh.split import Split, Trial, leave_last_out
-from jobs.refresh.verdict import POPULARITY, SERVING, beside, headline, judge, told
+from jobs.refresh.verdict import beside, headline, told
 
 READERS = 4_000
 "Readers that a training is examined with; the interval says what that is worth."

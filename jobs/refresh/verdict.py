@@ -1,29 +1,15 @@
-"""Reports as plain JSON, and the gate: may this one serve instead of that one?
-
-A report holds the figures of one engine on one trial, by segment and with 95 % intervals, and beside them those of
-others on the same readers. The gate reads nothing else, so what it says can be said again at any time.
-"""
+"""Reports as plain JSON and as Markdown: figures of one engine on one trial, by segment, with 95 % intervals, and
+beside them those of others on the same readers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from jobs.refresh.evaluate import Comparison, Examination, compare, report, segments_of
-
-SERVING = "serving"
-POPULARITY = "popularity"
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the gate says."""
-
-    allowed: bool
-    sentence: str
+from jobs.refresh.gate import judge
 
 
 def told(examined: Examination, rng: np.random.Generator) -> dict[str, Any]:
@@ -75,30 +61,6 @@ def means(examined: Examination) -> dict[str, dict[str, float]]:
         name: {figure: _short(values[members].mean()) for figure, values in examined.figures.items()}
         for name, members in segments_of(examined.events).items()
     }
-
-
-def judge(report_: Mapping[str, Any]) -> Verdict:
-    """Decide whether what was examined may serve.
-
-    It may unless it is certainly worse than what serves: the whole interval of the paired difference lies below
-    zero. Where nothing that was learned serves yet, it must not be certainly worse than popularity.
-    """
-    for name, against in ((SERVING, "what serves"), (POPULARITY, "plain popularity")):
-        found = report_.get("beside", {}).get(name)
-        if found is None:
-            continue
-        change = found["after"] - found["before"]
-        figures = (
-            f"{found['figure']} {found['after']:.4f} against {found['before']:.4f} of {against} "
-            f"({change:+.4f}, 95 % interval {found['low']:+.4f} to {found['high']:+.4f}, "
-            f"{found['readers']:,} readers)"
-        )
-        if found["high"] < 0:
-            return Verdict(False, f"certainly worse: {figures}")
-        return Verdict(
-            True, ("certainly better: " if found["low"] > 0 else "not certainly worse: ") + figures
-        )
-    return Verdict(True, "there is nothing to compare it with")
 
 
 def headline(report_: Mapping[str, Any]) -> dict[str, float]:

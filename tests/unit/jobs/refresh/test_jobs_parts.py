@@ -16,6 +16,7 @@ from cluster.errors import Invalid
 from jobs.refresh.checkpoint import Checkpoints, packed, unpacked
 from jobs.refresh.comparing import evaluated
 from jobs.refresh.estimate import Size, refuse_too_large
+from jobs.refresh.gate import judge
 from jobs.refresh.plan import plan_for
 from jobs.refresh.plots import Bar, bars, pictures
 from jobs.refresh.recipe import Recipe, load
@@ -34,7 +35,6 @@ from jobs.refresh.sweep import (
 )
 from jobs.refresh.sweeps import attempted, write_comparison
 from jobs.refresh.verdict import as_markdown as report_as_markdown
-from jobs.refresh.verdict import judge
 from tests.fakes import market
 
 ARRAYS = ("reader", "item", "at_s", "weight", "basket", "kind")

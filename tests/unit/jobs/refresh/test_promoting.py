@@ -16,11 +16,12 @@ from jobs.refresh.build import build
 from jobs.refresh.dataset import from_segments
 from jobs.refresh.evaluate import Examination
 from jobs.refresh.fit import fit
+from jobs.refresh.gate import POPULARITY, SERVING, judge
 from jobs.refresh.plan import plan_for
 from jobs.refresh.promoting import is_compared, promote, rollback
 from jobs.refresh.recipe import load
 from jobs.refresh.reports import Reports
-from jobs.refresh.verdict import POPULARITY, SERVING, beside, judge, told
+from jobs.refresh.verdict import beside, told
 from tests.fakes import market
 from tests.fakes.bucket import Bucket
 
