@@ -37,6 +37,8 @@ def trusted(snapshot: Snapshot, version: str) -> Learned:
         raise _damaged("manifest.json", f"it is version {named}, {version} was asked for")
     if version_of(facts, snapshot.manifest.files) != version:
         raise _damaged("manifest.json", "its version does not fit its contents")
+    if not snapshot.items.is_ordered:
+        raise _damaged("items.arrow", "its names do not ascend")
     learned = learned_of(snapshot)
     count = len(snapshot.items)
     for part in learned.blend.parts:

@@ -3,12 +3,15 @@
 Read `messages` (what is asked), `pipeline` (the hot path, one screen), then the stages in its order:
 
     request      a query with everything the stages need: history by row, taste, pages
-    taste        what the reader likes right now
+    taste        what the reader likes right now; `context` what the session says
     score        how good each product is for them, one number a row
-    recall       who may appear, and the best of them
+    ranking      scores of all rows, and the best of them without looking at most
+    recall       who may appear
+    explore      a small share of attention for new products
     arrange      dithering (`dither`), boosts, spacing (`spacing`), the page
     project      the fields of the answer
-    grouped      the same scores by category or attribute value
+    grouped      the same scores by category or attribute value; `sections` what of a group passes a filter
+    explain      why a product stands where it does
 
 What the stages read, and how it comes to be:
 
@@ -17,9 +20,12 @@ What the stages read, and how it comes to be:
     trending     decayed counts, one vote per reader, product and day
     together     what goes with what
     ledger       who contributed what, so that it can be taken back
-    holdings     the overlay and what follows from it for every reader alike
+    crowd        how products stand for whoever asks, whichever engine
+    champion     one engine's snapshot, laid over the catalog
+    newcomers    new products and what they are like
+    holdings     all of this for one engine, and what every score starts from
 
 `recommender` ties it together without a store or a clock. `follower` keeps one app's recommender alive (`boot`
-loads settled segments, then the log is followed), `followers` holds several within a memory budget, `host` is the
-shell around them and `client` how doors reach it.
+loads settled segments, then the log is followed), `champions` brings about what the engines' records say serves,
+`followers` holds several apps within a memory budget, `host` is the shell around them and `client` how doors reach it.
 """

@@ -23,6 +23,8 @@ from actors.recommender.trending import DAY_MS, DecayedCounts
 from actors.vectors.types import Codes, Floats, Mask, Scores, room_for
 
 _ENOUGH_LIVE = 0.5
+_FEW = 100
+"Up to so many names are looked up one by one."
 
 
 Quick = Callable[[Past], tuple[npt.NDArray[np.integer], Scores]]
@@ -78,7 +80,9 @@ class Champion:
         count = len(product_ids)
         if count <= self._covered:
             return
-        codes = self.learned.snapshot.items.codes(product_ids[self._covered : count])
+        names, added = self.learned.snapshot.items, product_ids[self._covered : count]
+        few = len(added) <= _FEW
+        codes = np.array([names.code(name) for name in added], np.int64) if few else names.codes(added)
         self._items = room_for(self._items, count, -1)
         self._items[self._covered : count] = codes
         known = codes >= 0

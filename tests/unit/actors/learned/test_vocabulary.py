@@ -20,3 +20,15 @@ def test_equal_names_are_equal() -> None:
     assert Vocabulary.of(["a", "b"]) == Vocabulary.of(["b", "a"])
     assert Vocabulary.of(["a"]) != Vocabulary.of(["b"])
     assert len(Vocabulary.of([])) == 0
+
+
+def test_one_name_is_found_as_many_are() -> None:
+    names = ["b", "a", "ä", "z", "\U0001f33f", "zz", ""]
+    vocabulary = Vocabulary.of(names)
+    assert vocabulary.is_ordered
+    for name in [*names, "c", "zzz", "~"]:
+        assert vocabulary.code(name) == vocabulary.codes([name])[0]
+    assert Vocabulary.of([]).code("a") == -1
+    assert Vocabulary.of([]).is_ordered
+    assert not Vocabulary(pa.array(["b", "a"])).is_ordered
+    assert not Vocabulary(pa.array(["a", "a"])).is_ordered

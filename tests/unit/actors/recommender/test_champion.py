@@ -25,8 +25,8 @@ from jobs.refresh.build import build
 from jobs.refresh.fit import fit
 from jobs.refresh.profiles import Profiles
 from jobs.refresh.recipe import parse
-from tests.fakes.corner_shop import MINUTE_MS, NOW_MS, interaction_change, product_change, view
-from tests.fakes.trained import RECIPE, RING, learned, name, ring_data, ring_products
+from tests.fakes.corner_shop import DAY_MS, MINUTE_MS, NOW_MS, interaction_change, product_change, view
+from tests.fakes.trained import RECIPE, RING, learned, name, ring_data, ring_products, ring_walks
 
 
 @pytest.fixture(scope="module")
@@ -249,3 +249,48 @@ def test_what_the_session_says_is_heard_beside_a_snapshot(shop: Recommender) -> 
     found = ask(shop, rows=5, context={"brand": "maker-1"})
     assert found.served_by == "context"
     assert ids(found)[0] in {name(number) for number in range(1, RING, 3)}
+
+
+def test_votes_that_fade_are_taken_from_the_live_counters_as_soon_as_they_hold_enough(
+    shop: Recommender,
+) -> None:
+    def trend() -> dict[str, float]:
+        standing = shop.holdings.standing(NOW_MS + 2_000 * shop.overlay.events)
+        (part,) = (part for part in standing.parts if part.name == "learned:trend")
+        return dict(zip(shop.overlay.catalog.product_ids, part.values.tolist(), strict=True))
+
+    learned_only = trend()
+    few = [view("u1", name(3)), view("u2", name(3))]
+    shop.apply(interaction_change(few, f"{NOW_MS + 1}-0"))
+    both = trend()
+    assert both[name(3)] > learned_only[name(3)]
+    others = [name(number) for number in range(RING) if number != 3]
+    assert sorted(others, key=both.__getitem__) == sorted(others, key=learned_only.__getitem__)
+    many = [view(f"v{n}", name(5)) for n in range(4_000)]
+    shop.apply(interaction_change(many, f"{NOW_MS + 2}-0"))
+    live = trend()
+    assert max(live, key=live.__getitem__) == name(5)
+    assert len({live[name(number)] for number in range(RING) if number not in (3, 5)}) == 1, (
+        "only live votes count"
+    )
+
+
+def test_what_a_snapshot_knows_is_not_counted_again(ring: Learned) -> None:
+    shop = Recommender(HashingEmbedder())
+    shop.apply(product_change(ring_products(), f"{NOW_MS - 90 * DAY_MS}-0"))
+    walked = [
+        view(reader.removeprefix("u:"), product_id, ago_ms=int(NOW_MS - at_s * 1_000))
+        for reader, product_id, at_s, _ in sorted(ring_walks(), key=lambda walk: walk[2])
+    ]
+    shop.apply(interaction_change(walked, f"{NOW_MS}-0"))
+    adopt(shop, ring)
+    holdings, standing = shop.holdings, shop.holdings.standing(NOW_MS)
+    champion = holdings.champion
+    assert champion is not None
+    assert champion.fresh.max() < 1e-6, "all votes are from before it was made"
+    taste = taste_of(traces_of(unpack(looked_at(6, 7)), shop.overlay.catalog), shop.overlay.index)
+    parts = explain_rows(list(range(RING)), taste, holdings, standing)
+    assert not any("live:together" in told for told in parts)
+    shop.apply(interaction_change([view(f"n{n}", name(7)) for n in range(50)], f"{NOW_MS + 9}-0"))
+    shop.holdings.standing(NOW_MS + 10)
+    assert champion.fresh[shop.overlay.catalog.row_of(name(7))] > 0.05
