@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import sys
 from pathlib import Path
 
 from cluster.errors import HouseError
+from cluster.log import set_up_logging
 from cluster.settings import Settings
 from jobs.archive.driver import Wishes, run
 from jobs.archive.reading import KINDS, ArchiveReading
 from jobs.archive.story import DEFAULT_LICENCE
+from jobs.ingest.display import tell_end, tell_stop
 
 
 def main() -> int:
     """Parse arguments and ingest; 0 when everything is in, 1 when some was refused, 2 when it could not be done."""
     given = _arguments()
+    set_up_logging(level=logging.WARNING, people=True)
     wishes = Wishes(
         app_id=given.app,
         address=given.address or "",
@@ -30,8 +34,9 @@ def main() -> int:
     try:
         report = asyncio.run(run(wishes, Settings()))
     except HouseError as error:
-        print(f"ingest stopped: {error.message}", file=sys.stderr)  # noqa: T201
-        return 2
+        return tell_stop(error, given.json)
+    if given.json and report is not None:
+        tell_end(wishes.order(), report)
     return 1 if report is not None and (report.refused or report.failed) else 0
 
 
@@ -62,6 +67,7 @@ def _arguments() -> argparse.Namespace:
         help="who makes the vectors: trained on the articles, or the encoder imported last (when there is one)",
     )
     parser.add_argument("--no-passages", action="store_true", help="leave the building to a later run")
+    parser.add_argument("--json", action="store_true", help="end with one JSON object on standard output")
     return parser.parse_args()
 
 

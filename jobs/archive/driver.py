@@ -39,6 +39,10 @@ class Wishes:
     embedder: str = ""
     "`built-in`, `imported`, or empty: imported when there is one."
 
+    def order(self) -> Order:
+        """What the ingest behind it is told."""
+        return Order(address=self.address, noun="product", app_id=self.app_id, chunk=self.chunk)
+
 
 async def run(wishes: Wishes, settings: Settings) -> Report | None:
     """Ingest and build; None when nothing was to be ingested.
@@ -62,10 +66,9 @@ async def run(wishes: Wishes, settings: Settings) -> Report | None:
 async def _ingest(wishes: Wishes, settings: Settings, stores: Stores, segments: SegmentShelf) -> Report:
     # another licence or topic makes other records, so such a run is another run
     mark = hashlib.sha256(repr(wishes.reading).encode()).hexdigest()[:8]
-    order = Order(address=wishes.address, noun="product", app_id=wishes.app_id, chunk=wishes.chunk)
     with Display() as display:
         report = await ingest(
-            order,
+            wishes.order(),
             stores,
             state_dir=(wishes.state_dir or settings.data_dir / "ingest") / f"archive-{mark}",
             segments=segments,
