@@ -24,7 +24,7 @@ _KEPT_FREE_MB = 256
 
 def be_modest() -> None:
     """Give way to whoever serves on this machine; holds for the rest of the process's life."""
-    os.nice(NICENESS)
+    os.nice(max(0, NICENESS - os.nice(0)))  # a process that Ray started may be as modest already
 
 
 def new_owner(what: str) -> str:
