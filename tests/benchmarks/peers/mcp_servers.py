@@ -1,6 +1,6 @@
 """The same archive behind other people's MCP servers: an equal tool, on their fastest settings, without sign-in.
 
-    python -m tests.benchmarks.peers.mcp_servers sdk|fastmcp PORT FOLDER
+    python -m tests.benchmarks.peers.mcp_servers sdk|fastmcp PORT FOLDER [--ready]
 
 Runs in a room that has `mcp` and `fastmcp` beside our own dependencies. Stateless and with plain JSON answers, as
 our own endpoint is.
@@ -27,9 +27,15 @@ def main() -> None:
     assert opened is not None, "there is no snapshot"
     library = opened[0]
 
+    ready: list[Any] = []
+
     def ask_archive(question: str, context: str = "", skill_used: str = "") -> dict[str, Any]:
         """Search the archive."""
-        found = ask(library, ArchiveQuery(APP, question, context=context), 0)
+        if "--ready" in sys.argv and ready:
+            found = ready[0]
+        else:
+            found = ask(library, ArchiveQuery(APP, question, context=context), 0)
+            ready[:] = [found]
         return {
             "results": [
                 {
