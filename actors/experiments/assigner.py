@@ -12,7 +12,7 @@ from cluster.clock import Clock
 from cluster.errors import HouseError, NotFound, Refusal, messages
 from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
-from cluster.store.ports import ExperimentStore
+from cluster.store.ports import ExperimentStore, Mode
 
 
 class ExperimentAssigner:
@@ -50,7 +50,7 @@ class ExperimentAssigner:
             proposed = Exposure(
                 fresh.variant.variant_id, _moment(experiment, event, now_ms), device=event.device
             )
-        mode = "take" if experiment.runs(now_ms) else "read"
+        mode: Mode = "take" if experiment.runs(now_ms) else "read"
         held = await self._store.assign(experiment, readers, proposed, mode)
         if held is None:
             return Assignment(fresh.in_experiment, fresh.variant)

@@ -71,7 +71,7 @@ class ActorExperimentClient:
         self._find = find
         self._here = here
         self._clock = clock
-        self._lost = lost
+        self._lost: tuple[type[Exception], ...] = (asyncio.TimeoutError, *lost)
         self._meter = meter or SilentMeter()
         self._patience_s = patience_s
         self._handle: Any = None
@@ -84,7 +84,7 @@ class ActorExperimentClient:
             if self._handle is not None:
                 try:
                     return _unwrap(await self._asked(event))
-                except (asyncio.TimeoutError, *self._lost):
+                except self._lost:
                     self._leave_alone()
                     self._handle = None
             elif self._looking is None or self._looking.done():

@@ -110,6 +110,8 @@ def bring_up(plan: Plan, settings: Settings, teller: Teller) -> None:
         _await_engines(keeper, teller)
     teller.tell("answer", "waiting for the first good answer")
     asyncio.run(_first_answer(plan, settings))
+    if plan.assigner:
+        ensure_assigner(plan.assigner)
     if plan.trainer:
         ensure_trainer(plan.trainer, settings)
     teller.tell("ready", "ready")
@@ -174,6 +176,15 @@ def ensure_trainer(kind: str, settings: Settings) -> None:
     release, scratch = version(), str(settings.data_dir / "scratch")
     roster.sweep("trainer", keep=release)
     roster.find_or_create("trainer", release, kind, connect_actor, str(settings.shelf_dir), scratch)
+
+
+def ensure_assigner(kind: str) -> None:
+    """Make the actor of this release that gives readers variants, and end those of others."""
+    from cluster.runtime import roster
+
+    release = version()
+    roster.sweep("assigner", keep=release)
+    roster.find_or_create("assigner", release, kind, connect_actor)
 
 
 def ensure_keeper(build: str) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 API = "deployments.front.app:build"
 INTAKE = "actors.intake.host:IntakeHost"
 ENGINES = "deployments.hosts.app:build_recommender"
+ASSIGNER = "actors.experiments.host:AssignerHost"
 TRAINER = "jobs.refresh.driver:Trainer"
 
 
@@ -33,6 +34,8 @@ class Plan:
     "Import path of the builder of engines with a place of their own; empty: nobody keeps those."
     trainer: str = TRAINER
     "Import path of the class of the actor that looks after trainings; empty: none."
+    assigner: str = ASSIGNER
+    "Import path of the class of the actor that gives readers variants; empty: none, doors do it themselves."
     playground: bool = True
     "Load the sample data if it is not there."
 

@@ -16,7 +16,7 @@ from cluster.store.quarantine import Quarantine
 from cluster.store.script import Script
 from cluster.store.seal import salt_of, seal, unseal
 from cluster.store.server import Server
-from cluster.store.wire import name_of
+from cluster.store.wire import Argument, name_of
 
 _SWAP = Script.load("swap_experiment")
 _ASSIGN = Script.load("assign")
@@ -55,7 +55,7 @@ class RedisExperiments:
         names = [
             key, keys.experiment_revision(app_id), keys.experiment_slug(app_id), keys.experiment_version(app_id),
         ]  # fmt: skip
-        args: list[str | int | bytes] = [
+        args: list[Argument] = [
             experiment_id, experiment.revision, seal(after.model_dump_json().encode(), salt_of(key, experiment_id)),
             experiment.slug, before.slug if before is not None else "", version,
         ]  # fmt: skip
@@ -68,7 +68,7 @@ class RedisExperiments:
         variant_ids = [variant.variant_id for variant in experiment.variants]
         names = [keys.exposure(app_id, experiment_id), keys.exposure_ids(app_id, experiment_id)]
         packed = replace(proposed, person="").pack() if proposed is not None else ""
-        args = [mode, packed, len(variant_ids), *variant_ids, *dict.fromkeys(readers)]
+        args: list[Argument] = [mode, packed, len(variant_ids), *variant_ids, *dict.fromkeys(readers)]
         found = await self._server.run(_ASSIGN, names, args, hot=True)
         return Exposure.unpack(name_of(found)) if found else None
 

@@ -18,6 +18,7 @@ from cluster.store.engine_ports import EngineWatch as EngineWatch
 from cluster.store.engine_ports import RuleStore as RuleStore
 from cluster.store.experiment_ports import ExperimentBook as ExperimentBook
 from cluster.store.experiment_ports import ExperimentStore as ExperimentStore
+from cluster.store.experiment_ports import Mode as Mode
 from cluster.store.people import AccountStore as AccountStore
 from cluster.store.people import GrantStore as GrantStore
 from cluster.store.people import Held as Held

@@ -17,6 +17,7 @@ from actors.answers.client import LocalArchiveClient
 from actors.answers.host import AnswersHost
 from actors.answers.messages import ArchiveQuery
 from actors.answers.shelf import PassageShelf
+from actors.experiments.client import ActorExperimentClient, LocalExperimentClient
 from actors.language.encoder import find_encoder
 from actors.recommender.champions import Models
 from actors.recommender.client import LocalRecommenderClient, RemoteRecommenderClient
@@ -28,6 +29,7 @@ from cluster.clock import SystemClock
 from cluster.errors import HouseError
 from cluster.log import set_up_logging
 from cluster.records.engine import application_name
+from cluster.runtime import roster
 from cluster.runtime.about import version
 from cluster.runtime.disk import DiskGuard
 from cluster.runtime.meter import RayMeter
@@ -101,8 +103,10 @@ class Gateway:
             most_bytes=settings.max_body_mb << 20,
             why_no_writes=guard.reason,
         )
+        here = LocalExperimentClient(self._stores.experiments, clock, meter)
+        self._experiments = ActorExperimentClient(_find_assigner, here, clock, lost=_AWAY, meter=meter)
         self.door = Door(
-            endpoints(Means(self._stores, self._placed, clock)),
+            endpoints(Means(self._stores, self._placed, clock, self._experiments)),
             gate,
             replays=self._stores.idempotency,
             clock=clock,
@@ -138,6 +142,8 @@ class Gateway:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        await self._experiments.treatments.flush()
+        await self._experiments.close()
         await self._archive.close()
         await self._answers.close()
         await self._keyring.close()
@@ -156,6 +162,7 @@ class Gateway:
             await asyncio.sleep(1.0)
             if second % TELL_EVERY_S == 0:
                 self._tally.tell(self._meter)
+                await self._experiments.treatments.flush()
             for app_id, asked in self._placed.take_counts().items():
                 with contextlib.suppress(HouseError):
                     await self._stores.engine_watch.count(app_id, asked, SystemClock().now_ms())
@@ -173,6 +180,14 @@ def archive_config(settings: Settings) -> ArchiveConfig:
         origins=tuple(origin.strip() for origin in settings.archive_origins.split(",") if origin.strip()),
         citation=CitationRules(settings.archive_licence, settings.archive_citation),
     )
+
+
+async def _find_assigner() -> Any | None:
+    """Find the actor that gives readers variants; None while it is not there."""
+    with contextlib.suppress(RayError):
+        look = partial(roster.find, "assigner", version())
+        return await asyncio.get_running_loop().run_in_executor(None, look)
+    return None
 
 
 async def _reach(app_id: str, engine_id: str) -> RemoteRecommenderClient:

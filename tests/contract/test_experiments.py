@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +59,12 @@ async def with_experiments() -> Corner:
 
 
 @pytest.fixture(params=["framework", "front"])
-async def way(request: pytest.FixtureRequest) -> AsyncIterator[InProcess]:
+async def way(request: pytest.FixtureRequest) -> InProcess:
     corner = await with_experiments()
     app: Any = ordinary_way(corner.door, version="0")
     if request.param == "front":
         app = HotPath(app, lambda: corner.door)
-    yield InProcess(corner, app)
+    return InProcess(corner, app)
 
 
 @pytest.mark.parametrize(
