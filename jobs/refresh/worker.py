@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,6 +33,8 @@ T = TypeVar("T")
 
 BEAT_S = LEASE_MS / 5000
 "Between two signs of life."
+INSIST = 20
+"Signs of life for which a store may be away at the end of a stage."
 PATIENCE_S = 5.0
 "Pause before a run is given back because a part was away; times the attempt."
 
@@ -120,13 +123,12 @@ class Worker:
     async def _stages(self, training: Training) -> Run:
         try:
             for name, stage in training.stages():
-                await self._note(stage=name, message="", fraction=0.0)
+                await self._insist(partial(self._note, stage=name, message="", fraction=0.0))
                 started_s = self._place.clock.monotonic_s()
                 facts = await self._aside(stage)
-                seconds = round(self._place.clock.monotonic_s() - started_s, 2)
-                done = tuple(one for one in self._run.stages if one.name != name)
-                await self._note(stages=(*done, StageDone(name=name, seconds=seconds, facts=facts)))
-                self._log.info("stage_done", run=self._run.run_id, stage=name, took_s=seconds)
+                stages = self._with_stage(name, self._place.clock.monotonic_s() - started_s, facts)
+                await self._insist(partial(self._note, stages=stages))
+                self._log.info("stage_done", run=self._run.run_id, stage=name, took_s=stages[-1].seconds)
         except Unavailable as error:
             return await self._give_back(error)
         except HouseError as error:
@@ -142,9 +144,9 @@ class Worker:
             return await self._end("failed", {"error": where}, training)
         outcome = training.outcome()
         if self._run.promote:
-            await self._note(message="promote")  # only the owner may
-            outcome |= await self._promoted(str(outcome["version"]))
-        run = await self._end("finished", outcome, training)
+            await self._insist(lambda: self._note(message="promote"))  # only the owner may
+            outcome |= await self._insist(lambda: self._promoted(str(outcome["version"])))
+        run = await self._insist(lambda: self._end("finished", outcome, training))
         try:
             await self._forget_old(run)
         except HouseError as error:
@@ -171,6 +173,27 @@ class Worker:
             ours = bool(newest) and (newest[0].version, newest[0].run_id) == (version, run.run_id)
             return {"promoted": ours} if ours else {"promoted": False, "verdict": error.message}
         return {"promoted": True, "verdict": entry.reason}
+
+    def _with_stage(self, name: str, seconds: float, facts: dict[str, Any]) -> tuple[StageDone, ...]:
+        """Put a stage behind the others; one that an attempt before this one did keeps its time."""
+        before = [stage for stage in self._run.stages if stage.name == name]
+        longest = max([round(seconds, 2), *(stage.seconds for stage in before)])
+        others = tuple(stage for stage in self._run.stages if stage.name != name)
+        return (*others, StageDone(name=name, seconds=longest, facts=facts))
+
+    async def _insist(self, act: Callable[[], Awaitable[T]]) -> T:
+        """Ask a store that is away again for a minute; the stage's work is worth that.
+
+        Errors:
+            Unavailable: it stays away
+        """
+        for _ in range(INSIST):
+            try:
+                return await act()
+            except Unavailable as error:
+                self._log.warning("store_away", run=self._run.run_id, reason=error.message)
+                await asyncio.sleep(self._place.beat_s)
+        return await act()
 
     async def _serving(self, run: Run) -> dict[str, Any] | None:
         """Say what serves, for the comparison; nothing when it can't be read, which must not stop a training."""

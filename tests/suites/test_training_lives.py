@@ -250,6 +250,20 @@ async def test_a_shelf_that_is_away_gives_the_run_back_for_another_attempt(place
     assert (done.status, done.attempt, done.error) == ("finished", 2, "")
 
 
+async def test_a_store_that_is_away_for_a_while_costs_no_work(place: Place) -> None:
+    calls = {"swap": 0}
+
+    def trouble(method: str) -> None:
+        calls[method] = calls.get(method, 0) + 1
+        if method == "swap" and 3 <= calls["swap"] < 12:
+            raise Unavailable("the store can't be reached")
+
+    run = await place.ordered()
+    done = await place.worked(run, stores=mortal(place.stores, Life(), trouble))
+    assert calls["swap"] > 12
+    assert (done.status, done.attempt) == ("finished", 1)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
