@@ -114,6 +114,15 @@ class Experiment(BaseModel):
             self.status == "Scheduled" and bool(self.starts_at) and now_ms >= self.starts_at
         )
 
+    def standing(self, now_ms: int) -> Status:
+        """Say where it stands at a moment: what was set, and what the clock made of that."""
+        if self.runs(now_ms):
+            return "Active"
+        begun = self.status == "Active" or (self.status == "Scheduled" and bool(self.starts_at))
+        if begun and self.ends_at is not None and now_ms >= self.ends_at:
+            return "Completed"
+        return self.status
+
     @property
     def serves(self) -> bool:
         """Does any variant change what we serve ourselves?"""
