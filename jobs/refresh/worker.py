@@ -31,9 +31,9 @@ from jobs.refresh.training import Bench, Training, sweep_leftovers
 
 T = TypeVar("T")
 
-BEAT_S = LEASE_MS / 5000
+BEAT_S = LEASE_MS / 15_000
 "Between two signs of life."
-INSIST = 20
+INSIST = 60
 "Signs of life for which a store may be away at the end of a stage."
 PATIENCE_S = 5.0
 "Pause before a run is given back because a part was away; times the attempt."

@@ -134,14 +134,10 @@ def test_schedules_are_made_listed_and_removed(shop: Shop) -> None:
     ("words", "said"),
     [
         (("train", "nowhere", "--local"), "there is no app named nowhere; there are: market"),
-        (("train", market.APP, "--engine", "nope", "--local"), "has no engine nope; there are: default"),
-        (("train", market.APP, "--recipe", "nope"), "neither a file nor one of default, fast"),
         (("train", market.APP, "--set", "parts.rules.windw=3"), "there is no such field; there are"),
         (("train", market.APP, "--set", "limits.memory_mb=64", "--dry-run"), "limits.memory_mb allows 64"),
-        (("train", market.APP, "--sweep", "window"), "is no FIELD=A,B,C"),
         (("evaluate", market.APP, "--protocol", "guess"), "there is no protocol 'guess'"),
         (("promote", market.APP, "0" * 16), "has no snapshot 0000"),
-        (("schedules", "add", market.APP, "x", "--when", "often"), "say for example `every 6h`"),
         (("runs", "show", market.APP, "nope"), "has no run nope; see `kiosk runs list market`"),
     ],
 )

@@ -129,7 +129,7 @@ async def test_killed_at_any_step_of_the_store_it_ends_with_one_artefact(place: 
     expected = (await place.worked(await place.ordered())).version
     life = Life()
     await place.worked(await place.ordered(), stores=mortal(place.stores, life), beat_s=9.0)
-    steps = list(range(1, life.lived, max(1, life.lived // 14)))
+    steps = list(range(1, life.lived, max(1, life.lived // 9)))
     for step in steps:
         SnapshotShelf(place.shelf).remove(market.APP, "default", expected)
         run = await place.ordered()
