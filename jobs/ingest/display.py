@@ -65,6 +65,8 @@ class Display:
             f"{report.accepted:,} accepted, {report.refused:,} refused, {report.failed:,} failed; "
             f"{report.rows:,} rows in {report.seconds:.1f} s ({report.rows_per_s:,.0f}/s)"
         )
+        if report.already:
+            self._console.print("all of it was in already; --restart takes it a second time")
         if report.quarantine is not None:
             self._console.print(f"refused rows and reasons: {report.quarantine}")
 
@@ -79,6 +81,7 @@ def tell_end(order: Order, report: Report) -> None:
         "accepted": report.accepted,
         "refused": report.refused,
         "failed": report.failed,
+        "already": report.already,
         "seconds": round(report.seconds, 3),
         "rows_per_s": round(report.rows_per_s, 1),
         "quarantine": None if report.quarantine is None else str(report.quarantine),

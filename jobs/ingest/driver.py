@@ -112,6 +112,7 @@ def total(reports: Sequence[Report]) -> Report:
         failed=sum(report.failed for report in reports),
         seconds=max((report.seconds for report in reports), default=0.0),
         quarantine=next((report.quarantine for report in reports if report.quarantine is not None), None),
+        already=bool(reports) and all(report.already for report in reports),
     )
 
 

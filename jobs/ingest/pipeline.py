@@ -64,6 +64,8 @@ class Report:
     "Of this run; an ingest that was continued took longer."
     quarantine: Path | None
     "Where the refused rows stand, None when there are none."
+    already: bool = False
+    "Everything was in before; nothing was done."
 
     @property
     def rows_per_s(self) -> float:
@@ -84,6 +86,9 @@ async def ingest(
     files: reading.Files | None = None,
 ) -> Report:
     """Ingest files of any size; run again after an interruption, it goes on where it was.
+
+    Interactions of files that are in already and did not change are not taken a second time, unless `restart` says
+    so; users and products replace themselves.
 
     `segments` lets a continued ingest of interactions find what was settled meanwhile. `watch` is called after
     every chunk.
@@ -106,7 +111,10 @@ async def ingest(
         raise NotFound(f"there is no app {order.app_id!r}")
     what = (order.app_id, order.noun, order.address, order.format or "", str(order.chunk), *order.mapping)
     run = Run.of(state_dir, *what)
-    progress = await asyncio.to_thread(run.begin, found, clock.now_ms(), restart=restart)
+    once = order.noun == "interaction"
+    progress = await asyncio.to_thread(run.begin, found, clock.now_ms(), restart=restart, once=once)
+    if progress.finished:
+        return _report(run, progress, 0, 0.0, already=True)
     work = _Work(order, run, progress, found, source, mapping, clock, watch or (lambda _: None))
     started_s, before = clock.monotonic_s(), progress.rows
     if order.noun == "interaction":
@@ -127,13 +135,18 @@ async def ingest(
             loop.stop()
             await applying
     done = work.finish()
+    return _report(run, done, done.rows - before, clock.monotonic_s() - started_s)
+
+
+def _report(run: Run, done: Progress, rows: int, seconds: float, *, already: bool = False) -> Report:
     return Report(
-        rows=done.rows - before,
+        rows=rows,
         accepted=done.accepted,
         refused=done.refused,
         failed=done.failed,
-        seconds=clock.monotonic_s() - started_s,
+        seconds=seconds,
         quarantine=run.quarantine if done.refused or done.failed else None,
+        already=already,
     )
 
 

@@ -59,8 +59,11 @@ class Run:
         name = hashlib.sha256("\0".join(what).encode()).hexdigest()[:16]
         return cls(state_dir / name)
 
-    def begin(self, sources: Sequence[Source], now_ms: int, *, restart: bool) -> Progress:
+    def begin(self, sources: Sequence[Source], now_ms: int, *, restart: bool, once: bool = False) -> Progress:
         """Go on with an unfinished run over the same files, else start over.
+
+        With `once`, a finished run over the same files stays finished: whoever was killed between its end and its
+        exit, or is started a second time by accident, repeats nothing.
 
         Errors:
             Conflict: an unfinished run read other contents under the same names
@@ -68,6 +71,8 @@ class Run:
         """
         facts = tuple((source.path, source.size, source.changed_ms) for source in sources)
         before = None if restart else self._read()
+        if before is not None and before.finished and once and before.sources == facts:
+            return before
         if before is not None and not before.finished:
             if before.sources != facts:
                 raise Conflict(

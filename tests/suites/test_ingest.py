@@ -152,6 +152,23 @@ async def test_a_finished_ingest_is_begun_again_when_asked_again(stores: Stores,
         assert (await run(stores, tmp_path, address, "user")).accepted == 1
 
 
+async def test_finished_interactions_are_not_taken_twice_unless_asked_to(
+    stores: Stores, tmp_path: Path
+) -> None:
+    address = write(tmp_path / "a.jsonl", clicks(25))
+    assert not (await run(stores, tmp_path, address, "interaction", chunk=10)).already
+    again = await run(stores, tmp_path, address, "interaction", chunk=10)
+    assert (again.already, again.rows, again.accepted) == (True, 0, 25)
+    assert len(await logged(stores)) == 25
+    write(tmp_path / "a.jsonl", clicks(30))
+    assert (await run(stores, tmp_path, address, "interaction", chunk=10)).accepted == 30
+    assert len(await logged(stores)) == 55
+    asked = await ingest(
+        Order(address, "interaction", APP, chunk=10), stores, state_dir=tmp_path / "state", restart=True
+    )
+    assert not asked.already
+
+
 async def test_an_unknown_app_is_refused_before_anything_is_read(stores: Stores, tmp_path: Path) -> None:
     address = write(tmp_path / "a.jsonl", [{"user_id": "a"}])
     with pytest.raises(NotFound):
