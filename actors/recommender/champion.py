@@ -55,6 +55,8 @@ class Champion:
         self.returns = _returns(facts)
         "Do its readers take the same again?"
         self.fresh: Scores = np.zeros(0, np.float32)
+        self.silenced: dict[str, str] = {}
+        "Parts that failed when they were asked, and how."
         self._factors: Mapping[str, float] = facts["recipe"].get("events", {}).get("weights", {})
         self._item_count = len(learned.snapshot.items)
         self._items: Codes = np.full(0, -1, np.int32)
@@ -112,7 +114,8 @@ class Champion:
     # --- what it says ---------------------------------------------------------------------------------------
 
     def past_of(self, steps: Steps, now_ms: int) -> Past:
-        """Read a reader's events as the snapshot knows them."""
+        """Read a reader's events as the snapshot knows them; nothing happens later than now."""
+        now_ms = max(now_ms, max(steps.at_ms, default=0))
         items = self._items
         rows = np.array(steps.rows, np.int64)
         codes = np.where(rows < len(items), items[np.minimum(rows, len(items) - 1)], -1).tolist()
@@ -127,13 +130,13 @@ class Champion:
         """Say how good products are for a reader: for every part rows, which may repeat, and scaled values."""
         if len(past):
             for voice in self._voices:
-                yield self._spoken(voice, past)
+                yield from self._asked(voice, past)
 
     def says_alike(self, past: Past) -> Iterator[tuple[str, Codes, Scores]]:
         """Say what goes with given products, by the parts that know pairs or sessions."""
         for voice in self._voices:
             if voice.quick is not None and len(past):
-                yield self._spoken(voice, past)
+                yield from self._asked(voice, past)
 
     def says_of_baskets(self, past: Past) -> tuple[str, Codes, Scores] | None:
         """Say what is bought with given products; None when that was not learned or nothing is known."""
@@ -177,6 +180,17 @@ class Champion:
         return found
 
     # --- inside ---------------------------------------------------------------------------------------------
+
+    def _asked(self, voice: Voice, past: Past) -> Iterator[tuple[str, Codes, Scores]]:
+        """Ask one part; a model of somebody else that fails is not asked again, and the others go on."""
+        if voice.name in self.silenced:
+            return
+        try:
+            told = self._spoken(voice, past)
+        except Exception as error:  # noqa: BLE001
+            self.silenced[voice.name] = repr(error)
+            return
+        yield told
 
     def _spoken(self, voice: Voice, past: Past) -> tuple[str, Codes, Scores]:
         if voice.quick is not None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -79,6 +79,7 @@ class Champions:
         models: Models | None,
         product_ids: Callable[[], list[str]],
         serving: Callable[[str], str],
+        silenced: Callable[[str], Mapping[str, str]],
         adopt: Adopt,
         clock: Clock,
         meter: Meter,
@@ -89,6 +90,8 @@ class Champions:
         self._product_ids = product_ids
         self.serving = serving
         "Names the version that serves an engine; empty for the live parts alone."
+        self._silenced = silenced
+        self._told: set[tuple[str, str, str]] = set()
         self._adopt = adopt
         self._clock = clock
         self._meter = meter
@@ -129,6 +132,7 @@ class Champions:
         for engine in await self._engines.all(self._app_id):
             if engine.engine_id in self._known:
                 await self._follow(engine)
+                self._tell_silenced(engine.engine_id)
 
     async def watch(self) -> None:
         """Follow the records for ever."""
@@ -171,7 +175,8 @@ class Champions:
                 champion = await asyncio.get_running_loop().run_in_executor(
                     None, partial(self._prepared, engine_id, version, self._product_ids())
                 )
-            except (HouseError, OSError) as error:
+            except Exception as error:  # noqa: BLE001
+                # models may be anybody's: whatever they raise, what serves goes on serving
                 self._refuse(engine_id, version, error)
                 return
         await self._adopt(engine_id, champion)
@@ -192,9 +197,17 @@ class Champions:
             self._kept.popitem(last=False)
         return Champion(learned, product_ids)
 
+    def _tell_silenced(self, engine_id: str) -> None:
+        """Tell once which parts of what serves failed when they were asked."""
+        for part, error in self._silenced(engine_id).items():
+            if (engine_id, self.serving(engine_id), part) not in self._told:
+                self._told.add((engine_id, self.serving(engine_id), part))
+                self._log.error("part_silenced", engine=engine_id, part=part, error=error)
+                self._meter.count("kiosk_parts_silenced_total", engine=engine_id)
+
     def _refuse(self, engine_id: str, version: str, error: Exception) -> None:
         self._refused[engine_id, version] = self._clock.monotonic_s()
-        message = error.message if isinstance(error, HouseError) else str(error)
+        message = error.message if isinstance(error, HouseError) else repr(error)
         self._log.error(
             "snapshot_refused",
             engine=engine_id,

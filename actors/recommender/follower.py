@@ -77,7 +77,15 @@ class Follower:
         self._lock = threading.Lock()
         self._recommender: Recommender | None = None
         self._champions = Champions(
-            app_id, stores.engines, models, self._product_ids, self.serving, self._adopt, clock, meter
+            app_id,
+            stores.engines,
+            models,
+            self._product_ids,
+            self.serving,
+            self._silenced,
+            self._adopt,
+            clock,
+            meter,
         )
         self._watching: asyncio.Task[None] | None = None
         self._following: asyncio.Task[None] | None = None
@@ -148,6 +156,10 @@ class Follower:
     def _alone(self, thought: Callable[[], T]) -> T:
         with self._lock:
             return thought()
+
+    def _silenced(self, engine_id: str) -> dict[str, str]:
+        champion = self._held.of(engine_id).champion
+        return {} if champion is None else champion.silenced
 
     def _product_ids(self) -> list[str]:
         return list(self._held.overlay.catalog.product_ids)

@@ -10,6 +10,8 @@ import orjson
 import pytest
 
 from actors.language.embed import HashingEmbedder
+from actors.learned.histories import Histories
+from actors.learned.model import Batch, Parts
 from actors.learned.registry import Learned
 from actors.learned.snapshot import Snapshot
 from actors.learned.soundness import trusted
@@ -294,3 +296,34 @@ def test_what_a_snapshot_knows_is_not_counted_again(ring: Learned) -> None:
     shop.apply(interaction_change([view(f"n{n}", name(7)) for n in range(50)], f"{NOW_MS + 9}-0"))
     shop.holdings.standing(NOW_MS + 10)
     assert champion.fresh[shop.overlay.catalog.row_of(name(7))] > 0.05
+
+
+class Moody:
+    """A learner of somebody else, whose model answers only those without a history."""
+
+    def train(self, data: Any, rng: Any) -> Moody:
+        return self
+
+    def load(self, parts: Parts) -> Moody:
+        return self
+
+    def save(self) -> Parts:
+        return Parts({})
+
+    def score(self, histories: Histories) -> Batch:
+        if histories.lengths.any():
+            raise RuntimeError("not today")
+        return np.zeros((len(histories), histories.n_items), np.float32)
+
+
+def test_a_part_of_somebody_else_that_fails_is_silenced_and_the_others_answer(tmp_path: Path) -> None:
+    parts = {**RECIPE["parts"], "moody": {"learner": f"{__name__}:Moody"}}
+    weights = {**RECIPE["blend"], "weights": {"rules": 1.0, "moody": 1.0}}
+    shop = Recommender(HashingEmbedder())
+    shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
+    adopt(shop, learned(tmp_path / "s", parts=parts, blend=weights))
+    for _ in range(2):
+        assert ids(ask(shop, recent=looked_at(6, 7), rows=1)) == [name(8)]
+    champion = shop.holdings.champion
+    assert champion is not None
+    assert champion.silenced == {"learned:moody": "RuntimeError('not today')"}
