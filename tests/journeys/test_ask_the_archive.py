@@ -1,0 +1,74 @@
+"""An article on its way: uploaded, found by an agent's question, read, cited, changed, gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+
+from actors.answers.client import LocalArchiveClient
+from actors.answers.host import AnswersHost
+from cluster.clock import SystemClock
+from cluster.meter import SilentMeter
+from cluster.secrecy import Vault
+from cluster.store.memory import memory_stores
+from deployments.archive.door import ArchiveConfig, archive_routes, open_archive
+from tests.fakes.archive import BASE, ArchiveCorner, SmallArchive
+from tests.fakes.corner_shop import upload, withdraw
+from tests.fakes.door import MASTER
+
+APP = "news"
+BRIDGE = {
+    "product_id": "bridge-7",
+    "type": "article",
+    "title": "The old bridge reopens",
+    "description": "After nine years of repairs the old stone bridge carries trams again..",
+    "url": "https://news.example.com/bridge",
+    "author": "M. Quill",
+    "published_at": "2024-05-02",
+}
+
+
+@pytest.fixture
+async def corner() -> AsyncIterator[ArchiveCorner]:
+    """The archive's door over the real host."""
+    clock = SystemClock()
+    stores = memory_stores(clock)
+    host = AnswersHost(stores, None, None, clock, SilentMeter())
+    means = open_archive(
+        stores, Vault(MASTER), LocalArchiveClient(host), clock, ArchiveConfig(app_id=APP, public_url=BASE)
+    )
+    await means.start()
+    app = Starlette(routes=archive_routes(means))
+    yield ArchiveCorner(stores, clock, Vault(MASTER), SmallArchive(), means, app)  # type: ignore[arg-type]
+    await means.close()
+    await host.close()
+
+
+async def test_an_article_is_found_read_and_cited_until_it_is_gone(corner: ArchiveCorner) -> None:
+    await upload(corner.stores, [BRIDGE], app_id=APP)
+    found = await _eventually(corner, "when do trams cross the stone bridge again")
+    assert (found["product_id"], found["product_title"]) == ("bridge-7", "The old bridge reopens")
+    pair = {name: found[name] for name in ("product_id", "offset")}
+    article = (await corner.tool("get_archive_article", pair))["result"]["structuredContent"]
+    assert "carries trams again" in article["content"]
+    assert article["citation_format"] == "[The old bridge reopens](https://news.example.com/bridge)"
+    await withdraw(corner.stores, ["bridge-7"], app_id=APP)
+    for _ in range(80):
+        answer = await corner.tool("get_archive_article", pair)
+        if "error" in answer:
+            break
+        await asyncio.sleep(0.05)
+    assert "were not returned by ask_archive" in answer["error"]["message"]
+
+
+async def _eventually(corner: ArchiveCorner, question: str) -> dict[str, Any]:
+    for _ in range(80):
+        found = await corner.ask(question)
+        if found:
+            return found[0]
+        await asyncio.sleep(0.05)
+    raise AssertionError("nothing was found")
