@@ -144,6 +144,7 @@ async def test_a_killed_workers_run_goes_on_and_publishes_once(place: Place) -> 
     assert engine.snapshot == ""
 
 
+@pytest.mark.drill
 async def test_when_the_trainer_dies_with_its_worker_another_one_goes_on(place: Place, trainer: Any) -> None:
     run = await place.order()
     await place.until(run, lambda run: run.stage in ("plan", "evaluate", "train"))
