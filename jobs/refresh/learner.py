@@ -17,6 +17,10 @@ The promises, which `jobs.refresh.conformance` holds every learner to:
   because blending scales every part to spread 1.
 - `load(model.save())` scores exactly as `model` does. Arrays that were memory-mapped read-only are fine.
 
+A model may also have `quick(past)` (`actors.learned.model.QuickModel`): what it says to one reader as rows and values,
+straight from its arrays. Serving asks it that way when it can; otherwise it asks `score` for all items. A model of
+yours that raises while it serves is silenced, told in the log as `part_silenced`, and the other parts answer.
+
 A learner of your own stands in a recipe as `learner = "package.module:Class"`; `config` is given to its constructor
 as keyword arguments.
 """
