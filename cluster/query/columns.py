@@ -169,6 +169,12 @@ class ColumnStore:
         with self._lock:
             return all(("field", name) in self._columns for name in _fields(node) & self._known)
 
+    def has_points(self, field: str) -> bool:
+        """Are the points of a field built, so that a circle costs no pass over the records?"""
+        with self._lock:
+            name = canonical(field)
+            return name not in self._known or ("points", name) in self._columns
+
     def warm(self, fields: Iterable[str]) -> None:
         """Build the columns of these fields in one pass over the records, before they are asked for."""
         with self._lock:

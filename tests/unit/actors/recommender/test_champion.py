@@ -15,6 +15,7 @@ from actors.learned.model import Batch, Parts
 from actors.learned.registry import Learned
 from actors.learned.snapshot import Snapshot
 from actors.learned.soundness import trusted
+from actors.recommender import recommender as recommender_module
 from actors.recommender.champion import Champion
 from actors.recommender.messages import Kind, ReaderQuery, RecommendationResult
 from actors.recommender.recommender import Recommender
@@ -327,3 +328,21 @@ def test_a_part_of_somebody_else_that_fails_is_silenced_and_the_others_answer(tm
     champion = shop.holdings.champion
     assert champion is not None
     assert champion.silenced == {"learned:moody": "RuntimeError('not today')"}
+
+
+def test_only_what_takes_long_needs_a_thread(shop: Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = ReaderQuery("user_to_products", "shop", "default")
+    assert shop.is_light(query)
+    monkeypatch.setattr(recommender_module, "_FEW_PRODUCTS", 0)
+    assert shop.is_light(query)
+    assert not shop.is_light(replace(query, engine_id="untrained"))
+    filtered = replace(query, filter=parse_filter("brand:maker-1"))
+    assert not shop.is_light(filtered), "the first filter on a field reads every record"
+    shop.answer(filtered, (), (), NOW_MS)
+    assert shop.is_light(filtered)
+    grouped = replace(query, kind="user_to_attributes", field_name="brand")
+    assert not shop.is_light(grouped)
+    shop.answer(grouped, (), (), NOW_MS)
+    assert shop.is_light(grouped)
+    monkeypatch.setattr(recommender_module, "_MANY_PRODUCTS", 1)
+    assert not shop.is_light(query)

@@ -205,3 +205,17 @@ def test_one_thread_asks_while_another_changes() -> None:
         store.replace(number % 100, {"brand": "ba"[number % 2], "tags": ["x"]})
     asker.join()
     assert wrong == []
+
+
+def test_it_says_which_questions_cost_no_pass_over_the_records() -> None:
+    store = ColumnStore()
+    store.append({"brand": "a", "price": 3, "location": {"lat": 1.0, "lon": 2.0}})
+    assert not store.is_ready(parse("brand:a AND price:3"))
+    store.warm(["brand"])
+    assert store.is_ready(parse("brand:a OR -brand:b"))
+    assert not store.is_ready(parse("brand:a AND price:3"))
+    assert store.is_ready(parse("color:red")), "nobody has it"
+    assert not store.has_points("location")
+    store.within(1.0, 2.0, 5.0)
+    assert store.has_points("location")
+    assert store.has_points("elsewhere")
