@@ -15,6 +15,7 @@ from cluster.commands import (
     elsewhere,
     engines,
     evaluate,
+    experiments,
     keys,
     promote,
     report,
@@ -46,7 +47,7 @@ def command_line() -> typer.Typer:
     line.command("down")(down.down)
     line.command("status", epilog=status.EPILOG)(status.status)
     line.command("doctor", epilog=doctor.EPILOG)(doctor.doctor)
-    for group in (apps, keys, users, rules, engines, clients, report, runs, schedules):
+    for group in (apps, keys, users, rules, engines, clients, report, runs, schedules, experiments):
         line.add_typer(group.app, name=group.__name__.rpartition(".")[2])
     line.command("train", epilog=train.EPILOG)(train.train)
     line.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)

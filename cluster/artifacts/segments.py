@@ -42,6 +42,7 @@ class Since:
     "Ids of all settled records; any other one was removed, or was never settled."
 
 
+_DID = ["reader", "at_ms"]
 _SEARCHED = ["reader", "at_ms", "json"]
 
 
@@ -108,6 +109,29 @@ class SegmentShelf:
                         pc.equal(table["type"], "search"), pc.greater_equal(table["at_ms"], since_ms)
                     )
                     found.append(table.filter(wanted).select(_SEARCHED))
+            return pa.concat_tables(found)
+
+        return self._stable(attempt)
+
+    def did(self, app_id: str, kinds: Sequence[str], since_ms: int) -> Any:
+        """Read who did something of some types from a moment on, as far as the segments are whole.
+
+        Returns a table with the columns `reader` and `at_ms`, oldest first.
+        """
+
+        def attempt() -> Any:
+            damaged: list[Damage] = []
+            found = [INTERACTIONS.empty_table().select(_DID)]
+            for entry in self._files.manifest(app_id).files:
+                if entry.facts["noun"] != "interaction":
+                    continue
+                table = self._files.table(app_id, entry, ["type", *_DID], damaged)
+                if table is not None:
+                    wanted = pc.and_(
+                        pc.is_in(table["type"], pa.array(list(kinds), pa.string())),
+                        pc.greater_equal(table["at_ms"], since_ms),
+                    )
+                    found.append(table.filter(wanted).select(_DID))
             return pa.concat_tables(found)
 
         return self._stable(attempt)

@@ -21,6 +21,7 @@ TRIES = 64
 """How often a step is planned again because links changed between reading and writing. Of those who meet at one
 visitor one gets through each time, so this is how many may meet at the same instant."""
 
+_PAGE = 1_000
 _APPEND = Script.load("append_interactions")
 _ERASE = Script.load("erase_interactions")
 _SALT = salt_of("interaction")
@@ -53,6 +54,16 @@ class RedisInteractions:
         ]
         lists: list[list[bytes]] = [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)
         return merge_recent(lists)
+
+    async def links(self, app_id: str, anonymous_ids: Sequence[str]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for start in range(0, len(anonymous_ids), _PAGE):
+            asked = anonymous_ids[start : start + _PAGE]
+            users = await self._server.ask_slow("HMGET", keys.link(app_id), *asked)
+            found |= {
+                visitor: name_of(user) for visitor, user in zip(asked, users, strict=True) if user is not None
+            }
+        return found
 
     async def erase(self, app_id: str, user_ids: Sequence[str]) -> None:
         users = list(dict.fromkeys(user_ids))

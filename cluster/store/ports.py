@@ -259,6 +259,10 @@ class InteractionStore(Protocol):
         What stands in both lists comes once."""
         ...
 
+    async def links(self, app_id: str, anonymous_ids: Sequence[str]) -> dict[str, str]:
+        """Which users visitors turned out to be; those who did not are absent."""
+        ...
+
     async def erase(self, app_id: str, user_ids: Sequence[str]) -> None:
         """Forget all interactions of users and of visitors linked to them, and which variants they were
         given; logs an `erase` change."""

@@ -19,6 +19,12 @@ class InteractionSuite:
     async def recent(self, stores: Stores, *readers: str, limit: int = 200) -> list[bytes]:
         return await stores.interactions.recent(APP, readers, limit)
 
+    async def test_links_say_who_visitors_turned_out_to_be(self, stores: Stores) -> None:
+        await stores.interactions.append(APP, b"[]", [("ada", "x", b""), ("bob", "y", b"")])
+        visitors = ["x", "q", "y", *(f"n{n}" for n in range(1_500))]
+        assert await stores.interactions.links(APP, visitors) == {"x": "ada", "y": "bob"}
+        assert await stores.interactions.links(APP, []) == {}
+
     async def test_an_append_is_one_change_with_its_payload(self, stores: Stores) -> None:
         payload = b'[{"type":"click"},{"type":"home_page_view"}]'
         offset = await stores.interactions.append(APP, payload, [("u1", "", did(1))])

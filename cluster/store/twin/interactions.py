@@ -42,6 +42,10 @@ class MemoryInteractions:
         lists = [self._state.apps[app_id].recents.get(reader_id, [])[:limit] for reader_id in reader_ids]
         return list(merge_recent(lists)) if lists else []
 
+    async def links(self, app_id: str, anonymous_ids: Sequence[str]) -> dict[str, str]:
+        links = self._state.apps[app_id].links
+        return {visitor: links[visitor] for visitor in anonymous_ids if visitor in links}
+
     async def erase(self, app_id: str, user_ids: Sequence[str]) -> None:
         app = self._state.apps[app_id]
         readers: list[str] = []

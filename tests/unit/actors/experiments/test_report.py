@@ -1,0 +1,103 @@
+"""What a report counts, and what it warns of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from actors.experiments.report import Report, report, served_of
+from cluster.records.experiment import Experiment
+from cluster.records.exposure import Exposure
+from tests.unit.actors.experiments.test_assignment import experiment
+
+AT = 1_700_000_000_000
+
+
+def of(
+    exposures: Sequence[tuple[str, Exposure]],
+    did: Sequence[tuple[str, int]] = (),
+    *,
+    links: dict[str, str] | None = None,
+    served: dict[str, int] | None = None,
+    about: Experiment | None = None,
+) -> Report:
+    return report(about or experiment(), exposures, did, links=links or {}, served=served or {})
+
+
+def met(reader: str, variant_id: str, **fields: object) -> tuple[str, Exposure]:
+    exposure: dict[str, object] = {"variant_id": variant_id, "at_ms": AT, "person": reader, **fields}
+    return reader, Exposure(**exposure)  # type: ignore[arg-type]
+
+
+def test_people_convert_once_and_only_after_they_met_the_variant() -> None:
+    found = of(
+        [met("u:a", "v0"), met("u:b", "v1"), met("u:c", "v1")],
+        [("u:a", AT - 1), ("u:b", AT), ("u:b", AT + 5), ("u:z", AT)],
+    )
+    assert [(line.people, line.converted, line.conversions) for line in found.lines] == [(1, 0, 0), (2, 1, 2)]
+    assert found.lines[1].rate == 0.5
+    assert found.lines[0].lift is None
+
+
+def test_what_happens_after_the_end_does_not_count() -> None:
+    found = of([met("u:a", "v0")], [("u:a", AT + 10)], about=experiment(ends_at=AT + 10))
+    assert found.lines[0].converted == 0
+
+
+def test_a_person_of_several_ids_counts_once_and_converts_by_any_of_them() -> None:
+    exposures = [met("a:x", "v1"), met("u:ada", "v1", person="a:x"), met("a:y", "v0")]
+    found = of(
+        exposures, [("u:ada", AT + 1), ("a:x", AT + 2), ("u:bob", AT + 3)], links={"y": "bob", "q": "zoe"}
+    )
+    assert [(line.people, line.converted, line.conversions) for line in found.lines] == [(1, 1, 1), (1, 1, 2)]
+
+
+def test_forced_people_are_told_and_left_out() -> None:
+    found = of([met("u:a", "v1", forced=True), met("u:b", "v1")], [("u:a", AT)])
+    line = found.lines[1]
+    assert (line.people, line.converted, line.forced) == (1, 0, 1)
+    assert not found.split.mismatch
+
+
+def test_a_clear_difference_is_decided_and_a_slight_one_is_not() -> None:
+    exposures = [met(f"u:{n}", f"v{n % 2}") for n in range(8_000)]
+    clear = [(f"u:{n}", AT + 1) for n in range(8_000) if n % 20 == 0 or n % 10 == 1]
+    lift = of(exposures, clear).lines[1].lift
+    assert lift is not None
+    assert lift.decided
+    assert lift.value == pytest.approx(0.1, abs=0.001)
+    slight = [(f"u:{n}", AT + 1) for n in range(8_000) if n % 20 in (0, 1)]
+    lift = of(exposures, slight).lines[1].lift
+    assert lift is not None
+    assert not lift.decided
+
+
+def test_a_broken_split_is_found_with_the_slice_that_breaks_it() -> None:
+    exposures = [met(f"u:{n}", f"v{n % 2}", device="desktop") for n in range(4_000)]
+    exposures += [met(f"u:p{n}", f"v{int(n % 10 > 6)}", device="phone") for n in range(2_000)]
+    found = of(exposures)
+    assert (found.split.mismatch, found.split.slice) == (True, "device=phone")
+    assert not of(exposures[:4_000]).split.mismatch
+
+
+def test_guardrails_are_broken_by_what_is_surely_worse() -> None:
+    served = {"v0:10": 9_990, "v0:over": 10, "v1:10": 9_000, "v1:500": 900, "v0:failed": 20, "v1:failed": 30}
+    found = of([met("u:a", "v0"), met("u:b", "v1")], served=served)
+    assert found.lines[1].broken == ["latency"]
+    assert found.lines[0].broken == []
+    assert found.lines[1].served.slow == 900
+
+
+def test_quantiles_are_the_bounds_of_their_class() -> None:
+    found = served_of({"v:5": 50, "v:20": 44, "v:over": 6, "v:failed": 1, "w:5": 9}, "v")
+    assert (found.requests, found.failed, found.p50_ms, found.p95_ms) == (101, 1, 5, None)
+    assert served_of({}, "v").p50_ms is None
+
+
+def test_a_report_can_be_told_as_json_also_with_nobody_in_it() -> None:
+    told = json.loads(json.dumps(of([]).told(), allow_nan=False))
+    assert told["variants"][1]["lift"]["low"] is None
+    assert told["split"]["mismatch"] is False
+    assert of([met("u:a", "v1")]).told()["days"] == {"2023-11-14": {"v1": 1}}

@@ -1,0 +1,114 @@
+"""`kiosk experiments` on a stopped installation."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from actors.experiments.report import Report, report
+from cluster.__main__ import command_line
+from cluster.commands.charts import svg
+from cluster.commands.experiment_views import drawings, show_report
+from cluster.errors import Conflict, HouseError, Invalid, NotFound
+from cluster.records.exposure import Exposure
+from tests.suites.experiments import an_experiment
+
+TWO = [{"name": "Now"}, {"name": "Blue"}]
+
+
+def _run(*words: str, given: str | None = None) -> Result:
+    return CliRunner().invoke(command_line(), ["experiments", *words], input=given)
+
+
+def _told(*words: str, given: str | None = None) -> Any:
+    result = _run(*words, "--json", given=given)
+    assert result.exit_code == 0, (result.output, result.exception)
+    return json.loads(result.stdout)
+
+
+def _refusal(*words: str, given: str | None = None) -> HouseError:
+    error = _run(*words, given=given).exception
+    assert isinstance(error, HouseError), error
+    return error
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
+    return tmp_path
+
+
+@pytest.mark.redis
+@pytest.mark.usefixtures("allow_world")
+def test_an_experiment_is_made_started_reported_and_put_away(home: Path) -> None:
+    assert CliRunner().invoke(command_line(), ["apps", "create", "bookshop"]).exit_code == 0
+    drafts = [{"name": n, "variants": TWO, "layer": "home"} for n in ("Blue", "Red")]
+    file = home / "experiments.json"
+    file.write_text(json.dumps({"experiments": drafts}))
+    made = _told("create", "bookshop", str(file))["created"]
+    assert [(one["slug"], one["status"], one["starts_at"]) for one in made] == [
+        ("blue", "Draft", None), ("red", "Draft", None),
+    ]  # fmt: skip
+    assert _told("start", "bookshop", "blue")["status"] == "Active"
+    assert isinstance(_refusal("start", "bookshop", "red"), Conflict)
+    assert (
+        "would share readers"
+        in _refusal("schedule", "bookshop", "red", "--at", "2099-01-01T00:00:00Z").message
+    )
+    assert "blue is Active; from there" in _refusal("archive", "bookshop", "blue").message
+    found = _told("report", "bookshop", "blue", "--charts", str(home / "charts"))
+    assert [line["people"] for line in found["variants"]] == [0, 0]
+    assert len(found["charts"]) == 4
+    for path in found["charts"]:
+        ElementTree.parse(path)
+    assert "not enough yet" in _run("report", "bookshop", "blue").output
+    assert "Now" not in _run("list", "bookshop").output
+    assert "blue" in _run("show", "bookshop", "blue").output
+    for step in ("pause", "start", "complete", "archive"):
+        assert _run(step, "bookshop", "blue").exit_code == 0
+    assert [one["status"] for one in _told("list", "bookshop")["experiments"]] == ["Archived", "Draft"]
+    assert isinstance(_refusal("show", "bookshop", "green"), NotFound)
+    assert isinstance(_refusal("list", "nobody"), NotFound)
+    shutil.rmtree(home / "data")
+
+
+def test_what_is_wrong_with_words_and_files_is_said_before_anything_is_opened(home: Path) -> None:
+    for text, words in (
+        ("[", "is not what JSON should be"),
+        ("[]", "there are no experiments in the file"),
+        ('{"name": "a", "name": "b"}', "is not what JSON should be"),
+    ):
+        assert words in _refusal("create", "bookshop", "-", given=text).message
+    assert "can't be read" in _refusal("create", "bookshop", str(home / "none.json")).message
+    assert isinstance(_refusal("schedule", "bookshop", "x", "--at", "tomorrow"), Invalid)
+
+
+def _found(people: int = 4_000) -> Report:
+    exposures = [(f"u:{n}", Exposure("ab"[n % 2], 1_700_000_000_000, person=f"u:{n}")) for n in range(people)]
+    did = [(f"u:{n}", 1_700_000_000_001) for n in range(people) if n % 20 == 0 or n % 4 == 1]
+    served = {"a:10": 500, "b:10": 400, "b:over": 100}
+    return report(an_experiment(name="<b>&"), exposures, did, links={}, served=served)
+
+
+def test_a_report_is_drawn_as_svg_with_its_intervals() -> None:
+    for drawing in drawings(_found()).values():
+        root = ElementTree.fromstring(svg(drawing))
+        assert root.tag.endswith("svg")
+        assert "<b>&" in [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert len(drawings(_found())["difference"].bars) == 3
+    assert len(drawings(_found(10))["difference"].bars) == 1
+
+
+def test_a_report_says_what_is_better_worse_and_broken(capsys: pytest.CaptureFixture[str]) -> None:
+    show_report(_found())
+    shown = capsys.readouterr().out
+    assert "better" in shown
+    assert "latency" in shown
+    assert "The split is as intended" in shown
