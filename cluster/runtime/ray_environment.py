@@ -6,6 +6,8 @@ runs after it.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +59,9 @@ def common_environment(places: Places, inherited: Mapping[str, str], root: Path)
     environment.setdefault("KIOSK_DATA_DIR", str(places.data_dir))
     environment[MARK] = places.mark
     environment |= python_path(inherited, root)
+    # So that `python` in a job's entrypoint is the one with our packages, activated or not.
+    own, path = os.path.dirname(sys.executable), inherited.get("PATH", os.defpath)
+    environment["PATH"] = path if path.split(os.pathsep)[0] == own else os.pathsep.join([own, path])
     for name in THREAD_VARIABLES:
         environment.setdefault(name, "1")
     environment.setdefault("MALLOC_ARENA_MAX", "2")
