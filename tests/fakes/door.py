@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import orjson
 
+from actors.experiments.client import LocalExperimentClient
 from actors.recommender.client import RecommenderClient
 from actors.recommender.messages import Group, ReaderQuery, RecommendationResult
 from cluster.clock import Clock
@@ -82,6 +83,7 @@ class Corner:
     keyring: Keyring
     recommender: ToldRecommender
     door: Door
+    experiments: LocalExperimentClient
     keys: dict[tuple[str, str], str] = field(default_factory=dict)
     "(app id, kind of key) -> key"
 
@@ -155,15 +157,16 @@ async def open_corner(
     purses = Purses(stores.limits, clock)
     recommender = ToldRecommender(stores)
     tally = Tally()
+    experiments = LocalExperimentClient(stores.experiments, clock)
     door = Door(
-        endpoints(Means(stores, client or recommender, clock)),
+        endpoints(Means(stores, client or recommender, clock, experiments)),
         Gate(keyring, purses, SilentMeter(), most_bytes=most_bytes),
         replays=stores.idempotency,
         clock=clock,
         tally=tally,
         access_log=AccessLog(share, Random(1)),
     )
-    corner = Corner(stores, clock, vault, keyring, recommender, door)
+    corner = Corner(stores, clock, vault, keyring, recommender, door, experiments)
     await corner.open_app("shop")
     await corner.open_app("other")
     await corner.open_app("playground", "playground")
