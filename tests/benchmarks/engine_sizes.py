@@ -1,6 +1,6 @@
 """`kiosk bench sizes [sizes...]`: what a request costs as the catalog grows, in this process, on one core.
 
-The number of events stays the same, so what grows is the catalog. A request may cost at most as many times more as
+There are three events for every product at every size. A request may cost at most as many times more as
 there are more products; the table gives the time a request takes for every 100,000 products. It begins at 100,000:
 smaller catalogs fit the processor's cache and are cheaper than in proportion.
 """
@@ -11,6 +11,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,7 +22,7 @@ from actors.recommender.messages import ReaderQuery
 from tests.benchmarks.recommender_inprocess import NOW_MS, READERS, Shop, queries
 
 SIZES = (100_000, 300_000, 1_000_000)
-EVENTS = 1_000_000
+EVENTS_A_PRODUCT = 3
 _ASKED = (
     "user_to_products 10, fl []",
     "user_to_products 10, fq 3 clauses",
@@ -66,10 +67,8 @@ def is_linear(sizes: Sequence[int], values: Sequence[float]) -> bool:
 
 def _costs(size: int) -> Iterator[tuple[str, float]]:
     progress = Console(stderr=True)
-    shop = Shop(size, EVENTS)
-    progress.print(
-        f"{size:,} products: loaded in {shop.load():.0f} s, {EVENTS:,} events in {shop.learn():.0f} s"
-    )
+    shop = Shop(size, size * EVENTS_A_PRODUCT)
+    progress.print(f"{size:,} products: loaded in {shop.load():.0f} s, their events in {shop.learn():.0f} s")
     recents = shop.recents()
     yield from _asked(shop, recents, "live")
     with TemporaryDirectory() as folder:
@@ -80,6 +79,8 @@ def _costs(size: int) -> Iterator[tuple[str, float]]:
 def _asked(shop: Shop, recents: list[list[bytes]], label: str) -> Iterator[tuple[str, float]]:
     for name, query in queries(shop.size):
         if name in _ASKED:
+            # an anchor everybody knows: the way through the content of all products is asked by `live`
+            query = replace(query, anchors=("p7",)) if query.anchors else query
             yield f"{name}|{label}", _p50(shop, query, recents)
 
 
