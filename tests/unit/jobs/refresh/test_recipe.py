@@ -48,7 +48,7 @@ def test_what_is_no_recipe_says_why(tmp_path: Path) -> None:
         ({"parts": {}}, "parts: there must be at least one"),
         ({"parts": {"r": {"learner": "ruels"}}}, "parts.r: Input tag 'ruels'"),
         ({"parts": {"r": {"learner": "rules", "window": 0}}}, "parts.r.window: Input should be greater than"),
-        ({"parts": {"r": {"learner": "rules", "windows": 3}}}, "parts.r.windows: Extra inputs"),
+        ({"parts": {"r": {"learner": "rules", "windows": 3}}}, "parts.r.windows: there is no such field"),
         ({"parts": {"r": {"learner": "ease", "regularisation": float("nan")}}}, "parts.r.regularisation"),
         ({**SMALL, "blend": {"weights": {"ease": 1}}}, "blend.weights: there is no part ease; parts are rules, trend"),
         ({**SMALL, "blend": {"weights": {"rules": -1}}}, "greater than or equal to 0"),
