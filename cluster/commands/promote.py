@@ -106,7 +106,9 @@ async def _fresh_report(
     if serving == version or is_compared(kept, serving) or not SnapshotShelf(shelf).has(app, engine, version):
         return kept
     from jobs.refresh.comparing import compared_now
+    from jobs.refresh.here import be_modest
 
+    be_modest()
     with screen.err().status("comparing it with what serves now"):
         try:
             fresh = await asyncio.to_thread(

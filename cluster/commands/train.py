@@ -12,7 +12,6 @@ from cluster.commands import screen, sweeping
 from cluster.commands.installation import Installation, now_ms
 from cluster.errors import Invalid, Unavailable
 from cluster.records.run import Run
-from cluster.runtime.about import version
 
 if TYPE_CHECKING:
     from cluster.store.ports import Stores
@@ -135,7 +134,7 @@ async def _train(
             settings = installation.settings
             done = await work_here(
                 stores, Shelf.open(settings.shelf_dir), scratch_of(settings.data_dir), app, run.run_id,
-                owner=owner, watch=display.show, release=version(),
+                owner=owner, watch=display.show,
             )  # fmt: skip
     return done or run
 

@@ -27,7 +27,6 @@ from cluster.clock import SystemClock
 from cluster.errors import HouseError, Refusal, Unavailable
 from cluster.ids import DEFAULT_ENGINE, new_request_id
 from cluster.records.run import Run
-from cluster.runtime.about import version
 from cluster.runtime.connecting import connect_actor
 from cluster.runtime.head import connect_ray
 from cluster.settings import Settings
@@ -148,7 +147,6 @@ def _work(errand: Errand, connect: Connect, shelf_uri: str, scratch: str) -> str
                 errand.app_id,
                 errand.run_id,
                 owner=errand.owner,
-                release=version(),
             )
             return "" if run is None else run.status
 

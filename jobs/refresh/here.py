@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,6 +43,14 @@ def scratch_of(data_dir: Path) -> Path:
     return data_dir / "scratch"
 
 
+def release() -> str:
+    """Name the release that trains; snapshots remember it, wherever they were ordered."""
+    try:
+        return importlib.metadata.version("kiosk")
+    except importlib.metadata.PackageNotFoundError:
+        return "0+checkout"
+
+
 async def work_here(
     stores: Stores,
     shelf: Shelf,
@@ -51,7 +60,6 @@ async def work_here(
     *,
     owner: str,
     watch: Watch | None = None,
-    release: str = "",
 ) -> Run | None:
     """Work on a run until it has ended; None when it belongs to somebody else.
 
@@ -61,5 +69,5 @@ async def work_here(
     """
     from jobs.refresh.worker import Worker, Workplace  # all learners: not for those who only send workers
 
-    place = Workplace(stores, shelf, SystemClock(), scratch, free_memory_mb(), release=release)
+    place = Workplace(stores, shelf, SystemClock(), scratch, free_memory_mb(), release=release())
     return await Worker(place, owner, watch).work(app_id, run_id)
