@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from cluster.clock import Clock
@@ -29,6 +30,7 @@ class KnownExperiments:
         self._clock = clock
         self._keep_s = keep_s
         self._known: dict[str, _Known] = {}
+        self._readings: dict[str, asyncio.Task[_Known]] = {}
 
     async def find(self, app_id: str, named: str) -> Experiment | None:
         """Find an experiment by id or slug; one that is not known yet is looked for at once.
@@ -52,24 +54,28 @@ class KnownExperiments:
         return (await self._current(app_id)).serving
 
     async def _current(self, app_id: str) -> _Known:
-        known, now_s = self._known.get(app_id), self._clock.monotonic_s()
-        if known is None:
-            return await self._read(app_id, None)
-        if now_s < known.until_s:
+        known = self._known.get(app_id)
+        if known is not None and self._clock.monotonic_s() < known.until_s:
             return known
-        # the next one to come need not ask too
-        known.until_s = now_s + self._keep_s
-        return await self._read(app_id, known)
+        # whoever comes meanwhile waits for the same read: what was known may be as old as the last request
+        reading = self._readings.get(app_id)
+        if reading is None or reading.done():
+            reading = asyncio.get_running_loop().create_task(self._read(app_id, known))
+            self._readings[app_id] = reading
+        return await asyncio.shield(reading)
 
     async def _read(self, app_id: str, known: _Known | None) -> _Known:
+        now_s = self._clock.monotonic_s()
         try:
             if known is not None and await self._store.version(app_id) == known.book.version:
+                known.until_s = now_s + self._keep_s
                 return known
             book = await self._store.book(app_id)
         except Unavailable:
             if known is None:
                 raise
+            known.until_s = now_s + self._keep_s
             return known
         serving = tuple(experiment for experiment in book.experiments if experiment.serves)
-        found = self._known[app_id] = _Known(book, self._clock.monotonic_s() + self._keep_s, serving)
+        found = self._known[app_id] = _Known(book, now_s + self._keep_s, serving)
         return found

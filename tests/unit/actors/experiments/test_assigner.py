@@ -73,6 +73,19 @@ async def test_a_change_is_in_force_within_a_moment(stores: Stores, clock: Still
     assert not over.in_experiment
 
 
+async def test_after_a_quiet_hour_all_who_come_at_once_see_the_newest(
+    stores: Stores, clock: StillClock
+) -> None:
+    await put(stores, "one")
+    slow: Any = _Away(stores)
+    assigner = ExperimentAssigner(slow, clock)
+    await given(assigner, EVENT)
+    await ExperimentDesk(stores, clock).complete(APP, "one")
+    clock.pass_ms(3_600_000)
+    replies = await asyncio.gather(*(given(assigner, EVENT) for _ in range(5)))
+    assert [reply.in_experiment for reply in replies] == [False] * 5
+
+
 async def test_who_has_a_variant_keeps_it_while_it_is_over_and_nobody_new_is_remembered(
     stores: Stores, clock: StillClock
 ) -> None:
@@ -115,6 +128,7 @@ class _Away:
 
     def __getattr__(self, name: str) -> Any:
         async def call(*args: Any) -> Any:
+            await asyncio.sleep(0)
             if not self.there:
                 raise Unavailable("away", retry_after_s=1)
             return await getattr(self._store, name)(*args)

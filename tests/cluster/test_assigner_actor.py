@@ -1,0 +1,114 @@
+"""The assigner on a real Ray: found by name, restarted when killed, and nobody ever gets two variants."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import statistics
+import time
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from actors.experiments.client import ActorExperimentClient, LocalExperimentClient
+from actors.experiments.messages import ExperimentEvent
+from cluster.clock import SystemClock
+from cluster.store.connect import OpenStores, open_stores
+from tests.suites.doing import APP
+from tests.suites.experiments import an_experiment
+from tests.suites.redis_process import RedisProcess
+
+pytestmark = [pytest.mark.ray, pytest.mark.redis]
+RELEASE = "test"
+KIND = "actors.experiments.host:AssignerHost"
+
+
+@pytest.fixture(scope="module")
+def ray_here() -> Iterator[None]:
+    """A small Ray of this machine, unless the session has one already."""
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100 << 20, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def redis() -> Iterator[RedisProcess]:
+    server = RedisProcess()
+    try:
+        yield server.start()
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+async def stores(redis: RedisProcess) -> AsyncIterator[OpenStores]:
+    async with open_stores(redis.url, hot_s=5.0, slow_s=10.0) as found:
+        assert await found.experiments.swap(an_experiment(), 0) is not None
+        yield found
+
+
+async def alive(other_than: int = 0) -> int:
+    """Wait until the actor says how it is; return its process."""
+    from cluster.runtime import roster
+
+    for _ in range(300):
+        found = await roster.health("assigner", RELEASE)
+        if found is not None and found["pid"] != other_than:
+            return int(found["pid"])
+        await asyncio.sleep(0.1)
+    raise AssertionError("the actor did not say how it is")
+
+
+@pytest.mark.usefixtures("ray_here")
+async def test_the_assigner_answers_by_name_and_its_death_changes_nobodys_variant(
+    stores: OpenStores, redis: RedisProcess
+) -> None:
+    from ray.exceptions import RayError
+
+    from cluster.runtime import roster
+
+    connect = partial(open_stores, redis.url, slow_s=10.0)
+    made: list[Any] = [roster.find_or_create("assigner", RELEASE, KIND, connect) for _ in range(2)]
+    try:
+        assert made[0] == made[1]
+        pid = await alive()
+
+        async def find() -> Any:
+            return roster.find("assigner", RELEASE)
+
+        clock = SystemClock()
+        here = LocalExperimentClient(stores.experiments, clock)
+        client = ActorExperimentClient(find, here, clock, lost=(RayError,), patience_s=5.0)
+        events = [ExperimentEvent(APP, "one", f"u{n}", f"v{n}") for n in range(100)]
+        first = [await client.record(event) for event in events]
+        took = []
+        for event, expected in zip(events, first, strict=True):
+            begun_s = time.perf_counter()
+            assert await client.record(event) == expected
+            took.append((time.perf_counter() - begun_s) * 1000)
+        print(f"\nassigner actor: event p50 {statistics.median(took):.2f} ms, p95 {sorted(took)[94]:.2f} ms")
+        os.kill(pid, signal.SIGKILL)
+        longest = 0.0
+        for event, expected in zip(events, first, strict=True):
+            begun_s = time.perf_counter()
+            assert await client.record(event) == expected
+            longest = max(longest, time.perf_counter() - begun_s)
+        print(f"assigner actor: killed, longest answer {longest * 1000:.0f} ms, none failed")
+        assert longest < 5.0
+        assert await alive(other_than=pid) != pid
+        await asyncio.sleep(2.1)
+        assert [await client.record(event) for event in events] == first
+        tally = await roster.health("assigner", RELEASE)
+        assert tally is not None
+        assert tally["recorded"] > 0, "it is asked again"
+        await client.close()
+    finally:
+        assert roster.sweep("assigner") == [f"assigner@{RELEASE}"]
