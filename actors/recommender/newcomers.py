@@ -68,6 +68,23 @@ class Kin:
         found: Scores = (values[self.kin] * self.weights).sum(axis=1)
         return found
 
+    def inherited_by(self, rows: Rows, values: Scores) -> Scores:
+        """Give what some rows inherit of values by row; 0 for those that are not new.
+
+        Shapes:
+            rows: int64 [m]; values: float32 [n]
+            returns: float32 [m]
+        """
+        found = np.zeros(len(rows), np.float32)
+        if len(self.rows):
+            # new products are listed in ascending order
+            places = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
+            new = np.flatnonzero(self.rows[places] == rows)
+            if len(new):
+                at = places[new]
+                found[new] = (values[self.kin[at]] * self.weights[at]).sum(axis=1)
+        return found
+
 
 class Newcomers:
     """Finds new products and their kin, some with every refresh."""

@@ -117,7 +117,8 @@ def score_rows(rows: Sequence[int], taste: Taste, holdings: Holdings, standing: 
     if not taste.known:
         return np.zeros(len(chosen), np.float32)
     parts = said_of(taste, holdings, standing)
-    total: Scores = _own(parts, standing)[0][chosen]
+    own = _sum(parts, standing)[0]
+    total: Scores = own[chosen] + standing.newcomers.inherited_by(chosen, own)
     for part in parts:
         if isinstance(part, Likeness):
             total += part.of(chosen, holdings)
