@@ -41,6 +41,8 @@ ALLOWED_LOSS = 0.02
 
 _LOT = 5_000
 _RECENTS = 200
+_IDS_AN_EVENT = 100
+"As the store keeps them."
 _ASKED = 4_000
 
 
@@ -177,15 +179,20 @@ def _list(recommender: Recommender, trial: Trial, at: int, rows: int) -> list[in
 
 
 def recents_of(recommender: Recommender, histories: Histories, at: int, clock: bool) -> list[bytes]:
-    """Write a history as the store's recent list."""
+    """Write a history as the store's recent list: what happened in one moment is one event, as a checkout is."""
     part = slice(histories.starts[at], histories.starts[at + 1])
     names = recommender.overlay.catalog.product_ids
-    times = times_of(histories.at_s[part], clock)
-    return [
-        RecentEvent("checkout", (names[item],), at_ms).pack()
-        for item, at_ms in zip(histories.items[part].tolist(), times.tolist(), strict=True)
-        if item >= 0
-    ][: -_RECENTS - 1 : -1]
+    moments: list[tuple[int, list[str]]] = []
+    for item, at_ms in zip(
+        histories.items[part].tolist(), times_of(histories.at_s[part], clock).tolist(), strict=True
+    ):
+        if item < 0:
+            continue
+        if moments and moments[-1][0] == at_ms and len(moments[-1][1]) < _IDS_AN_EVENT:
+            moments[-1][1].append(names[item])
+        else:
+            moments.append((at_ms, [names[item]]))
+    return [RecentEvent("checkout", tuple(ids), at_ms).pack() for at_ms, ids in moments[: -_RECENTS - 1 : -1]]
 
 
 def until_of(data: Interactions) -> int:

@@ -95,9 +95,7 @@ def test_readers_without_a_history_get_the_trend(shop: Trial, engine: Engine) ->
 def test_what_is_served_with_a_snapshot_loses_nothing_against_the_trained_blend(
     shop: Trial, engine: Engine
 ) -> None:
-    """Of readers whose whole history fits their recent list; the store remembers 200 events of everybody."""
-    trial = known(shop)
-    trial = trial.pick(np.flatnonzero(trial.histories.lengths <= 200)).sample(500, np.random.default_rng(1))
+    trial = known(shop, 500)
     offline = figure(engine, trial)
     recommender = taught(shop.train)
     with adopted(recommender, engine, until_of(shop.train)):
