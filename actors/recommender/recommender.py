@@ -9,6 +9,7 @@ from actors.recommender import completing, grouped, pipeline
 from actors.recommender.champion import Champion
 from actors.recommender.completions import Completions
 from actors.recommender.crowd import Crowds
+from actors.recommender.field_texts import Built, FieldTexts
 from actors.recommender.holdings import Blend, Holdings
 from actors.recommender.messages import QUERIES, Kind, ReaderQuery, RecommendationResult
 from actors.recommender.overlay import Overlay
@@ -107,6 +108,12 @@ class Recommender:
             all(map(catalog.columns.is_ready, nodes))
             and all(catalog.columns.has_points(circle.field) for circle in circles)
             and (not query.field_name or catalog.has_attribute(query.field_name))
+        )
+
+    def rebuilding(self, now_ms: int) -> tuple[FieldTexts, Callable[[], Built]] | None:
+        """Give the work of building an index of completions again that has changed much, for another thread."""
+        return self.overlay.asked.rebuilding(now_ms) or self.completions.rebuilding(
+            lambda: self.holdings.standing(now_ms).popular
         )
 
     def apply(self, *changes: Change) -> None:

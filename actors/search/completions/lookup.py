@@ -40,6 +40,16 @@ class Found:
     place: Rows
     cut: Rows
 
+    def pick(self, which: Rows) -> Found:
+        """Take some of them.
+
+        Shapes:
+            which: int64 [k], positions
+        """
+        return Found(
+            self.texts[which], self.edits[which], self.cost[which], self.place[which], self.cut[which]
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Index:
@@ -92,9 +102,7 @@ class Index:
             missing = numbers - having
             if not missing or (missing == {growing} and any(word.startswith(growing) for word in having)):
                 kept.append(at)
-        return Found(
-            *(column[kept] for column in (found.texts, found.edits, found.cost, found.place, found.cut))
-        )
+        return found.pick(np.array(kept, np.int64))
 
     def _exact(self, first: int, last: int, length: int, wanted: int, allowed: Mask | None) -> Found:
         texts, places = self.prefixes.top(first, last, wanted, allowed)
