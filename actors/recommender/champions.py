@@ -34,6 +34,8 @@ from cluster.store.ports import EngineStore
 LOOK_S = 0.75
 "Pause between looks at the records."
 
+_PIN = "\x1f"
+
 _AGAIN_S = 30.0
 "A snapshot that was refused is tried again after so long."
 _KEPT = 2
@@ -105,6 +107,16 @@ class Champions:
         """Is this engine looked after?"""
         return engine_id in self._known
 
+    async def pin(self, engine_id: str, version: str) -> str:
+        """Hold a version beside the one that serves; return the name under which it answers.
+
+        That is the engine's own name when the version can't be trusted: readers get what everybody gets.
+        """
+        pinned = f"{engine_id}{_PIN}{version}"
+        if not self.knows(pinned):
+            await self.know(pinned)
+        return pinned if self.serving(pinned) == version else engine_id
+
     async def know(self, engine_id: str) -> None:
         """Look after an engine from now on; returns when its snapshot serves, or was refused."""
         load = self._loads.get(engine_id)
@@ -149,7 +161,10 @@ class Champions:
     # --- one engine -----------------------------------------------------------------------------------------
 
     async def _first(self, engine_id: str) -> None:
-        if self._models is not None:
+        _, pin, version = engine_id.partition(_PIN)
+        if pin:
+            await self._take(engine_id, version)
+        elif self._models is not None:
             try:
                 engine = await self._engines.get(self._app_id, engine_id)
             except Unavailable:
@@ -190,7 +205,9 @@ class Champions:
         """Load, check and lay over the catalog. In a thread."""
         if self._models is None:
             raise Fault("there is no shelf to load snapshots from")
-        learned = self._kept.get((engine_id, version)) or self._models.load(self._app_id, engine_id, version)
+        learned = self._kept.get((engine_id, version))
+        if learned is None:
+            learned = self._models.load(self._app_id, engine_id.partition(_PIN)[0], version)
         self._kept[engine_id, version] = learned
         self._kept.move_to_end((engine_id, version))
         while len(self._kept) > _KEPT * max(1, len(self._loads)):

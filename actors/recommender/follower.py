@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -129,6 +130,9 @@ class Follower:
         """Answer from what is held now."""
         if not self._champions.knows(query.engine_id):
             await self._champions.know(query.engine_id)
+        if query.snapshot:
+            engine_id = await self._champions.pin(query.engine_id, query.snapshot)
+            query = replace(query, engine_id=engine_id)
         recommender = self._held
         thought = partial(recommender.answer, query, recent, shown, self._clock.now_ms())
         return await self._think(thought, here=recommender.is_light(query))

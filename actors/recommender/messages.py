@@ -114,6 +114,8 @@ class ReaderQuery:
     "Stored rules asked for by name."
     removed: tuple[Boost, ...] = ()
     "Stored rules that take out what their filter matches."
+    snapshot: str = ""
+    "Answer from this version of the engine, whatever serves; experiments say so, never callers."
     explain: bool = False
     "Say of every product where it came from."
     explain_missing: tuple[str, ...] = ()

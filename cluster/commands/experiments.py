@@ -35,7 +35,7 @@ The file holds one experiment, an array, or an object with "experiments". The fi
   {"name": "Paywall", "goal": \\["subscribe"], "variants": \\[{"name": "three"}, {"name": "five", "weight": 2}]}
 
 Also: slug, traffic (0 to 1), layer and slice (\\[0, 0.5]), engines. A variant may have a configuration for your own
-code, or engine_id and boost_rule, which recommendations and completions then obey by themselves. Give such a
+code, or engine_id, snapshot or boost_rule, which recommendations and completions then obey by themselves. Give such a
 rule a tag, or it applies to everybody.
 """
 REPORT_EPILOG = """
@@ -92,7 +92,12 @@ def show(name: Name, experiment: Named, as_json: AsJson = False) -> None:
 @app.command("start")
 def start(name: Name, experiment: Named, as_json: AsJson = False) -> None:
     """Let it run from now on, also one that was paused. In force everywhere within a second."""
-    _step(name, as_json, lambda desk: desk.start(name, experiment))
+
+    async def begin(desk: ExperimentDesk) -> Experiment:
+        _check_snapshots(await desk.get(name, experiment))
+        return await desk.start(name, experiment)
+
+    _step(name, as_json, begin)
 
 
 @app.command("schedule")
@@ -105,7 +110,12 @@ def schedule(
 ) -> None:
     """Let it run from a moment on; nobody has to be awake."""
     begins, ends = _moment(at, "--at"), _moment(until, "--until") if until else None
-    _step(name, as_json, lambda desk: desk.schedule(name, experiment, begins, ends))
+
+    async def plan(desk: ExperimentDesk) -> Experiment:
+        _check_snapshots(await desk.get(name, experiment))
+        return await desk.schedule(name, experiment, begins, ends)
+
+    _step(name, as_json, plan)
 
 
 @app.command("pause")
@@ -175,6 +185,23 @@ def _at_desk(name: str, work: Callable[[ExperimentDesk], Awaitable[Any]]) -> Any
 async def _known(keeping: Keeping, name: str) -> None:
     if all(one.app_id != name for one in await keeping.apps()):
         raise NotFound(f"there is no app named {name}; see `kiosk apps list`")
+
+
+def _check_snapshots(experiment: Experiment) -> None:
+    """Refuse versions that are not on the shelf: their readers would get what everybody gets."""
+    if not any(variant.snapshot for variant in experiment.variants):
+        return
+    from cluster.artifacts.shelf import Shelf
+    from cluster.artifacts.snapshots import SnapshotShelf
+
+    shelf = SnapshotShelf(Shelf.open(Installation().settings.shelf_dir))
+    for variant in experiment.variants:
+        for engine_id in (variant.engine_id,) if variant.engine_id else experiment.engines:
+            if variant.snapshot and variant.snapshot not in shelf.versions(experiment.app_id, engine_id):
+                raise NotFound(
+                    f"variant {variant.slug}: engine {engine_id} has no snapshot {variant.snapshot!r}; "
+                    f"see `kiosk engines history`"
+                )
 
 
 def _moment(text: str, option: str) -> int:

@@ -55,12 +55,13 @@ class TreatedQueries:
 
 
 def treated(query: ReaderQuery, met: Sequence[Treatment]) -> ReaderQuery:
-    """Let a query obey the variants its reader was given; of two that want another engine the older one has it."""
-    engine_id, rules = query.engine_id, list(query.rule_names)
+    """Let a query obey the variants its reader was given; of two that want another engine or snapshot the older
+    one has it."""
+    engine_id, snapshot, rules = query.engine_id, "", list(query.rule_names)
     for treatment in met:
         variant = treatment.variant
-        if engine_id == query.engine_id and variant.engine_id:
-            engine_id = variant.engine_id
+        if engine_id == query.engine_id and not snapshot:
+            engine_id, snapshot = variant.engine_id or engine_id, variant.snapshot
         if variant.boost_rule and variant.boost_rule not in rules:
             rules.append(variant.boost_rule)
-    return replace(query, engine_id=engine_id, rule_names=tuple(rules))
+    return replace(query, engine_id=engine_id, snapshot=snapshot, rule_names=tuple(rules))

@@ -169,6 +169,38 @@ async def test_a_snapshot_stays_when_the_app_is_loaded_anew(
     assert await first_of(host) == name(8)
 
 
+async def test_a_version_asked_for_answers_beside_the_one_that_serves(
+    host: RecommenderHost, stores: Stores, trained: tuple[Path, str, str]
+) -> None:
+    await serve(stores, "")
+    plain = await first_of(host)
+    assert plain != name(8)
+    assert await first_of(host, replace(QUERY, snapshot=trained[1])) == name(8)
+    assert (await first_of(host), await serving(host)) == (plain, "")
+    await serve(stores, trained[2])
+    assert await first_of(host, replace(QUERY, snapshot=trained[1])) == name(8)
+
+
+async def test_a_version_asked_for_stays_when_the_app_is_loaded_anew(
+    host: RecommenderHost, stores: Stores, trained: tuple[Path, str, str]
+) -> None:
+    await serve(stores, "")
+    asked = replace(QUERY, snapshot=trained[1])
+    await answered(host, asked)
+    follower = await host._followers.of(APP)
+    follower._recommender = await follower._load()
+    assert await first_of(host, asked) == name(8)
+
+
+async def test_who_asks_for_a_version_that_is_not_there_gets_what_serves(
+    host: RecommenderHost, stores: Stores, trained: tuple[Path, str, str], meter: Refusals
+) -> None:
+    await serve(stores, trained[1])
+    for _ in range(3):
+        assert await first_of(host, replace(QUERY, snapshot="nothing")) == name(8)
+    assert meter.refused == 1
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 

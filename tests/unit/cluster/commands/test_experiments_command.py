@@ -74,6 +74,9 @@ def test_an_experiment_is_made_started_reported_and_put_away(home: Path) -> None
     for step in ("pause", "start", "complete", "archive"):
         assert _run(step, "bookshop", "blue").exit_code == 0
     assert [one["status"] for one in _told("list", "bookshop")["experiments"]] == ["Archived", "Draft"]
+    lost = {"name": "Lost", "variants": [{"name": "a"}, {"name": "b", "snapshot": "v9"}]}
+    assert _run("create", "bookshop", "-", given=json.dumps(lost)).exit_code == 0
+    assert "engine default has no snapshot 'v9'" in _refusal("start", "bookshop", "lost").message
     assert isinstance(_refusal("show", "bookshop", "green"), NotFound)
     assert isinstance(_refusal("list", "nobody"), NotFound)
     shutil.rmtree(home / "data")
