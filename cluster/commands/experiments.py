@@ -94,7 +94,7 @@ def start(name: Name, experiment: Named, as_json: AsJson = False) -> None:
     """Let it run from now on, also one that was paused. In force everywhere within a second."""
 
     async def begin(desk: ExperimentDesk) -> Experiment:
-        _check_snapshots(await desk.get(name, experiment))
+        check_snapshots(await desk.get(name, experiment), Installation().settings.shelf_dir)
         return await desk.start(name, experiment)
 
     _step(name, as_json, begin)
@@ -112,7 +112,7 @@ def schedule(
     begins, ends = _moment(at, "--at"), _moment(until, "--until") if until else None
 
     async def plan(desk: ExperimentDesk) -> Experiment:
-        _check_snapshots(await desk.get(name, experiment))
+        check_snapshots(await desk.get(name, experiment), Installation().settings.shelf_dir)
         return await desk.schedule(name, experiment, begins, ends)
 
     _step(name, as_json, plan)
@@ -187,20 +187,25 @@ async def _known(keeping: Keeping, name: str) -> None:
         raise NotFound(f"there is no app named {name}; see `kiosk apps list`")
 
 
-def _check_snapshots(experiment: Experiment) -> None:
-    """Refuse versions that are not on the shelf: their readers would get what everybody gets."""
+def check_snapshots(experiment: Experiment, shelf_dir: Path | str) -> None:
+    """Refuse versions that are not on the shelf: their readers would get what everybody gets.
+
+    Errors:
+        NotFound: says which
+    """
     if not any(variant.snapshot for variant in experiment.variants):
         return
     from cluster.artifacts.shelf import Shelf
     from cluster.artifacts.snapshots import SnapshotShelf
 
-    shelf = SnapshotShelf(Shelf.open(Installation().settings.shelf_dir))
+    shelf = SnapshotShelf(Shelf.open(shelf_dir))
     for variant in experiment.variants:
         for engine_id in (variant.engine_id,) if variant.engine_id else experiment.engines:
-            if variant.snapshot and variant.snapshot not in shelf.versions(experiment.app_id, engine_id):
+            versions = {one.version for one in shelf.versions(experiment.app_id, engine_id)}
+            if variant.snapshot and variant.snapshot not in versions:
                 raise NotFound(
                     f"variant {variant.slug}: engine {engine_id} has no snapshot {variant.snapshot!r}; "
-                    f"see `kiosk engines history`"
+                    "see `kiosk engines history`"
                 )
 
 

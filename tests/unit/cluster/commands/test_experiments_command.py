@@ -13,10 +13,16 @@ from typer.testing import CliRunner, Result
 
 from actors.experiments.report import Report, report
 from cluster.__main__ import command_line
+from cluster.artifacts.shelf import Shelf
+from cluster.artifacts.snapshots import SnapshotShelf
 from cluster.commands.charts import svg
 from cluster.commands.experiment_views import drawings, show_report
+from cluster.commands.experiments import check_snapshots
 from cluster.errors import Conflict, HouseError, Invalid, NotFound
+from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
+from tests.fakes.corner_shop import APP
+from tests.fakes.trained import published
 from tests.suites.experiments import an_experiment
 
 TWO = [{"name": "Now"}, {"name": "Blue"}]
@@ -91,6 +97,21 @@ def test_what_is_wrong_with_words_and_files_is_said_before_anything_is_opened(ho
         assert words in _refusal("create", "bookshop", "-", given=text).message
     assert "can't be read" in _refusal("create", "bookshop", str(home / "none.json")).message
     assert isinstance(_refusal("schedule", "bookshop", "x", "--at", "tomorrow"), Invalid)
+
+
+def test_a_snapshot_has_to_be_on_the_shelf(tmp_path: Path) -> None:
+    snapshots = SnapshotShelf(Shelf.open(tmp_path / "shelf"))
+    version = published(snapshots, tmp_path / "one", APP, seed=6)
+
+    def pinned(snapshot: str, **fields: Any) -> Experiment:
+        variants = [{"variant_id": "a", "name": "a", "slug": "a", "snapshot": snapshot, **fields}]
+        return an_experiment(app_id=APP, variants=variants)
+
+    check_snapshots(pinned(version), tmp_path / "shelf")
+    check_snapshots(pinned(""), tmp_path / "shelf")
+    for wrong in (pinned("v9"), pinned(version, engine_id="news")):
+        with pytest.raises(NotFound, match="variant a: engine .* has no snapshot"):
+            check_snapshots(wrong, tmp_path / "shelf")
 
 
 def _found(people: int = 4_000) -> Report:
