@@ -79,7 +79,11 @@ def test_an_experiment_is_made_started_reported_and_put_away(home: Path) -> None
     assert "blue" in _run("show", "bookshop", "blue").output
     for step in ("pause", "start", "complete", "archive"):
         assert _run(step, "bookshop", "blue").exit_code == 0
-    assert [one["status"] for one in _told("list", "bookshop")["experiments"]] == ["Archived", "Draft"]
+    assert [one["status"] for one in _told("list", "bookshop")["experiments"]] == [
+        "Archived",
+        "Draft",
+        "Draft",
+    ]
     lost = {"name": "Lost", "variants": [{"name": "a"}, {"name": "b", "snapshot": "v9"}]}
     assert _run("create", "bookshop", "-", given=json.dumps(lost)).exit_code == 0
     assert "engine default has no snapshot 'v9'" in _refusal("start", "bookshop", "lost").message
@@ -110,7 +114,7 @@ def test_a_snapshot_has_to_be_on_the_shelf(tmp_path: Path) -> None:
     check_snapshots(pinned(version), tmp_path / "shelf")
     check_snapshots(pinned(""), tmp_path / "shelf")
     for wrong in (pinned("v9"), pinned(version, engine_id="news")):
-        with pytest.raises(NotFound, match="variant a: engine .* has no snapshot"):
+        with pytest.raises(NotFound, match=r"variant a: engine .* has no snapshot"):
             check_snapshots(wrong, tmp_path / "shelf")
 
 
