@@ -55,7 +55,7 @@ def _read(
         if name in item:
             raise Invalid(f"experiments.{at}.{name} is invalid. It is not for a draft to say")
     written: dict[str, Any] = {"entry_salt": new_salt(), "variant_salt": new_salt(), **item}
-    written |= {"app_id": app_id, "experiment_id": new_id(), "created_at": now_ms}
+    written |= {"app_id": app_id, "experiment_id": new_id(), "created_at": now_ms + at}
     written.setdefault("slug", slug_of(str(item.get("name", ""))))
     variants = item.get("variants", ())
     if isinstance(variants, Sequence) and not isinstance(variants, str):

@@ -28,7 +28,7 @@ STEPS: Final[dict[Status, frozenset[Status]]] = {
 }
 "Which status may follow which."
 
-LATENCY_MS: Final = (5, 10, 20, 50, 100, 200, 500, 1_000)
+LATENCY_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)
 "Upper bounds of the classes in which the latency of treated requests is counted."
 
 WHOLE_LAYER: Final = (0.0, 1.0)

@@ -207,7 +207,13 @@ async def test_what_was_served_is_counted_and_handed_over_once(stores: Stores, c
         treatments.note(met, took_ms, failed=failed)
     await treatments.flush()
     await treatments.flush()
-    assert await stores.experiments.served(APP, "id-one") == {"a:5": 2, "a:10": 1, "a:over": 1, "a:failed": 1}
+    assert await stores.experiments.served(APP, "id-one") == {
+        "a:1": 1,
+        "a:5": 1,
+        "a:10": 1,
+        "a:over": 1,
+        "a:failed": 1,
+    }
 
 
 async def test_counts_wait_for_a_store_that_is_away(stores: Stores, clock: StillClock) -> None:
