@@ -8,21 +8,26 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner, Result
 
 from actors.experiments.report import Report, report
 from cluster.__main__ import command_line
+from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
 from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.artifacts.tables import INTERACTIONS
 from cluster.commands.charts import svg
+from cluster.commands.experiment_evidence import gather
 from cluster.commands.experiment_views import drawings, show_report
 from cluster.commands.experiments import check_snapshots
 from cluster.errors import Conflict, HouseError, Invalid, NotFound
 from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
-from tests.fakes.corner_shop import APP
+from cluster.store.memory import memory_stores
 from tests.fakes.trained import published
+from tests.suites.doing import APP
 from tests.suites.experiments import an_experiment
 
 TWO = [{"name": "Now"}, {"name": "Blue"}]
@@ -112,6 +117,28 @@ def test_a_snapshot_has_to_be_on_the_shelf(tmp_path: Path) -> None:
     for wrong in (pinned("v9"), pinned(version, engine_id="news")):
         with pytest.raises(NotFound, match=r"variant a: engine .* has no snapshot"):
             check_snapshots(wrong, tmp_path / "shelf")
+
+
+async def test_conversions_come_from_settled_interactions_of_any_id_of_a_person(tmp_path: Path) -> None:
+    stores, one = memory_stores(), an_experiment(goal=("click", "like"))
+    at_ms = 1_700_000_000_000
+    for readers in (["a:x"], ["u:ada", "a:x"], ["a:y"], ["u:eve"]):
+        await stores.experiments.assign(one, readers, Exposure("b", at_ms), "take")
+    await stores.interactions.append(APP, b"[]", [("bob", "y", b"")])
+    rows = [
+        ("u:ada", "click", 1),
+        ("u:bob", "like", 2),
+        ("u:eve", "click", -1),
+        ("u:eve", "share", 3),
+        ("u:z", "click", 4),
+    ]
+    table = pa.Table.from_pylist(
+        [{"reader": reader, "type": kind, "at_ms": at_ms + ms, "json": b"{}"} for reader, kind, ms in rows],
+        schema=INTERACTIONS,
+    )
+    SegmentShelf(Shelf.open(tmp_path)).append(APP, "interaction", table, first="1-0", last="5-0")
+    found = await gather(stores, tmp_path, one)
+    assert [(line.people, line.converted, line.conversions) for line in found.lines] == [(0, 0, 0), (3, 2, 2)]
 
 
 def _found(people: int = 4_000) -> Report:
