@@ -9,6 +9,7 @@ from pydantic import BaseModel, TypeAdapter
 from cluster.records.schema import record_schema
 from deployments.api.endpoint import Endpoint
 from deployments.api.wire import records as wire
+from deployments.api.wire.experiments import RefusedEvent
 from deployments.edge import idempotency
 from deployments.edge.errors import Family
 
@@ -27,7 +28,7 @@ _REFUSALS: dict[Family, Any] = {
     "message": wire.Detail,
     "detail": wire.Detail,
     "upload": wire.RefusedUpload,
-    "experiments": wire.Told,
+    "experiments": RefusedEvent,
 }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from cluster.records.fields import Moment
+from deployments.api.wire.records import Entry
 from deployments.api.wire.shared import Name, VisitorName, Wire
 
 
@@ -24,6 +25,19 @@ class ExperimentBody(Wire):
     "Forces this variant, named by name, slug or id; absent: the reader's own."
     timestamp: Moment | None = None
     "Absent: now."
+
+
+class EventFaults(BaseModel):
+    """Everything that is wrong with an event."""
+
+    errors: list[Entry]
+
+
+class RefusedEvent(BaseModel):
+    """An event with schema errors, or no JSON at all; nothing was recorded."""
+
+    message: str
+    data: EventFaults
 
 
 class ShownVariant(BaseModel):
