@@ -96,7 +96,7 @@ class ExperimentMachine(RuleBasedStateMachine):
             legal = stands == "Active"
         if step == "schedule" and stands == "Active":
             legal = False
-        arguments = (now_ms + 50,) if step == "schedule" else ()
+        arguments = (now_ms + 1_050,) if step == "schedule" else ()
         try:
             after = self._do(getattr(self._desk, step)(APP, slug, *arguments))
         except Invalid:
@@ -112,7 +112,8 @@ class ExperimentMachine(RuleBasedStateMachine):
         else:
             assert legal
             assert after.status == TARGETS[step]
-        self._clock.pass_ms(1_000 if step != "schedule" else 0)
+        # a change is in force half a second later, and a schedule still lies ahead then
+        self._clock.pass_ms(1_000)
         self._look()
 
     @rule(ms=st.sampled_from([1, 60, 1_000]))
