@@ -1,8 +1,10 @@
 """The typed way to the assigner, wherever it lives.
 
-The named actor is asked first. While it is away (it is being restarted, or was never started) the same thinking is
-done here: all it knows stands in the store, so the answer is the same, and an event that was recorded twice was
-recorded once.
+All the assigner knows stands in the store, where one step decides, so whoever does the thinking gives the same answer
+and an event that was recorded twice was recorded once. That leaves the order free:
+
+    here first     doors: no hop, 3 to 4 ms less at rest; the actor is asked while the store is away from here
+    actor first    everybody else; the same is done here while the actor is away
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from actors.experiments.known import KnownExperiments
 from actors.experiments.messages import Assignment, ExperimentEvent
 from actors.experiments.treatments import Treatments
 from cluster.clock import Clock
-from cluster.errors import Refusal
+from cluster.errors import Refusal, Unavailable
 from cluster.meter import Meter, SilentMeter
 from cluster.store.ports import ExperimentStore
 
@@ -67,6 +69,7 @@ class ActorExperimentClient:
         lost: tuple[type[Exception], ...] = (),
         meter: Meter | None = None,
         patience_s: float = PATIENCE_S,
+        here_first: bool = False,
     ) -> None:
         self._find = find
         self._here = here
@@ -74,12 +77,26 @@ class ActorExperimentClient:
         self._lost: tuple[type[Exception], ...] = (asyncio.TimeoutError, *lost)
         self._meter = meter or SilentMeter()
         self._patience_s = patience_s
+        self._here_first = here_first
         self._handle: Any = None
         self._again_s = 0.0
         self._looking: asyncio.Task[None] | None = None
         self.treatments = here.treatments
 
     async def record(self, event: ExperimentEvent) -> Assignment:
+        if not self._here_first:
+            return await self._by_actor(event) or await self._here.record(event)
+        try:
+            return await self._here.record(event)
+        except Unavailable:
+            # the store may be away from here only
+            found = await self._by_actor(event)
+            if found is None:
+                raise
+            return found
+
+    async def _by_actor(self, event: ExperimentEvent) -> Assignment | None:
+        """Ask the actor; None while it is away."""
         if self._clock.monotonic_s() >= self._again_s:
             if self._handle is not None:
                 try:
@@ -90,7 +107,7 @@ class ActorExperimentClient:
             elif self._looking is None or self._looking.done():
                 self._looking = asyncio.get_running_loop().create_task(self._look())
         self._meter.count("kiosk_assigner_misses_total")
-        return await self._here.record(event)
+        return None
 
     async def close(self) -> None:
         """Stop looking."""

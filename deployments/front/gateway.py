@@ -104,7 +104,9 @@ class Gateway:
             why_no_writes=guard.reason,
         )
         here = LocalExperimentClient(self._stores.experiments, clock, meter)
-        self._experiments = ActorExperimentClient(_find_assigner, here, clock, lost=_AWAY, meter=meter)
+        self._experiments = ActorExperimentClient(
+            _find_assigner, here, clock, lost=_AWAY, meter=meter, here_first=True
+        )
         self.door = Door(
             endpoints(Means(self._stores, self._placed, clock, self._experiments)),
             gate,

@@ -305,6 +305,32 @@ async def test_while_the_actor_is_away_the_answer_is_the_same(
     await client.close()
 
 
+async def test_a_door_decides_by_itself_and_asks_the_actor_while_it_has_lost_the_store(
+    stores: Stores, clock: StillClock
+) -> None:
+    await put(stores, "one")
+    handle = _Handle(ExperimentAssigner(stores.experiments, clock))
+    away: Any = _Away(stores)
+
+    async def find() -> Any:
+        return handle
+
+    here = LocalExperimentClient(away, clock)
+    client = ActorExperimentClient(find, here, clock, lost=(_Lost,), here_first=True)
+    first = await client.record(EVENT)
+    assert handle.asked == 0
+    away.there = False
+    with pytest.raises(Unavailable):
+        await client.record(EVENT)
+    await asyncio.sleep(0)
+    assert await client.record(EVENT) == first
+    assert handle.asked == 1
+    handle.mood = "lost"
+    with pytest.raises(Unavailable):
+        await client.record(EVENT)
+    await client.close()
+
+
 async def test_an_actor_that_was_never_started_is_looked_for_now_and_then(
     stores: Stores, clock: StillClock
 ) -> None:
