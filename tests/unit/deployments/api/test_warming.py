@@ -72,3 +72,34 @@ async def test_a_silent_engine_is_not_waited_for_long(stores: Stores, clock: Sti
     asked = Asked()
     asked.silent = True
     assert await warm_up(stores, asked, clock, within_s=0.01) == 0
+
+
+class SlowToLoad:
+    """Answers the third time it is asked; meanwhile others are asked."""
+
+    def __init__(self, stores: Stores, clock: StillClock, others: bool) -> None:
+        self.tries = 0
+        self._stores, self._clock, self._others = stores, clock, others
+
+    async def answer(self, query: ReaderQuery) -> RecommendationResult:
+        self.tries += 1
+        self._clock.pass_ms(20_000)
+        if self._others:
+            await self._stores.engine_watch.count(
+                query.app_id, {("door", query.engine_id): 1}, self._clock.now_ms()
+            )
+        if self.tries < 3:
+            raise Unavailable("the engine is still loading", retry_after_s=2)
+        return RecommendationResult()
+
+
+@pytest.mark.parametrize(("others", "tries"), [(True, 3), (False, 1)])
+async def test_a_large_engine_is_waited_for_while_others_answer(
+    clock: StillClock, others: bool, tries: int
+) -> None:
+    stores = memory_stores(clock)
+    await stores.access.put_app(App(app_id="shop", environment="development", created_at=1))
+    await stores.engine_watch.count("shop", {("door", "default"): 5}, clock.now_ms())
+    slow = SlowToLoad(stores, clock, others)
+    assert await warm_up(stores, slow, clock) == int(others)
+    assert slow.tries == tries
