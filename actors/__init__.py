@@ -4,8 +4,18 @@ An actor here is three things in one folder: a plain class that thinks (no Ray, 
 that gives it a life on the cluster, and a `client.py` through which others reach it. `messages.py` holds the
 frozen values that travel between them.
 
-    language/      words: fold, cut, embed
+Below, what several of them stand on:
+
+    language/      words: fold, cut, stem, embed
     vectors/       numbers: the only place that imports faiss
+    learned/       what a training learned, and how to ask it
+    search/        the search bar: typos, completions
+
+Above, strangers to each other:
+
     recommender/   one engine's mind
+    answers/       passages of articles, found by words and meaning
+    experiments/   which reader sees which variant, and what came of it
+    history/       a reader's threads: the rules so far, no host yet
     intake/        accepted uploads become records, changes and vectors
 """

@@ -8,9 +8,9 @@ import numpy as np
 
 from actors.search.completions.grams import Grams
 from actors.search.completions.lookup import Index
-from actors.search.completions.prefixes import Prefixes
+from actors.search.completions.prefixes import Prefixes, rank_of
 from actors.search.completions.texts import Texts
-from actors.search.completions.words import Words, rank_of
+from actors.search.completions.words import Words
 from actors.vectors.types import Floats
 
 

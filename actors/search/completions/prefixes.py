@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from actors.search.completions.texts import Texts
 from actors.search.distance import Text
-from actors.vectors.types import Mask, Rows
+from actors.vectors.types import Floats, Mask, Rows
 
 _BLOCK = 64
 _SMALL = 2_048
@@ -125,6 +125,13 @@ class Prefixes:
             else:
                 last = middle
         return first
+
+
+def rank_of(popularity: Floats | Rows) -> Ranks:
+    """Rank by popularity, 0 first; of equals the earlier one."""
+    rank = np.empty(len(popularity), np.int32)
+    rank[np.argsort(-popularity, kind="stable")] = np.arange(len(popularity), dtype=np.int32)
+    return rank
 
 
 def _packed(text: Text, places: Rows) -> npt.NDArray[np.uint64]:

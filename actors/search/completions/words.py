@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.search.completions.grams import Grams
-from actors.search.completions.prefixes import Prefixes, Ranks
+from actors.search.completions.prefixes import Prefixes, rank_of
 from actors.search.completions.texts import Texts
 from actors.search.distance import Pattern, edits_allowed, text_of
 from actors.vectors.types import Floats, Mask, Rows
@@ -52,8 +52,7 @@ class Words:
         number, rest = np.divmod(pairs, max(len(texts), 1))
         starts = np.searchsorted(number, np.arange(len(found) + 1)).astype(np.int64)
         vocabulary = Texts.of(list(found))
-        rank = np.empty(len(found), np.int32)
-        rank[np.argsort(-np.diff(starts), kind="stable")] = np.arange(len(found), dtype=np.int32)
+        rank = rank_of(np.diff(starts))
         return cls(
             vocabulary, Prefixes.of(vocabulary, rank), Grams.of(vocabulary, 2), starts, rest.astype(np.int32)
         )
@@ -117,10 +116,3 @@ class Words:
         first = np.ones(len(owner), np.bool_)
         first[1:] = owner[1:] != owner[:-1]
         return owner[first], cost[first].astype(np.float64)
-
-
-def rank_of(popularity: Floats) -> Ranks:
-    """Rank by popularity, 0 first; of equals the earlier one."""
-    rank = np.empty(len(popularity), np.int32)
-    rank[np.argsort(-popularity, kind="stable")] = np.arange(len(popularity), dtype=np.int32)
-    return rank
