@@ -9,6 +9,7 @@ Below, what several of them stand on:
     language/      words: fold, cut, stem, embed
     vectors/       numbers: the only place that imports faiss
     learned/       what a training learned, and how to ask it
+    following/     apps held in memory, and kept up with the change log
     search/        the search bar: typos, completions
 
 Above, strangers to each other:

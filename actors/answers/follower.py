@@ -21,6 +21,7 @@ import structlog
 
 from actors.answers.library import Library
 from actors.answers.passages import Document, read_product
+from actors.following.loop import follow_for_ever
 from cluster.artifacts.segments import SegmentShelf, position
 from cluster.clock import Clock
 from cluster.errors import Unavailable
@@ -33,9 +34,6 @@ Opened = tuple[Library, str]
 
 _READ = 64
 _BLOCK_MS = 2_000
-_NOTE_EVERY_S = 3.0
-_PACE_S = 0.05
-_RETRY_S = 0.25
 _INLINE_PASSAGES = 4_000
 _LOT = 200
 
@@ -75,7 +73,9 @@ class Follower:
             Fault: the manifest of the segments is damaged
         """
         await self._load()
-        self._following = asyncio.get_running_loop().create_task(self._follow())
+        self._following = asyncio.get_running_loop().create_task(
+            follow_for_ever(self._note, self._bring_in, self._clock, missed=self._missed, failed=self._failed)
+        )
 
     async def close(self) -> None:
         """Stop following and let go of the memory."""
@@ -133,27 +133,18 @@ class Follower:
 
     # --- following ------------------------------------------------------------------------------------------
 
-    async def _follow(self) -> None:
-        noted_s = float("-inf")
-        while True:
-            try:
-                if self._clock.monotonic_s() - noted_s >= _NOTE_EVERY_S:
-                    await self._note()
-                    noted_s = self._clock.monotonic_s()
-                changes = await self._read(self._offset, block_ms=_BLOCK_MS)
-                if changes and self._library is not None:
-                    self._offset = await self._apply(self._library, changes)
-                if len(changes) < _READ:
-                    await asyncio.sleep(_PACE_S)
-            except Unavailable:
-                self._meter.count("kiosk_archive_follow_misses_total")
-                noted_s = float("-inf")
-                await asyncio.sleep(_RETRY_S)
-            except Exception:  # noqa: BLE001
-                # whatever is wrong with one change or one reload, the archive must go on
-                self._log.exception("archive_follow_failed")
-                self._meter.count("kiosk_archive_follow_failures_total")
-                await asyncio.sleep(_RETRY_S)
+    async def _bring_in(self) -> bool:
+        changes = await self._read(self._offset, block_ms=_BLOCK_MS)
+        if changes and self._library is not None:
+            self._offset = await self._apply(self._library, changes)
+        return len(changes) >= _READ
+
+    def _missed(self) -> None:
+        self._meter.count("kiosk_archive_follow_misses_total")
+
+    def _failed(self) -> None:
+        self._log.exception("archive_follow_failed")
+        self._meter.count("kiosk_archive_follow_failures_total")
 
     async def _note(self) -> None:
         """Say how far we are, and load anew when the log does not reach back to us."""

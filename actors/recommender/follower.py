@@ -22,6 +22,7 @@ from typing import TypeVar
 
 import structlog
 
+from actors.following.loop import follow_for_ever
 from actors.language.embed import Embedder
 from actors.recommender.asked import WINDOW_MS
 from actors.recommender.boot import boot
@@ -45,10 +46,6 @@ REFRESH_MS = 200
 
 _READ = 128
 _BLOCK_MS = 2_000
-_NOTE_EVERY_S = 3.0
-_PACE_S = 0.05
-"Pause after a read: under a stream of single clicks many are learned at once, at a tenth of the work."
-_RETRY_S = 0.25
 _STEP_S = 0.0015
 _LOOSE_ROWS = 50_000
 
@@ -101,7 +98,9 @@ class Follower:
             Fault: the manifest of the segments is damaged
         """
         self._recommender = await self._load()
-        self._following = asyncio.get_running_loop().create_task(self._follow())
+        self._following = asyncio.get_running_loop().create_task(
+            follow_for_ever(self._note, self._bring_in, self._clock, missed=self._missed, failed=self._failed)
+        )
         self._watching = asyncio.get_running_loop().create_task(self._champions.watch())
 
     async def close(self) -> None:
@@ -206,27 +205,18 @@ class Follower:
 
     # --- following ------------------------------------------------------------------------------------------
 
-    async def _follow(self) -> None:
-        noted_s = float("-inf")
-        while True:
-            try:
-                if self._clock.monotonic_s() - noted_s >= _NOTE_EVERY_S:
-                    await self._note()
-                    noted_s = self._clock.monotonic_s()
-                changes = await self._read(self._held, block_ms=_BLOCK_MS)
-                await self._apply(self._held, changes)
-                self._index()
-                if len(changes) < _READ:
-                    await asyncio.sleep(_PACE_S)
-            except Unavailable:
-                self._meter.count("kiosk_follow_misses_total")
-                noted_s = float("-inf")
-                await asyncio.sleep(_RETRY_S)
-            except Exception:  # noqa: BLE001
-                # whatever is wrong with one change or one reload, the recommender must go on
-                self._log.exception("follow_failed")
-                self._meter.count("kiosk_follow_failures_total")
-                await asyncio.sleep(_RETRY_S)
+    async def _bring_in(self) -> bool:
+        changes = await self._read(self._held, block_ms=_BLOCK_MS)
+        await self._apply(self._held, changes)
+        self._index()
+        return len(changes) >= _READ
+
+    def _missed(self) -> None:
+        self._meter.count("kiosk_follow_misses_total")
+
+    def _failed(self) -> None:
+        self._log.exception("follow_failed")
+        self._meter.count("kiosk_follow_failures_total")
 
     async def _note(self) -> None:
         """Say how far we are, and load anew when the log does not reach back to us or memory went to waste."""

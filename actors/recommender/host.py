@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import structlog
 
+from actors.following.held import HeldApps, Words
 from actors.language.embed import Embedder, HashingEmbedder
 from actors.recommender.champions import Models
 from actors.recommender.follower import Follower
-from actors.recommender.followers import Followers
 from actors.recommender.messages import ReaderQuery, RecommendationResult
 from cluster.artifacts.segments import SegmentShelf
 from cluster.clock import Clock
@@ -21,6 +21,8 @@ from cluster.store.ports import Stores
 _ENGINE_KNOWN_S = 2.0
 _TELL_EVERY = 500
 "One answer in so many is told."
+
+_WORDS = Words("the engine is still loading", "recommender_left", "kiosk_recommender_memory_bytes")
 
 
 class RecommenderHost:
@@ -44,10 +46,11 @@ class RecommenderHost:
         self._engines: dict[tuple[str, str], float] = {}
         self._answered = 0
         self._log = structlog.get_logger()
-        self._followers = Followers(
+        self._followers = HeldApps(
             lambda app_id: Follower(app_id, name, stores, segments, clock, meter, make_embedder, models),
             meter,
             memory_budget_mb << 20,
+            _WORDS,
         )
 
     async def start(self) -> None:

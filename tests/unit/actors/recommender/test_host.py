@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from actors.following import loop as following_loop
 from actors.intake.loop import IntakeLoop
 from actors.language.embed import HashingEmbedder
 from actors.recommender import follower as follower_module
@@ -372,7 +373,7 @@ async def test_a_log_trimmed_past_the_host_is_replaced_by_segments(
     meter: CountingMeter,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(follower_module, "_NOTE_EVERY_S", 0.0)
+    monkeypatch.setattr(following_loop, "_NOTE_EVERY_S", 0.0)
     monkeypatch.setattr(follower_module, "_BLOCK_MS", 5)
     await furnish(stores)
     weather = Weather()

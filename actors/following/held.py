@@ -5,28 +5,62 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 import structlog
 
-from actors.recommender.follower import Follower
 from cluster.errors import Unavailable
 from cluster.meter import Meter
 
 _LOAD_WAIT_S = 20.0
 
 
-class Followers:
-    """Followers by app, within a memory budget."""
+class Held(Protocol):
+    """What is held of one app."""
 
-    def __init__(self, make: Callable[[str], Follower], meter: Meter, budget_bytes: int) -> None:
+    @property
+    def nbytes(self) -> int:
+        """Memory held or mapped, estimated."""
+        ...
+
+    async def start(self) -> None:
+        """Load, and go on following."""
+        ...
+
+    async def close(self) -> None:
+        """Stop following and let go of the memory."""
+        ...
+
+
+H = TypeVar("H", bound=Held)
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """How a host speaks of what it holds."""
+
+    loading: str
+    "To a caller who came while it loads."
+    left: str
+    "The log's event when an app is let go."
+    memory: str
+    "Gauge of the bytes held."
+
+
+class HeldApps(Generic[H]):
+    """What is held by app, within a memory budget."""
+
+    def __init__(self, make: Callable[[str], H], meter: Meter, budget_bytes: int, words: Words) -> None:
         self._make = make
         self._meter = meter
         self._budget = budget_bytes
-        self._tasks: OrderedDict[str, asyncio.Task[Follower]] = OrderedDict()
+        self._words = words
+        self._tasks: OrderedDict[str, asyncio.Task[H]] = OrderedDict()
         self._log = structlog.get_logger()
 
-    async def of(self, app_id: str) -> Follower:
-        """Find an app's follower; the first to ask loads it, everybody else waits for the same load.
+    async def of(self, app_id: str) -> H:
+        """Find what is held of an app; the first to ask loads it, everybody else waits for the same load.
 
         Errors:
             Unavailable: the store is away, or the load takes longer than a caller should wait
@@ -40,7 +74,7 @@ class Followers:
         try:
             return await asyncio.wait_for(asyncio.shield(task), _LOAD_WAIT_S)
         except asyncio.TimeoutError:
-            raise Unavailable("the engine is still loading", retry_after_s=2) from None
+            raise Unavailable(self._words.loading, retry_after_s=2) from None
         finally:
             if task.done() and not _is_ready(task) and self._tasks.get(app_id) is task:
                 # a failed load is tried again by the next request
@@ -51,21 +85,21 @@ class Followers:
         for app_id in list(self._tasks):
             await self._leave(app_id)
 
-    async def _open(self, app_id: str) -> Follower:
-        follower = self._make(app_id)
-        await follower.start()
-        await self._make_room(app_id, follower.nbytes)
-        return follower
+    async def _open(self, app_id: str) -> H:
+        held = self._make(app_id)
+        await held.start()
+        await self._make_room(app_id, held.nbytes)
+        return held
 
     async def _make_room(self, newest: str, used: int) -> None:
         """Let apps go until the others fit the budget; the one just loaded stays in any case."""
         others = {app_id: task.result() for app_id, task in self._tasks.items() if _is_ready(task)}
-        used += sum(follower.nbytes for app_id, follower in others.items() if app_id != newest)
-        for app_id, follower in others.items():
+        used += sum(held.nbytes for app_id, held in others.items() if app_id != newest)
+        for app_id, held in others.items():
             if used > self._budget and app_id != newest:
-                used -= follower.nbytes
+                used -= held.nbytes
                 await self._leave(app_id)
-        self._meter.gauge("kiosk_recommender_memory_bytes", used)
+        self._meter.gauge(self._words.memory, used)
 
     async def _leave(self, app_id: str) -> None:
         task = self._tasks.pop(app_id, None)
@@ -74,10 +108,10 @@ class Followers:
         if not task.done():
             task.cancel()
         found = (await asyncio.gather(task, return_exceptions=True))[0]
-        if isinstance(found, Follower):
+        if not isinstance(found, BaseException):
             await found.close()
-            self._log.info("recommender_left", app=app_id)
+            self._log.info(self._words.left, app=app_id)
 
 
-def _is_ready(task: asyncio.Task[Follower]) -> bool:
+def _is_ready(task: asyncio.Task[H]) -> bool:
     return task.done() and not task.cancelled() and task.exception() is None
