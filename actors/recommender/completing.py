@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from actors.recommender.arrange import Placed, arrange
+from actors.recommender.arrange import arrange
 from actors.recommender.field_texts import Hit
 from actors.recommender.messages import QUERIES, RecommendationResult
 from actors.recommender.project import project
@@ -89,33 +89,41 @@ def _listed(
     request: Request, preferred: Sequence[tuple[Hit, int, float]], typed: str, *, with_product: bool
 ) -> list[dict[str, Any]]:
     """Boost, cut to the page, mark and project."""
-    query = request.query
-    by_row: dict[int, tuple[Hit, float]] = {}
-    groups: set[int] = set()
-    for hit, row, score in preferred:
-        group = int(request.catalog.groups[row])
-        if row not in by_row and not (query.dedupe and with_product and group in groups):
-            by_row[row] = (hit, score)
-            groups.add(group)
+    query, catalog = request.query, request.catalog
+    if query.dedupe and with_product:
+        preferred = _one_per_group(preferred, request)
+    rows = list(dict.fromkeys(row for _, row, _ in preferred))
+    placed = {
+        item.row: item for item in arrange(rows, query, catalog, start=0, rows=len(rows), seed=request.seed)
+    }
+    order = {row: at for at, row in enumerate(placed)}
     if query.boosts or query.boost_circles:
-        page = arrange(
-            list(by_row), query, request.catalog, start=query.start, rows=query.rows, seed=request.seed
-        )
-    else:
-        page = [Placed(row) for row in by_row][query.start : query.start + query.rows]
-    scores = {row: score for row, (_, score) in by_row.items()}
-    products = project(page, scores, query, request.catalog) if with_product else []
+        # texts of one product keep their order, wherever boosts put it
+        preferred = sorted(preferred, key=lambda entry: order[entry[1]])
+    page = preferred[query.start : query.start + query.rows]
+    scores = {row: score for _, row, score in page}
+    products = project([placed[row] for row in scores], scores, query, catalog) if with_product else []
     records = {product["product_id"]: product for product in products}
     listed = []
-    for placed in page:
-        entry = _marked(by_row[placed.row][0], typed)
+    for hit, row, _ in page:
+        entry = _marked(hit, typed)
         if with_product:
-            product = records.get(request.catalog.product_ids[placed.row])
+            product = records.get(catalog.product_ids[row])
             if product is None:
                 continue
-            entry["product"] = {"_boosted": placed.boosted, **product}
+            entry["product"] = {"_boosted": placed[row].boosted, **product}
         listed.append(entry)
     return listed
+
+
+def _one_per_group(
+    preferred: Sequence[tuple[Hit, int, float]], request: Request
+) -> list[tuple[Hit, int, float]]:
+    """Keep the first text of every product, whatever variant has it."""
+    kept: dict[int, tuple[Hit, int, float]] = {}
+    for entry in preferred:
+        kept.setdefault(int(request.catalog.groups[entry[1]]), entry)
+    return list(kept.values())
 
 
 def _marked(hit: Hit, typed: str) -> dict[str, Any]:

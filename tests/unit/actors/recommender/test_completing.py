@@ -123,6 +123,14 @@ def test_attributes_and_brands_are_completed_without_a_product(shop: Recommender
     assert found["custom_attributes.nothing"] == []
 
 
+def test_all_values_of_one_product_are_completed(shop: Recommender) -> None:
+    product = {"product_id": "pot", "title": "Pot", "tags": ["terracotta", "terrace", "territory"]}
+    shop.apply(product_change([product], f"{NOW_MS + 1}-0"))
+    for boosts in ((), (Boost(parse('product_id:"pot"')),)):
+        found = complete(shop, "terr", completion_fields=("tags",), boosts=boosts)["tags"]
+        assert {entry["text"] for entry in found} == {"terracotta", "terrace", "territory"}
+
+
 def test_a_translation_is_completed_in_its_language(shop: Recommender) -> None:
     product = {
         "product_id": "kanne",
