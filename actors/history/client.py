@@ -1,0 +1,72 @@
+"""The typed way to readers' threads, wherever changes are thought out.
+
+await history.asked(app_id, user_id, question_id, "How deep do I plant tulips?", parent_id)
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from actors.history.messages import Change, Changed, Generate, Generated
+from actors.history.threads import Page, QuestionPage
+
+
+class HistoryClient(Protocol):
+    """Keeps readers' threads; the same behaviour over every placement.
+
+    Every method may raise `Unavailable` when the store can't be read or written; nothing was changed then, or the
+    whole change was, and making it again is safe.
+    """
+
+    async def asked(
+        self, app_id: str, user_id: str, question_id: str, text: str, parent_id: str | None = None
+    ) -> None:
+        """Add a question of an authenticated reader: it joins the thread of its parent, or begins one.
+
+        Adding it again changes nothing.
+        """
+        ...
+
+    async def change(self, change: Change) -> Changed:
+        """Change a reader's threads; when it returns the change is there for every later read.
+
+        Errors:
+            NotFound: the thread is not this reader's
+        """
+        ...
+
+    async def has_new(self, app_id: str, user_id: str) -> bool:
+        """Is the account's indicator on? One short read of the store."""
+        ...
+
+    async def threads(
+        self, app_id: str, user_id: str, *, rows: int, start: int, before_ms: int | None = None
+    ) -> Page:
+        """List threads, latest activity first."""
+        ...
+
+    async def questions(
+        self,
+        app_id: str,
+        user_id: str,
+        thread_id: str,
+        *,
+        rows: int,
+        descending: bool = False,
+        after: str = "",
+    ) -> QuestionPage:
+        """List the questions of a thread, named by any of them.
+
+        Errors:
+            NotFound: the thread is not this reader's
+        """
+        ...
+
+    async def generate(self, wanted: Generate) -> Generated:
+        """Ask a thread's question again now and append the answer as an update.
+
+        Errors:
+            NotFound: the thread is not this reader's
+            Unavailable: nobody is there who could answer
+        """
+        ...
