@@ -26,12 +26,14 @@ from cluster.store.pages import RedisPages
 from cluster.store.ports import Stores
 from cluster.store.promotions import RedisPromotions
 from cluster.store.quarantine import Quarantine
+from cluster.store.questions import RedisQuestions
 from cluster.store.records import RedisRecords
 from cluster.store.rules import RedisRules
 from cluster.store.runs import RedisRuns
 from cluster.store.schedules import RedisSchedules
 from cluster.store.server import HOT_S, SLOW_S, Server
 from cluster.store.tasks import RedisTasks
+from cluster.store.threads import RedisThreads
 from cluster.store.wire import text_of
 
 
@@ -125,5 +127,7 @@ def open_stores(
         archive_calls=RedisArchiveCalls(server),
         client_rules=RedisClientRules(server, quarantine),
         experiments=RedisExperiments(server, quarantine),
+        threads=RedisThreads(server, quarantine),
+        questions=RedisQuestions(server, quarantine),
         server=server,
     )

@@ -272,6 +272,88 @@ def exposure_ids(app: str, experiment_id: str) -> str:
     return f"{{{app}}}:exposure-id:{experiment_id}"
 
 
+# --- questions ------------------------------------------------------------------------------------------------
+
+
+def question(app: str, question_id: str) -> str:
+    """Hash: asked (sealed JSON `Question`), answer (sealed JSON `Answer`), shown (sealed JSON as the interface
+    shows it), revision, finished, holder, attempts. 30 days; 400 when it stands in a history."""
+    return f"{{{app}}}:question:{question_id}"
+
+
+def question_open(app: str) -> str:
+    """Sorted set question_id -> until when it is held: unfinished questions. Owner: whoever holds them."""
+    return f"{{{app}}}:question-open"
+
+
+def question_by(app: str, reader_id: str) -> str:
+    """Set of question ids: what a reader asked. As the questions."""
+    return f"{{{app}}}:question-by:{reader_id}"
+
+
+def question_citing(app: str, product_id: str) -> str:
+    """Set of question ids: finished answers that cite a product. As the questions."""
+    return f"{{{app}}}:question-citing:{product_id}"
+
+
+def question_same(app: str, digest: str) -> str:
+    """String: question_id of the answer that was made from exactly what the digest stands for. Seven days."""
+    return f"{{{app}}}:question-same:{digest}"
+
+
+def question_count(app: str, reader_id: str, day: int) -> str:
+    """String, integer: questions of a reader on one day since 1970, for metering. Two days."""
+    return f"{{{app}}}:question-count:{day}:{reader_id}"
+
+
+def question_asked(app: str, day: int) -> str:
+    """Sorted set text -> how many readers asked it on one day since 1970. Eight days, 20,000 texts."""
+    return f"{{{app}}}:question-asked:{day}"
+
+
+def question_asker(app: str, day: int) -> str:
+    """Set of marks of text and reader (no ids): who was counted in `question_asked`. Eight days."""
+    return f"{{{app}}}:question-asker:{day}"
+
+
+def question_checked(app: str) -> str:
+    """String: offset of the product log up to which finished answers were checked again. For ever."""
+    return f"{{{app}}}:question-checked"
+
+
+# --- history threads -------------------------------------------------------------------------------------------
+
+
+def threads(app: str) -> str:
+    """Hash user_id -> sealed JSON `ReaderThreads`. Owner: doors and the tracker. For ever, until erased."""
+    return f"{{{app}}}:thread"
+
+
+def thread_revision(app: str) -> str:
+    """Hash user_id -> integer: which version of the app's threads wrote it; whoever writes must name it."""
+    return f"{{{app}}}:thread-revision"
+
+
+def thread_new(app: str) -> str:
+    """Set of user ids whose account's indicator is on. As `threads`."""
+    return f"{{{app}}}:thread-new"
+
+
+def thread_watch(app: str) -> str:
+    """Sorted set user_id -> version of the app's threads when what they watch last changed. As `threads`."""
+    return f"{{{app}}}:thread-watch"
+
+
+def thread_version(app: str) -> str:
+    """String, integer. Incremented by every write of anybody's threads, never set back. For ever."""
+    return f"{{{app}}}:thread-version"
+
+
+def thread_judged(app: str) -> str:
+    """String: offset of the product change up to which the app's threads were judged. Owner: the tracker."""
+    return f"{{{app}}}:thread-judged"
+
+
 # --- jobs and actors ------------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ from cluster.store.twin.experiments import MemoryExperiments
 from cluster.store.twin.intake import MemoryIntake
 from cluster.store.twin.interactions import MemoryInteractions
 from cluster.store.twin.oauth import MemoryAccounts, MemoryGrants
+from cluster.store.twin.questions import MemoryQuestions
 from cluster.store.twin.records import MemoryRecords, MemoryTasks
 from cluster.store.twin.rules import MemoryRules
 from cluster.store.twin.runs import MemoryPromotions, MemoryRuns, MemorySchedules
@@ -24,6 +25,7 @@ from cluster.store.twin.small import (
     MemoryPages,
 )
 from cluster.store.twin.state import MemoryState
+from cluster.store.twin.threads import MemoryThreads
 
 
 def memory_stores(
@@ -31,13 +33,13 @@ def memory_stores(
 ) -> Stores:
     """Make all ports, empty. Hand the same object to everybody who should see the same data."""
     clock = clock or SystemClock()
-    state, experiments = MemoryState(clock), MemoryExperiments()
+    state, experiments, threads = MemoryState(clock), MemoryExperiments(), MemoryThreads()
     return Stores(
         access=MemoryAccess(),
         records=MemoryRecords(state),
         intake=MemoryIntake(state, idle_ms=idle_ms, most_waiting=most_waiting),
         tasks=MemoryTasks(state),
-        interactions=MemoryInteractions(state, experiments),
+        interactions=MemoryInteractions(state, experiments, threads),
         changes=MemoryChanges(state),
         engines=MemoryEngines(state),
         engine_watch=MemoryEngineWatch(),
@@ -54,4 +56,6 @@ def memory_stores(
         archive_calls=MemoryArchiveCalls(),
         client_rules=MemoryClientRules(),
         experiments=experiments,
+        threads=threads,
+        questions=MemoryQuestions(),
     )

@@ -27,6 +27,10 @@ from cluster.store.people import Revocations as Revocations
 from cluster.store.people import Rotated as Rotated
 from cluster.store.publishing import ArchiveCallStore as ArchiveCallStore
 from cluster.store.publishing import ClientRuleStore as ClientRuleStore
+from cluster.store.question_ports import QuestionStore as QuestionStore
+from cluster.store.question_ports import Recorded as Recorded
+from cluster.store.thread_ports import ThreadStore as ThreadStore
+from cluster.store.thread_ports import Watcher as Watcher
 from cluster.store.training_ports import PromotionStore, RunStore, ScheduleStore
 
 Noun = Literal["user", "product", "interaction"]
@@ -379,3 +383,5 @@ class Stores:
     archive_calls: ArchiveCallStore
     client_rules: ClientRuleStore
     experiments: ExperimentStore
+    threads: ThreadStore
+    questions: QuestionStore

@@ -1,0 +1,126 @@
+"""A question and its answer: what was asked, once; and how far the answer is, in revisions that only grow.
+
+    not_finished -> success | error | forbidden        finished is finished; what it cites may still be withdrawn
+
+Source: reference sections 5.6 and 8.8
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+FinishReason = Literal["not_finished", "success", "error", "forbidden"]
+
+INITIALIZING: Final = "Initializing"
+FETCHING: Final = "Fetching related content"
+VERIFYING: Final = "Verifying possible answers"
+GENERATING: Final = "Generating summary"
+
+LONGEST_QUESTION = 2_000
+"Characters of a question that are kept and answered."
+
+
+class Format(BaseModel):
+    """How an answer wants to be shown."""
+
+    model_config = ConfigDict(frozen=True)
+
+    source_fl: tuple[str, ...] = ("title",)
+    "Fields of products beside the usual ones of a source."
+    related_resource_fl: tuple[str, ...] = ("title",)
+    cite_start: str = "["
+    cite_end: str = "]"
+    cite_link: bool = False
+
+
+class Question(BaseModel):
+    """What was asked; never changes."""
+
+    model_config = ConfigDict(frozen=True)
+
+    question_id: str
+    app_id: str
+    text: str
+    asked_at: int
+    deadline_at: int
+    "The answer is finished by then, one way or another; milliseconds since 1970."
+    parent_id: str | None = None
+    before: tuple[str, ...] = ()
+    "The questions it follows, oldest first."
+    user_id: str = ""
+    "Only of a reader who proved who they are."
+    anonymous_id: str = ""
+    user_type: str = ""
+    logged: bool = False
+    "It stands in the reader's history."
+    fq: str = ""
+    boost_fq: str = ""
+    yearly_decay: float = 1.0
+    type: str | None = None
+    exclude: tuple[str, ...] = ()
+    language: str = ""
+    format: Format = Format()
+    metadata: Mapping[str, Any] = Field(default_factory=dict)
+
+
+class CitedPassage(BaseModel):
+    """A passage an answer rests on, or one that is worth reading beside it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    product_id: str
+    position: int
+    text: str
+    title: str = ""
+    child_id: str = ""
+    child_title: str = ""
+    url: str = ""
+    authors: tuple[str, ...] = ()
+    published: str = ""
+    licence: str = ""
+    start: int = 0
+    score: float = 0.0
+    fields: Mapping[str, Any] = Field(default_factory=dict)
+    "What the format asked of the product."
+
+
+class CitedSentence(BaseModel):
+    """A sentence of an answer and where it stands."""
+
+    model_config = ConfigDict(frozen=True)
+
+    text: str
+    passage: int
+    "Which of the answer's passages holds it, from 0."
+    start: int = 0
+    end: int = 0
+    support: float = 1.0
+
+
+class Answer(BaseModel):
+    """How far an answer is."""
+
+    model_config = ConfigDict(frozen=True)
+
+    revision: int = 1
+    "Grows with every change that shows."
+    stage: str = INITIALIZING
+    finish_reason: FinishReason = "not_finished"
+    sentences: tuple[CitedSentence, ...] = ()
+    passages: tuple[CitedPassage, ...] = ()
+    "What the sentences cite."
+    related: tuple[CitedPassage, ...] = ()
+    followups: tuple[str, ...] = ()
+    blocked_reason: str = ""
+    question: str = ""
+    "The question as it was understood, when that is not how it was put."
+    composer: str = ""
+    "Who wrote it: `extractive`, `model`, `reused`; for ourselves."
+
+    @property
+    def finished(self) -> bool:
+        """Has it ended?"""
+        return self.finish_reason != "not_finished"

@@ -1,0 +1,116 @@
+"""What the store of questions promises: an answer is never lost, its revision only grows, finished is finished."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from cluster.records.question import Answer, Question
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A question with its answer as it stands."""
+
+    question: Question
+    answer: Answer
+    attempts: int = 0
+    "How often somebody began to answer it."
+
+
+class QuestionStore(Protocol):
+    """Questions with their answers, and which of them wait for somebody to go on.
+
+    `shown` is the public record as JSON, written beside the answer it was made from, so that polling parses
+    nothing. Whoever answers holds the question under a name until a time; afterwards anybody may take it over,
+    and what the former holder still writes is refused.
+    """
+
+    async def ask(
+        self, question: Question, answer: Answer, shown: bytes, *, holder: str, until_ms: int
+    ) -> bool:
+        """Write a new question in one step; it is held from the beginning. False: it was there before.
+
+        A finished answer waits for nobody.
+
+        Errors:
+            TooMany: more unfinished questions of the app than may wait
+        """
+        ...
+
+    async def shown(self, app_id: str, question_id: str) -> bytes | None:
+        """Read the public record; None when there is none, also when it is broken."""
+        ...
+
+    async def shown_many(self, app_id: str, question_ids: Sequence[str]) -> list[bytes | None]: ...
+
+    async def read(self, app_id: str, question_id: str) -> Recorded | None: ...
+
+    async def write(
+        self, question: Question, answer: Answer, shown: bytes, *, holder: str, until_ms: int
+    ) -> bool:
+        """Write the next revision and go on holding it.
+
+        False, and nothing written: it is finished, somebody else holds it, or the revision is not larger.
+        A finished one is entered under every product it cites.
+        """
+        ...
+
+    async def revise(self, question: Question, answer: Answer, shown: bytes, *, since: int) -> bool:
+        """Write what is left of a finished answer whose sources changed; False when it is not at `since`."""
+        ...
+
+    async def due(self, app_id: str, *, now_ms: int, count: int) -> list[str]:
+        """List unfinished questions that nobody holds any more, those waiting longest first."""
+        ...
+
+    async def waiting(self, app_id: str) -> int:
+        """Count unfinished questions."""
+        ...
+
+    async def claim(
+        self, app_id: str, question_id: str, *, holder: str, now_ms: int, until_ms: int
+    ) -> Recorded | None:
+        """Take over a question nobody holds any more; None when somebody does, or it is finished or gone."""
+        ...
+
+    async def renew(self, app_id: str, question_id: str, *, holder: str, until_ms: int) -> bool:
+        """Hold on to it; False when it is not ours any more."""
+        ...
+
+    async def release(self, app_id: str, question_id: str, *, holder: str) -> None:
+        """Let go, so that anybody may go on at once."""
+        ...
+
+    async def remember(self, app_id: str, digest: str, question_id: str, *, ttl_ms: int) -> None:
+        """Note which question was answered from exactly this: the same again need not be answered anew."""
+        ...
+
+    async def recall(self, app_id: str, digest: str) -> str | None: ...
+
+    async def citing(self, app_id: str, product_id: str) -> list[str]:
+        """List questions whose finished answers cite a product; some may have been revised since, or gone."""
+        ...
+
+    async def count(self, app_id: str, reader_id: str, day: int) -> int:
+        """Count one more question of a reader on a day and say the how manieth it is."""
+        ...
+
+    async def note_asked(self, app_id: str, text: str, reader_id: str, day: int) -> None:
+        """Note what was asked by whom on a day, for what is often asked lately. Kept eight days."""
+        ...
+
+    async def often_asked(self, app_id: str, days: Sequence[int], *, readers: int, rows: int) -> list[str]:
+        """List questions that at least so many different readers asked on these days, the most asked first."""
+        ...
+
+    async def erase(self, app_id: str, reader_ids: Sequence[str]) -> int:
+        """Forget all questions of readers."""
+        ...
+
+    async def checked_up_to(self, app_id: str) -> str:
+        """Read up to which change of products finished answers were checked; empty at first."""
+        ...
+
+    async def note_checked(self, app_id: str, offset: str) -> None: ...

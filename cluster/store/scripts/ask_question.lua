@@ -1,0 +1,22 @@
+-- Write a new question, held by whoever took it.
+-- KEYS  1 question  2 open questions  3 the reader's questions
+-- ARGV  1 id  2 sealed question  3 sealed answer  4 sealed public record  5 revision  6 finished ('1' or '0')
+--       7 holder  8 held until  9 time to live  10 most that may be open  11 has a reader ('1' or '0')
+-- Gives 1; 0 when it was there before; -1 when too many are open.
+if redis.call('EXISTS', KEYS[1]) == 1 then
+  return 0
+end
+if ARGV[6] == '0' and redis.call('ZCARD', KEYS[2]) >= tonumber(ARGV[10]) then
+  return -1
+end
+redis.call('HSET', KEYS[1], 'asked', ARGV[2], 'answer', ARGV[3], 'shown', ARGV[4], 'revision', ARGV[5],
+  'finished', ARGV[6], 'holder', ARGV[7], 'attempts', '1')
+redis.call('PEXPIRE', KEYS[1], ARGV[9])
+if ARGV[6] == '0' then
+  redis.call('ZADD', KEYS[2], ARGV[8], ARGV[1])
+end
+if ARGV[11] == '1' then
+  redis.call('SADD', KEYS[3], ARGV[1])
+  redis.call('PEXPIRE', KEYS[3], ARGV[9])
+end
+return 1

@@ -1,0 +1,203 @@
+"""What the store of questions promises."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from cluster.errors import TooMany
+from cluster.records.question import Answer, CitedPassage, Question
+from cluster.store.ports import Stores
+from tests.suites.doing import APP, NOW, OTHER
+
+LEASE = 5_000
+
+
+def a_question(text: str = "who owns the mill", **more: Any) -> Question:
+    given = {"question_id": str(uuid.uuid4()), "app_id": APP, "asked_at": NOW, "deadline_at": NOW + 60_000}
+    return Question(**{**given, "text": text, **more})
+
+
+def an_answer(revision: int, **more: Any) -> Answer:
+    return Answer(revision=revision, **more)
+
+
+def citing(revision: int, *product_ids: str) -> Answer:
+    passages = tuple(CitedPassage(product_id=one, position=0, text="words") for one in product_ids)
+    return Answer(revision=revision, finish_reason="success", passages=passages)
+
+
+class QuestionSuite:
+    @pytest.fixture
+    def stores(self) -> Stores:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def narrow(self) -> Stores:
+        """Stores that let three questions wait."""
+        raise NotImplementedError
+
+    async def asked(self, stores: Stores, question: Question, holder: str = "one") -> bool:
+        return await stores.questions.ask(
+            question, Answer(), b'{"revision":1}', holder=holder, until_ms=NOW + LEASE
+        )
+
+    async def test_a_question_reads_back_and_its_record_as_it_was_shown(self, stores: Stores) -> None:
+        question = a_question(metadata={"page": {"n": [1, None]}}, before=("x",), user_id="gina")
+        assert await self.asked(stores, question)
+        recorded = await stores.questions.read(APP, question.question_id)
+        assert recorded is not None
+        assert (recorded.question, recorded.answer, recorded.attempts) == (question, Answer(), 1)
+        assert await stores.questions.shown(APP, question.question_id) == b'{"revision":1}'
+
+    async def test_another_app_sees_nothing(self, stores: Stores) -> None:
+        question = a_question()
+        await self.asked(stores, question)
+        assert await stores.questions.shown(OTHER, question.question_id) is None
+        assert await stores.questions.read(OTHER, question.question_id) is None
+        assert await stores.questions.shown_many(APP, ["x", question.question_id]) == [
+            None,
+            b'{"revision":1}',
+        ]
+
+    async def test_asking_again_under_the_same_id_changes_nothing(self, stores: Stores) -> None:
+        question = a_question()
+        await self.asked(stores, question)
+        assert not await self.asked(stores, question.model_copy(update={"text": "other"}), "two")
+        recorded = await stores.questions.read(APP, question.question_id)
+        assert recorded is not None
+        assert recorded.question.text == question.text
+        assert await stores.questions.waiting(APP) == 1
+
+    async def test_only_the_holder_writes_and_the_revision_only_grows(self, stores: Stores) -> None:
+        question, store = a_question(), stores.questions
+        await self.asked(stores, question)
+        until = NOW + LEASE
+
+        async def write(revision: int, holder: str) -> bool:
+            answer = an_answer(revision, stage=f"by {holder}")
+            return await store.write(question, answer, b"%d" % revision, holder=holder, until_ms=until)
+
+        assert await write(2, "one")
+        assert not await write(2, "one")
+        assert not await write(1, "one")
+        assert not await write(3, "two")
+        assert await write(7, "one")
+        assert await store.shown(APP, question.question_id) == b"7"
+
+    async def test_final_is_final(self, stores: Stores) -> None:
+        question, store = a_question(), stores.questions
+        await self.asked(stores, question)
+        done = an_answer(2, finish_reason="success")
+        assert await store.write(question, done, b"2", holder="one", until_ms=NOW)
+        assert await store.waiting(APP) == 0
+        later = an_answer(3, finish_reason="error")
+        assert not await store.write(question, later, b"3", holder="one", until_ms=NOW)
+        assert (
+            await store.claim(APP, question.question_id, holder="two", now_ms=NOW + 99_999, until_ms=NOW)
+            is None
+        )
+        assert not await store.renew(APP, question.question_id, holder="one", until_ms=NOW)
+        assert await store.shown(APP, question.question_id) == b"2"
+
+    async def test_a_question_whose_holder_died_is_taken_over_once(self, stores: Stores) -> None:
+        question, store = a_question(), stores.questions
+        await self.asked(stores, question)
+        await store.write(question, an_answer(4), b"4", holder="one", until_ms=NOW + LEASE)
+        assert await store.due(APP, now_ms=NOW + LEASE - 1, count=10) == []
+        late = NOW + LEASE
+        assert await store.due(APP, now_ms=late, count=10) == [question.question_id]
+        assert await store.due(OTHER, now_ms=late, count=10) == []
+        taken = await store.claim(APP, question.question_id, holder="two", now_ms=late, until_ms=late + LEASE)
+        assert taken is not None
+        assert (taken.question, taken.answer.revision, taken.attempts) == (question, 4, 2)
+        assert (
+            await store.claim(APP, question.question_id, holder="three", now_ms=late, until_ms=late + LEASE)
+            is None
+        )
+        # the former holder wakes up and can't hurt
+        assert not await store.write(question, an_answer(9), b"9", holder="one", until_ms=late)
+        assert not await store.renew(APP, question.question_id, holder="one", until_ms=late)
+        assert await store.write(question, an_answer(5), b"5", holder="two", until_ms=late)
+
+    async def test_a_renewed_question_is_not_due_and_a_released_one_at_once(self, stores: Stores) -> None:
+        question, store = a_question(), stores.questions
+        await self.asked(stores, question)
+        assert await store.renew(APP, question.question_id, holder="one", until_ms=NOW + 50_000)
+        assert await store.due(APP, now_ms=NOW + LEASE, count=10) == []
+        await store.release(APP, question.question_id, holder="two")
+        assert await store.due(APP, now_ms=NOW + LEASE, count=10) == []
+        await store.release(APP, question.question_id, holder="one")
+        assert await store.due(APP, now_ms=NOW, count=10) == [question.question_id]
+
+    async def test_too_many_open_questions_are_refused_and_finished_ones_need_no_room(
+        self, narrow: Stores
+    ) -> None:
+        for _ in range(3):
+            await self.asked(narrow, a_question())
+        with pytest.raises(TooMany):
+            await self.asked(narrow, a_question())
+        blocked = a_question()
+        done = an_answer(1, finish_reason="forbidden")
+        assert await narrow.questions.ask(blocked, done, b"no", holder="one", until_ms=NOW)
+        assert await narrow.questions.waiting(APP) == 3
+
+    async def test_a_finished_answer_is_found_by_what_it_cites_and_revised_once(self, stores: Stores) -> None:
+        question, store = a_question(), stores.questions
+        await self.asked(stores, question)
+        assert not await store.revise(question, citing(2, "a"), b"2", since=1)
+        assert await store.write(question, citing(2, "a", "b", "a"), b"2", holder="one", until_ms=NOW)
+        assert await store.citing(APP, "a") == [question.question_id] == await store.citing(APP, "b")
+        assert await store.citing(OTHER, "a") == []
+        assert await store.revise(question, citing(3, "b"), b"3", since=2)
+        assert not await store.revise(question, citing(3), b"x", since=2)
+        assert await store.shown(APP, question.question_id) == b"3"
+
+    async def test_what_was_answered_before_is_remembered(self, stores: Stores) -> None:
+        assert await stores.questions.recall(APP, "d") is None
+        await stores.questions.remember(APP, "d", "q-1", ttl_ms=60_000)
+        assert await stores.questions.recall(APP, "d") == "q-1"
+        assert await stores.questions.recall(OTHER, "d") is None
+
+    async def test_questions_of_a_day_are_counted_by_reader(self, stores: Stores) -> None:
+        count = stores.questions.count
+        assert [await count(APP, "u:g", 1) for _ in range(3)] == [1, 2, 3]
+        assert (await count(APP, "u:g", 2), await count(APP, "a:g", 1), await count(OTHER, "u:g", 1)) == (
+            1,
+            1,
+            1,
+        )
+
+    async def test_often_asked_needs_different_readers(self, stores: Stores) -> None:
+        store = stores.questions
+        for reader in ("u:1", "u:2", "u:2", "a:3"):
+            await store.note_asked(APP, "what is mulch", reader, 7)
+        for reader in ("u:1", "u:1", "u:1", "u:1"):
+            await store.note_asked(APP, "my secret", reader, 7)
+        await store.note_asked(APP, "when to plant", "u:1", 7)
+        await store.note_asked(APP, "when to plant", "u:2", 8)
+        asked = await store.often_asked(APP, [8, 7], readers=2, rows=5)
+        assert asked == ["what is mulch", "when to plant"]
+        assert await store.often_asked(APP, [8, 7], readers=2, rows=1) == ["what is mulch"]
+        assert await store.often_asked(APP, [9], readers=1, rows=5) == []
+        assert await store.often_asked(OTHER, [7], readers=1, rows=5) == []
+
+    async def test_a_readers_questions_can_be_forgotten(self, stores: Stores) -> None:
+        store = stores.questions
+        own = [a_question(user_id="gina"), a_question(anonymous_id="anon")]
+        foreign, nameless = a_question(user_id="anon"), a_question()
+        for question in (*own, foreign, nameless):
+            await self.asked(stores, question)
+        assert await store.erase(APP, ["u:gina", "a:anon", "u:nobody"]) == 2
+        assert [await store.read(APP, one.question_id) for one in own] == [None, None]
+        assert await store.read(APP, foreign.question_id) is not None
+        assert await store.waiting(APP) == 2
+        assert await store.erase(APP, ["u:gina"]) == 0
+
+    async def test_how_far_changes_were_checked_is_kept(self, stores: Stores) -> None:
+        assert await stores.questions.checked_up_to(APP) == ""
+        await stores.questions.note_checked(APP, "5-0")
+        assert await stores.questions.checked_up_to(APP) == "5-0"
+        assert await stores.questions.checked_up_to(OTHER) == ""
