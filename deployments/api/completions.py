@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from actors.recommender.messages import ReaderQuery
 from cluster.clock import Clock
 from cluster.ids import ServiceId
+from deployments.api.query_log import QueryLog
 from deployments.api.treated import TreatedQueries
 from deployments.api.wire.autocomplete import Autocomplete, to_completion_query
 from deployments.api.wire.faults import unprocessable
@@ -27,10 +28,12 @@ class Completions:
         queries: TreatedQueries,
         clock: Clock,
         new_service_id: Callable[[], ServiceId],
+        query_log: QueryLog,
     ) -> None:
         self._queries = queries
         self._clock = clock
         self._new_service_id = new_service_id
+        self._query_log = query_log
 
     def read(self, request: Arrival) -> ReaderQuery:
         """Read the body."""
@@ -50,6 +53,12 @@ class Completions:
     async def answer(self, request: Arrival) -> Reply:
         """Complete."""
         answered = await self._queries.answer(request)
+        query: ReaderQuery = request.parsed
+        self._query_log.note(
+            request, "autocomplete", query.typed,
+            total=sum(map(len, answered.completions.values())), language=query.language,
+            served_by=answered.served_by, engine_id=query.engine_id,
+        )  # fmt: skip
         return result(
             "completions",
             dumps(answered.completions),

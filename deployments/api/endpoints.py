@@ -6,7 +6,7 @@ Source: reference section 2
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from actors.experiments.client import ExperimentClient, LocalExperimentClient
@@ -17,11 +17,13 @@ from cluster.clock import Clock
 from cluster.records.schema import record_schema
 from cluster.store.ports import Stores
 from deployments.api.aggregation import Aggregation
+from deployments.api.bulk import BulkCalls
 from deployments.api.completions import Completions
 from deployments.api.endpoint import About, Endpoint
 from deployments.api.experiments import ExperimentEvents
 from deployments.api.interactions import Interactions
 from deployments.api.products import Products
+from deployments.api.query_log import QueryLog, SilentQueryLog
 from deployments.api.recommendation import BODIES, Recommendations
 from deployments.api.records import Records
 from deployments.api.stored_rules import StoredRules
@@ -29,6 +31,7 @@ from deployments.api.treated import TreatedQueries
 from deployments.api.users import Users
 from deployments.api.wire import records as wire
 from deployments.api.wire.autocomplete import Autocomplete, FoundCompletions
+from deployments.api.wire.bulk import Bulk, FoundInBulk
 from deployments.api.wire.experiments import EventReply, ExperimentBody
 from deployments.edge.admission import Rules
 
@@ -38,6 +41,7 @@ _REMOVE = Rules(bucket="write", writes=True)
 _ASK = Rules(publishable=True, body="json", reads_token=True, proves_reader=True)
 _STREAM = Rules(publishable=True, writes=True, body="raw", reads_token=True)
 _COUNT = Rules(body="json")
+_MANY = Rules(publishable=True, body="json")
 _EXPERIMENT = Rules(publishable_by="publishable_experiments", writes=True, body="raw")
 
 _DRY_RUN = {
@@ -55,6 +59,7 @@ class Means:
     clock: Clock
     experiments: ExperimentClient | None = None
     "None: experiments are looked after in this process."
+    query_log: QueryLog = field(default_factory=SilentQueryLog)
     new_task_id: Callable[[], ids.TaskId] = ids.new_task_id
     new_service_id: Callable[[], ids.ServiceId] = ids.new_service_id
 
@@ -66,16 +71,18 @@ def endpoints(means: Means) -> tuple[Endpoint, ...]:
     rules = StoredRules(means.stores.boost_rules, means.clock)
     experiments = means.experiments or LocalExperimentClient(means.stores.experiments, means.clock)
     queries = TreatedQueries(means.recommender, rules, experiments)
-    return (
+    table = (
         *_interactions(Interactions(means.stores.interactions, means.clock)),
         *_records(users, Aggregation("user", means.stores.records), wire.enveloped(wire.StoredUser)),
         *_records(
             products, Aggregation("product", means.stores.records), wire.Shown | wire.enveloped(wire.Shown)
         ),
         *_recommendations(Recommendations(queries, means.clock, means.new_service_id)),
-        *_search(Completions(queries, means.clock, means.new_service_id)),
+        *_search(Completions(queries, means.clock, means.new_service_id, means.query_log)),
         *_experiments(ExperimentEvents(experiments, means.clock)),
     )
+    # last: a bulk call asks whatever stands above
+    return (*table, *_bulk(BulkCalls(table)))
 
 
 def _search(desk: Completions) -> tuple[Endpoint, ...]:
@@ -87,6 +94,15 @@ def _search(desk: Completions) -> tuple[Endpoint, ...]:
                 "Complete what is typed", "Search", Autocomplete,
                 {200: wire.enveloped(FoundCompletions), 404: wire.Told},
             ),
+        ),
+    )  # fmt: skip
+
+
+def _bulk(desk: BulkCalls) -> tuple[Endpoint, ...]:
+    return (
+        Endpoint(
+            "bulk", "POST", "/v1/bulk", _MANY, "detail", desk.answer, schema=desk.read,
+            about=About("Ask several queries at once", "Bulk", Bulk, {200: FoundInBulk}),
         ),
     )  # fmt: skip
 

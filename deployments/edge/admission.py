@@ -91,18 +91,8 @@ async def enter(arrival: Arrival, rules: Rules, gate: Gate) -> None:
         if not gate.keyring.ready:
             raise Unavailable("keys are not loaded yet", retry_after_s=1)
         raise Unauthenticated(messages.INVALID_KEY)
-    arrival.caller = Caller(credential)
-    if not credential.is_secret:
-        if not (rules.publishable or _is_switched_on(credential, rules.publishable_by)):
-            raise Forbidden(messages.SECRET_ONLY)
-        _check_robot(arrival, credential, gate.meter)
-    await gate.limits.spend(credential, rules.bucket)
-    if rules.writes:
-        if credential.app.read_only:
-            raise ReadOnly(messages.PLAYGROUND)
-        reason = gate.why_no_writes()
-        if reason:
-            raise Unavailable(reason, retry_after_s=10, told=True)
+    arrival.caller, arrival.gate = Caller(credential), gate
+    await reach(arrival, rules, gate)
     if rules.body != "ignored":
         arrival.body = await read_body(
             arrival.receive,
@@ -110,6 +100,27 @@ async def enter(arrival: Arrival, rules: Rules, gate: Gate) -> None:
             encoding=headers.get(b"content-encoding"),
             most_bytes=gate.most_bytes,
         )
+
+
+async def reach(arrival: Arrival, rules: Rules, gate: Gate, *, spend: bool = True) -> None:
+    """Check whether a known key may do this now; the part of `enter` that each request within a request repeats.
+
+    Errors:
+        Forbidden, TooMany, ReadOnly, Unavailable
+    """
+    credential = arrival.credential
+    if not credential.is_secret:
+        if not (rules.publishable or _is_switched_on(credential, rules.publishable_by)):
+            raise Forbidden(messages.SECRET_ONLY)
+        _check_robot(arrival, credential, gate.meter)
+    if spend:
+        await gate.limits.spend(credential, rules.bucket)
+    if rules.writes:
+        if credential.app.read_only:
+            raise ReadOnly(messages.PLAYGROUND)
+        reason = gate.why_no_writes()
+        if reason:
+            raise Unavailable(reason, retry_after_s=10, told=True)
 
 
 async def examine(arrival: Arrival, rules: Rules, schema: Callable[[Any], Any] | None) -> None:

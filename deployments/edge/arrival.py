@@ -19,11 +19,11 @@ class Arrival:
     """One HTTP request on its way through the edge.
 
     `payload` is the parsed JSON of the body, `parsed` what the endpoint's schema made of it. Both are absent
-    (None) until admission has come that far.
+    (None) until admission has come that far. `gate` is what admitted it, for requests that hold other requests.
     """
 
     __slots__ = (
-        "_fields", "body", "caller", "clock", "headers", "ids", "method", "parsed", "payload", "query_string",
+        "_fields", "body", "caller", "clock", "gate", "headers", "ids", "method", "parsed", "payload", "query_string",
         "receive", "request_id", "scope", "started_s",
     )  # fmt: skip
 
@@ -41,6 +41,7 @@ class Arrival:
         self.payload: Any = None
         self.parsed: Any = None
         self.caller: Caller | None = None
+        self.gate: Any = None
         self._fields: dict[str, str] | None = None
 
     @property

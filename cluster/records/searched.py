@@ -1,0 +1,54 @@
+"""One query somebody asked, as the query log keeps it: what was asked and what was found, not by whom."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+QueryKind = Literal["search", "autocomplete", "ask"]
+
+LONGEST = 200
+"Characters of a query that are kept."
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """A query and what came of it. Nobody's id stands in it."""
+
+    at: int
+    "Milliseconds since 1970."
+    kind: QueryKind
+    text: str
+    "Folded: case, accents and blanks; at most `LONGEST` characters."
+    total: int
+    "How much was found."
+    language: str = ""
+    served_by: str = ""
+    engine_id: str = ""
+    took_ms: float = 0.0
+    reader: str = ""
+    "Pseudonym of the reader; empty when nobody said who asks."
+    typist: str = ""
+    "Tells keystrokes of one typing apart from another's; gone once settled."
+
+    def told(self) -> dict[str, Any]:
+        """Say it as JSON."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, given: Any) -> Searched | None:
+        """Read what `told` said; None for anything else. Names of a newer release are skipped."""
+        if not isinstance(given, dict):
+            return None
+        known: dict[str, Any] = {one.name: given[one.name] for one in fields(cls) if one.name in given}
+        try:
+            return cls(**known)
+        except TypeError:
+            return None
+
+
+def pseudonym(salt: bytes, reader_id: str) -> str:
+    """Name a reader so that equal ones can be counted and, without the salt, nobody be named."""
+    return hmac.new(salt, reader_id.encode("utf-8", "replace"), hashlib.sha256).hexdigest()[:24]

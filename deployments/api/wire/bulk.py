@@ -1,0 +1,45 @@
+"""The body of a bulk call and its reply.
+
+Source: reference 8.10, endpoint 47
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MOST_REQUESTS = 100
+
+
+class BulkItem(BaseModel):
+    """One request: which endpoint, and the body it would get alone."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    api_name: Annotated[str, Field(max_length=200, pattern=r"^[^/]+/[^/]+$")]
+    "The path without `/v1/`."
+    body: Any = Field(default_factory=dict)
+
+
+class Bulk(BaseModel):
+    """Several requests at once."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    requests: Annotated[list[BulkItem], Field(min_length=1, max_length=MOST_REQUESTS)]
+
+
+class BulkEntry(BaseModel):
+    """What one request would have been answered alone."""
+
+    error: bool
+    status_code: int
+    body: Any
+
+
+class FoundInBulk(BaseModel):
+    """All answers, in the order of the requests."""
+
+    errors: bool
+    data: list[BulkEntry]
