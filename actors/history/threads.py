@@ -157,14 +157,12 @@ def dismissed_overall(known: ReaderThreads, now_ms: int) -> ReaderThreads:
 
 def has_new(known: ReaderThreads) -> bool:
     """Is the account's indicator on?"""
-    return any(
-        thread.has_new and thread.new_at_ms > known.dismissed_at_ms for thread in known.threads.values()
-    )
+    return known.has_new
 
 
 def watched(known: ReaderThreads) -> tuple[Thread, ...]:
     """List the threads that want to be told of news."""
-    return tuple(thread for thread in known.threads.values() if thread.subscribed)
+    return known.watched
 
 
 def thread_of(known: ReaderThreads, question_id: str | None) -> Thread | None:

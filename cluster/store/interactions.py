@@ -15,6 +15,7 @@ from cluster.store.recents import AppendPlan, Recent, merge_recent
 from cluster.store.script import Script
 from cluster.store.seal import salt_of, seal
 from cluster.store.server import Server
+from cluster.store.threads import erase_threads
 from cluster.store.wire import Argument, name_of
 
 TRIES = 64
@@ -83,6 +84,7 @@ class RedisInteractions:
                 names += (lists[0], keys.linked(app_id, user_id), *lists[1:])
                 args += (len(linked), *linked)
                 readers += own
+            await erase_threads(self._server, app_id, users)
             await erase_exposures(self._server, app_id, list(dict.fromkeys(readers)))
             payload = seal(orjson.dumps([_readable(reader) for reader in dict.fromkeys(readers)]), _SALT)
             if await self._server.run(_ERASE, names, [payload, *args]):

@@ -10,14 +10,21 @@ from cluster.ids import anonymous_reader, user_reader
 from cluster.store.recents import CAP, Recent, merge_recent
 from cluster.store.twin.experiments import MemoryExperiments
 from cluster.store.twin.state import AppState, Logged, MemoryState
+from cluster.store.twin.threads import MemoryThreads
 
 
 class MemoryInteractions:
     """`InteractionStore` in dictionaries. Lives of lists are not modelled: 400 days outlast any test."""
 
-    def __init__(self, state: MemoryState, experiments: MemoryExperiments | None = None) -> None:
+    def __init__(
+        self,
+        state: MemoryState,
+        experiments: MemoryExperiments | None = None,
+        threads: MemoryThreads | None = None,
+    ) -> None:
         self._state = state
         self._experiments = experiments
+        self._threads = threads
 
     async def append(self, app_id: str, payload: bytes, recents: Sequence[Recent]) -> str:
         app = self._state.apps[app_id]
@@ -55,6 +62,8 @@ class MemoryInteractions:
                 app.links.pop(visitor, None)
             readers += (user_reader(user_id), *(anonymous_reader(visitor) for visitor in visitors))
         if readers:
+            if self._threads is not None:
+                await self._threads.erase(app_id, user_ids)
             if self._experiments is not None:
                 await self._experiments.erase_exposures(app_id, readers)
             for reader_id in readers:

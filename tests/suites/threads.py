@@ -1,0 +1,117 @@
+"""What the store of history threads promises."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from actors.history import threads as rules
+from cluster.records.thread import ReaderThreads
+from cluster.store.ports import Stores
+from tests.suites.doing import APP, NOW, OTHER
+
+EMPTY = ReaderThreads()
+
+
+async def ask(stores: Stores, user_id: str, question_id: str, parent_id: str | None = None) -> ReaderThreads:
+    """Add a question and read what stands there then."""
+    before = await stores.threads.read(APP, user_id)
+    after = rules.asked(before, question_id, f"{question_id}?", parent_id, NOW)
+    assert await stores.threads.swap(APP, user_id, before, after)
+    return await stores.threads.read(APP, user_id)
+
+
+async def change(stores: Stores, user_id: str, after: ReaderThreads) -> ReaderThreads:
+    """Write a value in place of what stands there."""
+    before = await stores.threads.read(APP, user_id)
+    assert await stores.threads.swap(APP, user_id, before, after)
+    return await stores.threads.read(APP, user_id)
+
+
+class ThreadSuite:
+    @pytest.fixture
+    def stores(self) -> Stores:
+        raise NotImplementedError
+
+    async def test_who_never_asked_has_nothing(self, stores: Stores) -> None:
+        assert await stores.threads.read(APP, "ada") == EMPTY
+        assert not await stores.threads.has_new(APP, "ada")
+        assert await stores.threads.watchers(APP, 0, 10) == []
+
+    async def test_threads_read_back_and_belong_to_one_reader_of_one_app(self, stores: Stores) -> None:
+        known = await ask(stores, "Żółw / 1", "q1")
+        assert list(known.threads) == ["q1"]
+        assert known.revision > 0
+        assert await stores.threads.read(APP, "ada") == EMPTY
+        assert await stores.threads.read(OTHER, "Żółw / 1") == EMPTY
+        assert await stores.threads.read_many(APP, ["ada", "Żółw / 1"]) == [EMPTY, known]
+
+    async def test_only_who_read_the_newest_may_write(self, stores: Stores) -> None:
+        first = await ask(stores, "ada", "q1")
+        second = await ask(stores, "ada", "q2")
+        stale = rules.asked(first, "q3", "?", None, NOW)
+        assert not await stores.threads.swap(APP, "ada", first, stale)
+        assert not await stores.threads.swap(APP, "ada", EMPTY, stale)
+        assert await stores.threads.read(APP, "ada") == second
+
+    async def test_of_many_writers_at_once_one_gets_through(self, stores: Stores) -> None:
+        before = await ask(stores, "ada", "q0")
+        writes = [
+            stores.threads.swap(APP, "ada", before, rules.asked(before, f"n{at}", "", None, 1))
+            for at in range(9)
+        ]
+        assert sum(await asyncio.gather(*writes)) == 1
+        assert len((await stores.threads.read(APP, "ada")).threads) == 2
+
+    async def test_the_indicator_reads_as_the_threads_say(self, stores: Stores) -> None:
+        known = rules.subscribed(await ask(stores, "ada", "q1"), "q1", on=True)
+        known = await change(stores, "ada", rules.updated(known, "q1", "u1", "5-0", NOW))
+        assert await stores.threads.has_new(APP, "ada")
+        assert not await stores.threads.has_new(APP, "bob")
+        known = await change(stores, "ada", rules.dismissed_overall(known, NOW))
+        assert not await stores.threads.has_new(APP, "ada")
+        known = await change(stores, "ada", rules.updated(known, "q1", "u2", "6-0", NOW))
+        assert await stores.threads.has_new(APP, "ada")
+        await change(stores, "ada", rules.emptied(known))
+        assert not await stores.threads.has_new(APP, "ada")
+
+    async def test_watchers_are_listed_by_the_time_of_their_change(self, stores: Stores) -> None:
+        for name in ("ada", "bob", "cia"):
+            known = await ask(stores, name, f"{name}-1")
+            if name != "bob":
+                await change(stores, name, rules.subscribed(known, f"{name}-1", on=True))
+        found = await stores.threads.watchers(APP, 0, 10)
+        assert [one.user_id for one in found] == ["ada", "cia"]
+        await ask(stores, "cia", "cia-2")
+        assert await stores.threads.watchers(APP, found[-1].version, 10) == []
+        known = await stores.threads.read(APP, "ada")
+        await change(stores, "ada", rules.judged(known, "ada-1", "9-0"))
+        assert [one.user_id for one in await stores.threads.watchers(APP, found[-1].version, 10)] == ["ada"]
+        assert [one.user_id for one in await stores.threads.watchers(APP, 0, 1)] == ["cia"]
+        known = await stores.threads.read(APP, "ada")
+        await change(stores, "ada", rules.subscribed(known, "ada-1", on=False))
+        assert [one.user_id for one in await stores.threads.watchers(APP, 0, 10)] == ["cia"]
+
+    async def test_who_is_erased_leaves_nothing_and_nobody_brings_it_back(self, stores: Stores) -> None:
+        known = rules.subscribed(await ask(stores, "ada", "q1"), "q1", on=True)
+        old = await change(stores, "ada", rules.updated(known, "q1", "u1", "5-0", NOW))
+        await ask(stores, "bob", "b1")
+        assert await stores.threads.erase(APP, ["ada", "nobody", "ada"]) == 1
+        assert await stores.threads.read(APP, "ada") == EMPTY
+        assert not await stores.threads.has_new(APP, "ada")
+        assert await stores.threads.watchers(APP, 0, 10) == []
+        again = await ask(stores, "ada", "q9")
+        assert again.revision != old.revision
+        assert not await stores.threads.swap(APP, "ada", old, old)
+        assert list((await stores.threads.read(APP, "bob")).threads) == ["b1"]
+
+    async def test_erasing_a_person_erases_their_threads(self, stores: Stores) -> None:
+        await ask(stores, "ada", "q1")
+        await stores.interactions.erase(APP, ["ada"])
+        assert await stores.threads.read(APP, "ada") == EMPTY
+
+    async def test_it_is_remembered_up_to_where_threads_were_judged(self, stores: Stores) -> None:
+        assert await stores.threads.judged(APP) == ""
+        await stores.threads.note_judged(APP, "7-1")
+        assert (await stores.threads.judged(APP), await stores.threads.judged(OTHER)) == ("7-1", "")
