@@ -1,0 +1,40 @@
+"""The questions that answers are measured by are many, varied and true to the newspaper."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from jobs.playground import sources
+from jobs.playground.golden import golden
+
+
+def test_a_third_of_at_least_a_hundred_questions_has_no_answer() -> None:
+    asked = golden()
+    without = [one for one in asked if one.missing]
+    assert len(asked) >= 100
+    assert 0.33 <= len(without) / len(asked) <= 0.4
+    assert {one.missing for one in without} == {"fact", "entity", "year"}
+    assert len({one.question for one in asked}) == len(asked)
+
+
+def test_both_halves_are_of_a_kind() -> None:
+    counted = Counter((one.part, bool(one.missing)) for one in golden())
+    assert abs(counted["tune", True] - counted["held", True]) <= 1
+    assert abs(counted["tune", False] - counted["held", False]) <= 1
+
+
+def test_every_answer_stands_in_its_sentence_and_the_sentence_in_its_article() -> None:
+    texts = {one.id: [text for part in one.parts for text in part.paragraphs] for one in sources.articles()}
+    for one in golden():
+        assert bool(one.articles) == bool(one.sentences) == bool(one.answer) != bool(one.missing), (
+            one.question
+        )
+        for sentence in one.sentences:
+            assert one.answer is not None
+            assert one.answer in sentence
+            assert any(sentence in text for name in one.articles for text in texts[name]), one.question
+
+
+def test_every_article_is_asked_about() -> None:
+    asked = {name for one in golden() for name in one.articles}
+    assert asked == {one.id for one in sources.articles()}
