@@ -12,6 +12,7 @@ from cluster.meter import Meter, SilentMeter
 from cluster.store.access import RedisAccess
 from cluster.store.address import Address
 from cluster.store.archive import RedisArchiveCalls, RedisClientRules
+from cluster.store.bank import RedisQuestionBank
 from cluster.store.changes import RedisChanges
 from cluster.store.engine_watch import RedisEngineWatch
 from cluster.store.engines import RedisEngines
@@ -26,6 +27,7 @@ from cluster.store.pages import RedisPages
 from cluster.store.ports import Stores
 from cluster.store.promotions import RedisPromotions
 from cluster.store.quarantine import Quarantine
+from cluster.store.queries import RedisQueries
 from cluster.store.questions import RedisQuestions
 from cluster.store.records import RedisRecords
 from cluster.store.rules import RedisRules
@@ -129,5 +131,7 @@ def open_stores(
         experiments=RedisExperiments(server, quarantine),
         threads=RedisThreads(server, quarantine),
         questions=RedisQuestions(server, quarantine),
+        queries=RedisQueries(server),
+        question_bank=RedisQuestionBank(server),
         server=server,
     )

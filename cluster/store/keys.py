@@ -354,6 +354,30 @@ def thread_judged(app: str) -> str:
     return f"{{{app}}}:thread-judged"
 
 
+# --- search ---------------------------------------------------------------------------------------------------
+
+
+def query(app: str) -> str:
+    """Stream, capped at about 4,000 lots: answered queries on their way to the shelf (sealed JSON list of
+    `Searched`; readers as pseudonyms). Owner: doors add, the intake trims what it settled."""
+    return f"{{{app}}}:query"
+
+
+def query_salt(app: str) -> str:
+    """String, 16 random bytes: what pseudonyms of readers in the query log are made with. For ever. Secret."""
+    return f"{{{app}}}:query-salt"
+
+
+def question_bank(app: str) -> str:
+    """List of sealed JSON lists of `BankQuestion`: the app's question bank. Owner: administrators. For ever."""
+    return f"{{{app}}}:question-bank"
+
+
+def question_bank_version(app: str) -> str:
+    """String, integer. Incremented by every replacement of the bank; doors ask for it. For ever."""
+    return f"{{{app}}}:question-bank-version"
+
+
 # --- jobs and actors ------------------------------------------------------------------------------------------
 
 

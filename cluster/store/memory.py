@@ -11,6 +11,7 @@ from cluster.store.twin.experiments import MemoryExperiments
 from cluster.store.twin.intake import MemoryIntake
 from cluster.store.twin.interactions import MemoryInteractions
 from cluster.store.twin.oauth import MemoryAccounts, MemoryGrants
+from cluster.store.twin.queries import MemoryQueries, MemoryQuestionBank
 from cluster.store.twin.questions import MemoryQuestions
 from cluster.store.twin.records import MemoryRecords, MemoryTasks
 from cluster.store.twin.rules import MemoryRules
@@ -58,4 +59,6 @@ def memory_stores(
         experiments=experiments,
         threads=threads,
         questions=MemoryQuestions(),
+        queries=MemoryQueries(clock),
+        question_bank=MemoryQuestionBank(),
     )

@@ -29,6 +29,10 @@ from cluster.store.publishing import ArchiveCallStore as ArchiveCallStore
 from cluster.store.publishing import ClientRuleStore as ClientRuleStore
 from cluster.store.question_ports import QuestionStore as QuestionStore
 from cluster.store.question_ports import Recorded as Recorded
+from cluster.store.search_ports import Bank as Bank
+from cluster.store.search_ports import Lot as Lot
+from cluster.store.search_ports import QueryStore as QueryStore
+from cluster.store.search_ports import QuestionBankStore as QuestionBankStore
 from cluster.store.thread_ports import ThreadStore as ThreadStore
 from cluster.store.thread_ports import Watcher as Watcher
 from cluster.store.training_ports import PromotionStore, RunStore, ScheduleStore
@@ -384,4 +388,6 @@ class Stores:
     client_rules: ClientRuleStore
     experiments: ExperimentStore
     threads: ThreadStore
+    queries: QueryStore
+    question_bank: QuestionBankStore
     questions: QuestionStore

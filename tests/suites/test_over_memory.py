@@ -15,6 +15,7 @@ from tests.suites.people import AccountSuite, GrantSuite
 from tests.suites.publishing import ArchiveCallSuite, ClientRuleSuite
 from tests.suites.record_store import RecordStoreSuite
 from tests.suites.runs import PromotionSuite, RunSuite, ScheduleSuite
+from tests.suites.searching import QuerySuite, QuestionBankSuite
 from tests.suites.small import (
     AccessSuite,
     EngineSuite,
@@ -99,3 +100,9 @@ class TestArchiveCalls(_Memory, ArchiveCallSuite): ...
 
 
 class TestClientRules(_Memory, ClientRuleSuite): ...
+
+
+class TestQueries(_Memory, QuerySuite): ...
+
+
+class TestQuestionBank(_Memory, QuestionBankSuite): ...

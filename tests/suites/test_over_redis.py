@@ -17,6 +17,7 @@ from tests.suites.people import AccountSuite, GrantSuite
 from tests.suites.publishing import ArchiveCallSuite, ClientRuleSuite
 from tests.suites.record_store import RecordStoreSuite
 from tests.suites.runs import PromotionSuite, RunSuite, ScheduleSuite
+from tests.suites.searching import QuerySuite, QuestionBankSuite
 from tests.suites.small import (
     AccessSuite,
     EngineSuite,
@@ -104,3 +105,9 @@ class TestArchiveCalls(_Redis, ArchiveCallSuite): ...
 
 
 class TestClientRules(_Redis, ClientRuleSuite): ...
+
+
+class TestQueries(_Redis, QuerySuite): ...
+
+
+class TestQuestionBank(_Redis, QuestionBankSuite): ...

@@ -1,0 +1,85 @@
+"""What the ports of search promise: the road of the query log, and question banks."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.records.bank_question import BankQuestion
+from cluster.records.searched import Searched
+from cluster.store.ports import Stores
+from tests.suites.doing import APP, OTHER
+
+
+def a_query(text: str = "trowel", at: int = 1_000) -> Searched:
+    return Searched(
+        at=at, kind="search", text=text, total=3, language="en", served_by="search", engine_id="default",
+        took_ms=1.5, reader="abc", typist="def",
+    )  # fmt: skip
+
+
+class QuerySuite:
+    @pytest.fixture
+    def stores(self) -> Stores:
+        raise NotImplementedError
+
+    async def test_lots_read_back_whole_and_in_order(self, stores: Stores) -> None:
+        wanted = [tuple(a_query(f"query {lot} {at} \u2028é", at) for at in range(3)) for lot in range(5)]
+        for lot in wanted:
+            await stores.queries.append(APP, lot)
+        await stores.queries.append(APP, [])
+        lots = await stores.queries.read(APP, "0", count=100)
+        assert [lot.queries for lot in lots] == wanted
+        assert await stores.queries.read(OTHER, "0", count=100) == []
+
+    async def test_reading_goes_on_behind_an_offset(self, stores: Stores) -> None:
+        for at in range(5):
+            await stores.queries.append(APP, [a_query(at=at)])
+        first = await stores.queries.read(APP, "0", count=2)
+        rest = await stores.queries.read(APP, first[-1].offset, count=100)
+        assert [lot.queries[0].at for lot in (*first, *rest)] == [0, 1, 2, 3, 4]
+
+    async def test_what_is_settled_is_forgotten_and_nothing_else(self, stores: Stores) -> None:
+        for at in range(4):
+            await stores.queries.append(APP, [a_query(at=at)])
+        lots = await stores.queries.read(APP, "0", count=100)
+        await stores.queries.trim(APP, lots[1].offset)
+        await stores.queries.trim(APP, lots[0].offset)
+        await stores.queries.trim(OTHER, lots[3].offset)
+        left = await stores.queries.read(APP, "0", count=100)
+        assert left == lots[2:]
+
+    async def test_every_app_has_a_salt_of_its_own_that_stays(self, stores: Stores) -> None:
+        salt = await stores.queries.salt(APP)
+        assert len(salt) == 16
+        assert await stores.queries.salt(APP) == salt
+        assert await stores.queries.salt(OTHER) != salt
+
+
+class QuestionBankSuite:
+    @pytest.fixture
+    def stores(self) -> Stores:
+        raise NotImplementedError
+
+    async def test_before_the_first_upload_a_bank_is_empty(self, stores: Stores) -> None:
+        assert await stores.question_bank.version(APP) == 0
+        bank = await stores.question_bank.load(APP)
+        assert (bank.version, bank.questions) == (0, ())
+
+    async def test_a_bank_is_replaced_whole(self, stores: Stores) -> None:
+        many = [BankQuestion(question=f"question {at} \u2028", weight=at / 2) for at in range(1_234)]
+        assert await stores.question_bank.replace(APP, many) == 1
+        assert (await stores.question_bank.load(APP)).questions == tuple(many)
+        few = [BankQuestion(question="How deep?")]
+        assert await stores.question_bank.replace(APP, few) == 2
+        bank = await stores.question_bank.load(APP)
+        assert (bank.version, bank.questions) == (2, tuple(few))
+        assert await stores.question_bank.version(APP) == 2
+
+    async def test_a_bank_may_be_emptied(self, stores: Stores) -> None:
+        await stores.question_bank.replace(APP, [BankQuestion(question="How deep?")])
+        assert await stores.question_bank.replace(APP, []) == 2
+        assert (await stores.question_bank.load(APP)).questions == ()
+
+    async def test_apps_have_banks_of_their_own(self, stores: Stores) -> None:
+        await stores.question_bank.replace(APP, [BankQuestion(question="How deep?")])
+        assert (await stores.question_bank.load(OTHER)).questions == ()
