@@ -7,8 +7,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from actors.history.answering import Answering
 from actors.history.messages import Change, Changed, Generate, Generated
-from actors.history.threads import Page, QuestionPage
+from actors.history.threads import Page, QuestionPage, listed, questions
+from actors.history.tracker import Tracker
+from cluster.clock import Clock
+from cluster.errors import Refusal
+from cluster.store.ports import Stores
 
 
 class HistoryClient(Protocol):
@@ -70,3 +75,54 @@ class HistoryClient(Protocol):
             Unavailable: nobody is there who could answer
         """
         ...
+
+
+class LocalHistoryClient:
+    """Changes are thought out in this process. Whoever does it, the store lets one through at a time, so doors need no
+    hop."""
+
+    def __init__(self, stores: Stores, clock: Clock, answering: Answering | None = None) -> None:
+        self._store = stores.threads
+        self._clock = clock
+        self._tracker = Tracker(stores.threads, stores.changes, clock, answering)
+
+    async def asked(
+        self, app_id: str, user_id: str, question_id: str, text: str, parent_id: str | None = None
+    ) -> None:
+        await self.change(
+            Change(app_id, user_id, "asked", text=text, question_id=question_id, parent_id=parent_id)
+        )
+
+    async def change(self, change: Change) -> Changed:
+        reply = await self._tracker.change(change)
+        if isinstance(reply, Refusal):
+            raise reply.error()
+        return reply
+
+    async def has_new(self, app_id: str, user_id: str) -> bool:
+        return await self._store.has_new(app_id, user_id)
+
+    async def threads(
+        self, app_id: str, user_id: str, *, rows: int, start: int, before_ms: int | None = None
+    ) -> Page:
+        known = await self._store.read(app_id, user_id)
+        return listed(known, rows=rows, start=start, before_ms=before_ms)
+
+    async def questions(
+        self,
+        app_id: str,
+        user_id: str,
+        thread_id: str,
+        *,
+        rows: int,
+        descending: bool = False,
+        after: str = "",
+    ) -> QuestionPage:
+        known = await self._store.read(app_id, user_id)
+        return questions(known, thread_id, rows=rows, descending=descending, after=after)
+
+    async def generate(self, wanted: Generate) -> Generated:
+        reply = await self._tracker.generate(wanted)
+        if isinstance(reply, Refusal):
+            raise reply.error()
+        return reply

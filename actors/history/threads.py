@@ -13,13 +13,18 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from cluster.errors import NotFound, messages
-from cluster.records.thread import ReaderThreads, Thread
+from cluster.records.thread import News, ReaderThreads, Thread
 
 MOST_THREADS = 1_000
 "A reader's oldest threads beyond so many are forgotten, those with a subscription last."
 MOST_QUESTIONS = 1_000
 "Questions kept of one thread; the root stays, the oldest others go."
 LONGEST_TITLE = 500
+LONGEST_QUESTION = 2_000
+MOST_SKETCHES = 8
+"Of what a reader was told of; the newest."
+MOST_NAMED = 8
+"Products one piece of news names; the best of them."
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +51,43 @@ def asked(
         return known
     thread = thread_of(known, parent_id) if parent_id else None
     if thread is None:
-        title = " ".join(text.split())[:LONGEST_TITLE]
-        thread = Thread(thread_id=question_id, title=title, time_ms=now_ms, question_ids=(question_id,))
+        words = " ".join(text.split())
+        thread = Thread(
+            thread_id=question_id,
+            title=words[:LONGEST_TITLE],
+            question=words[:LONGEST_QUESTION],
+            time_ms=now_ms,
+            question_ids=(question_id,),
+        )
     else:
         thread = _with_question(thread, question_id, now_ms)
     return _bounded(_with(known, thread))
+
+
+def noted(known: ReaderThreads, thread_id: str, news: News) -> ReaderThreads:
+    """Remember that something significant was found, before anything is asked about it.
+
+    It joins what waits already. What the thread was judged against before changes nothing, so noting again is safe.
+    """
+    thread = known.threads.get(thread_id)
+    if thread is None or not thread.subscribed or not is_after(news.offset, standing(thread)):
+        return known
+    if thread.news is None or not thread.waits:
+        return _with(known, thread.model_copy(update={"news": news}))
+    if thread.news.state == "waiting":
+        return _with(known, thread.model_copy(update={"news": _joined(thread.news, news)}))
+    later = news if thread.later is None else _joined(thread.later, news)
+    return _with(known, thread.model_copy(update={"later": later}))
+
+
+def being_asked(known: ReaderThreads, thread_id: str, question_id: str) -> ReaderThreads:
+    """Close what waits: it is asked about now, and what comes from here on is later news."""
+    thread = known.threads.get(thread_id)
+    if thread is None or thread.news is None or thread.news.question_id != question_id:
+        return known
+    if thread.news.state != "waiting":
+        return known
+    return _with(known, thread.model_copy(update={"news": thread.news.model_copy(update={"state": "asked"})}))
 
 
 def updated(
@@ -63,10 +100,27 @@ def updated(
     thread = known.threads.get(thread_id)
     if thread is None or not thread.subscribed or question_id in thread.question_ids:
         return known
-    thread = _with_question(thread, question_id, now_ms)
-    # strictly newer than a dismissal of the same millisecond, which may have been answered before this update
-    raised_ms = max(now_ms, known.dismissed_at_ms + 1)
-    return _with(known, thread.model_copy(update={"has_new": True, "new_at_ms": raised_ms, "judged": offset}))
+    return _raised(known, _settled(_with_question(thread, question_id, now_ms), question_id, offset), now_ms)
+
+
+def touched(known: ReaderThreads, thread_id: str, now_ms: int) -> ReaderThreads:
+    """Raise the indicators as an update would, without one; nothing happens to a thread that is not subscribed.
+
+    Errors:
+        NotFound: no thread of this reader holds it
+    """
+    thread = owned(known, thread_id)
+    if not thread.subscribed:
+        return known
+    return _raised(known, thread.model_copy(update={"time_ms": max(now_ms, thread.time_ms + 1)}), now_ms)
+
+
+def dropped(known: ReaderThreads, thread_id: str, question_id: str, reason: str) -> ReaderThreads:
+    """Remember that what was found came to nothing, and why; nobody is told."""
+    thread = known.threads.get(thread_id)
+    if thread is None or thread.news is None or thread.news.question_id != question_id or not thread.waits:
+        return known
+    return _with(known, _settled(thread, question_id, thread.news.offset, dropped=reason))
 
 
 def judged(known: ReaderThreads, thread_id: str, offset: str) -> ReaderThreads:
@@ -134,7 +188,9 @@ def subscribed(known: ReaderThreads, thread_id: str, *, on: bool, offset: str = 
     if thread.subscribed == on:
         return known
     seen = offset if on else thread.judged
-    return _with(known, thread.model_copy(update={"subscribed": on, "judged": seen}))
+    # nobody wants to hear any more of what was on its way
+    after = thread.model_copy(update={"subscribed": on, "judged": seen, "news": None, "later": None})
+    return _with(known, after)
 
 
 def dismissed(known: ReaderThreads, thread_id: str) -> ReaderThreads:
@@ -165,6 +221,17 @@ def watched(known: ReaderThreads) -> tuple[Thread, ...]:
     return known.watched
 
 
+def standing(thread: Thread) -> str:
+    """Say up to which content a thread was judged."""
+    news = [one.offset for one in (thread.news, thread.later) if one is not None]
+    return max([thread.judged, *news], key=_place)
+
+
+def is_after(offset: str, other: str) -> bool:
+    """Does a change come after another one?"""
+    return _place(offset) > _place(other)
+
+
 def thread_of(known: ReaderThreads, question_id: str | None) -> Thread | None:
     """Find the thread that holds a question."""
     if not question_id:
@@ -184,6 +251,40 @@ def owned(known: ReaderThreads, question_id: str) -> Thread:
     if thread is None:
         raise NotFound(messages.NOT_FOUND)
     return thread
+
+
+def _place(offset: str) -> tuple[int, int]:
+    at_ms, _, number = offset.partition("-")
+    return int(at_ms or 0), int(number or 0)
+
+
+def _joined(news: News, more: News) -> News:
+    best = more if more.score > news.score else news
+    named = dict.fromkeys((*best.product_ids, *news.product_ids, *more.product_ids))
+    return news.model_copy(
+        update={
+            "offset": more.offset, "product_ids": tuple(named)[:MOST_NAMED], "score": best.score,
+            "reason": best.reason, "sketch": best.sketch,
+        }
+    )  # fmt: skip
+
+
+def _settled(thread: Thread, question_id: str, offset: str, dropped: str = "") -> Thread:
+    """Bring the news a question was asked about to its end, and begin with what came meanwhile."""
+    judged = max(thread.judged, offset, key=_place)
+    news, later, sketches = thread.news, thread.later, thread.sketches
+    if news is not None and news.question_id == question_id and thread.waits:
+        sketches = (*sketches, news.sketch)[-MOST_SKETCHES:] if news.sketch else sketches
+        end = {"state": "dropped", "reason": dropped} if dropped else {"state": "told"}
+        news = later if later is not None else news.model_copy(update=end)
+        later = None
+    return thread.model_copy(update={"judged": judged, "news": news, "later": later, "sketches": sketches})
+
+
+def _raised(known: ReaderThreads, thread: Thread, now_ms: int) -> ReaderThreads:
+    # strictly newer than a dismissal of the same millisecond, which may have been answered before this update
+    raised_ms = max(now_ms, known.dismissed_at_ms + 1)
+    return _with(known, thread.model_copy(update={"has_new": True, "new_at_ms": raised_ms}))
 
 
 def _with_question(thread: Thread, question_id: str, now_ms: int) -> Thread:

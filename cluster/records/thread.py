@@ -31,7 +31,8 @@ class News(BaseModel):
     found_ms: int = 0
     due_ms: int = 0
     "When it shall be asked."
-    state: Literal["waiting", "told", "dropped"] = "waiting"
+    state: Literal["waiting", "asked", "told", "dropped"] = "waiting"
+    "`asked` takes nothing more in; what comes then is `later` of its thread."
 
 
 class Thread(BaseModel):
@@ -54,7 +55,9 @@ class Thread(BaseModel):
     judged: str = ""
     "Offset of the newest content this thread was judged against; older content is no news."
     news: News | None = None
-    "The last content that was significant; at most one is waiting."
+    "The last content that was significant, waiting or dealt with."
+    later: News | None = None
+    "What was found while the answer about `news` was being made."
     sketches: tuple[str, ...] = ()
     "Of the newest content the reader was told of."
 
@@ -66,7 +69,7 @@ class Thread(BaseModel):
     @property
     def waits(self) -> bool:
         """Is something significant found that the reader was not told of yet?"""
-        return self.news is not None and self.news.state == "waiting"
+        return self.news is not None and self.news.state in ("waiting", "asked")
 
 
 class ReaderThreads(BaseModel):
