@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from actors.experiments.client import ExperimentClient, LocalExperimentClient
+from actors.history.client import HistoryClient, LocalHistoryClient
 from actors.recommender.client import RecommenderClient
 from actors.recommender.messages import Kind
 from cluster import ids
@@ -21,6 +22,8 @@ from deployments.api.bulk import BulkCalls
 from deployments.api.completions import Completions
 from deployments.api.endpoint import About, Endpoint
 from deployments.api.experiments import ExperimentEvents
+from deployments.api.history import History
+from deployments.api.history_table import history_endpoints
 from deployments.api.interactions import Interactions
 from deployments.api.products import Products
 from deployments.api.query_log import QueryLog, SilentQueryLog
@@ -60,6 +63,8 @@ class Means:
     experiments: ExperimentClient | None = None
     "None: experiments are looked after in this process."
     query_log: QueryLog = field(default_factory=SilentQueryLog)
+    history: HistoryClient | None = None
+    "None: threads are looked after in this process, and nobody answers their questions again."
     new_task_id: Callable[[], ids.TaskId] = ids.new_task_id
     new_service_id: Callable[[], ids.ServiceId] = ids.new_service_id
 
@@ -80,6 +85,7 @@ def endpoints(means: Means) -> tuple[Endpoint, ...]:
         *_recommendations(Recommendations(queries, means.clock, means.new_service_id)),
         *_search(Completions(queries, means.clock, means.new_service_id, means.query_log)),
         *_experiments(ExperimentEvents(experiments, means.clock)),
+        *history_endpoints(History(means.history or LocalHistoryClient(means.stores, means.clock))),
     )
     # last: a bulk call asks whatever stands above
     return (*table, *_bulk(BulkCalls(table)))

@@ -1,0 +1,71 @@
+"""The rows of the history of questions in the table of endpoints.
+
+Source: reference section 2, 36 to 46
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deployments.api.endpoint import About, Answer, Endpoint
+from deployments.api.history import History
+from deployments.api.wire import history as shape
+from deployments.api.wire import records as wire
+from deployments.edge.admission import Rules
+
+BASE = "/v1/ask/user_history"
+_TAG = "History"
+_READ = Rules(publishable=True, body="json", reads_token=True, token_in_body=True)
+_CHANGE = Rules(publishable=True, writes=True, body="json", reads_token=True, token_in_body=True)
+_OPERATE = Rules(writes=True, body="json", reads_token=True, token_in_body=True)
+
+
+def history_endpoints(desk: History) -> tuple[Endpoint, ...]:
+    """Make the rows."""
+
+    def row(
+        name: str, path: str, rules: Rules, answer: Answer, body: shape.Body, reply: Any, about: str, *,
+        hot: bool = False, thread: bool = False,
+    ) -> Endpoint:  # fmt: skip
+        replies: dict[int, Any] = {200: reply}
+        if thread:
+            replies[404] = wire.Told
+        return Endpoint(
+            f"history.{name}", "POST", BASE + path, rules, "detail", answer,
+            schema=desk.reader(body), hot=hot, about=About(about, _TAG, body, replies),
+        )  # fmt: skip
+
+    def change(name: str, body: shape.Body, about: str, path: str = "") -> Endpoint:
+        answer, of_thread = desk.changer(name), issubclass(body, shape.OfThread)  # type: ignore[arg-type]
+        path = path or f"/thread/updates/{name}"
+        return row(name, path, _CHANGE, answer, body, wire.Told, about, thread=of_thread)
+
+    enveloped = wire.enveloped
+    return (
+        row("list", "/list", _READ, desk.list, shape.ThreadList, enveloped(shape.Threads), "List a reader's threads"),
+        row(
+            "thread", "/thread", _READ, desk.contents, shape.ThreadContents, enveloped(shape.ThreadQuestions),
+            "List the questions of a thread", thread=True,
+        ),
+        row(
+            "rename", "/thread/rename", _CHANGE, desk.rename, shape.Rename, enveloped(shape.Renamed),
+            "Give a thread another title", thread=True,
+        ),
+        row(
+            "delete", "/delete", _CHANGE, desk.delete, shape.Deletion, enveloped(shape.DeletedThreads),
+            "Delete threads",
+        ),
+        change("delete_all", shape.OfReader, "Delete all threads of a reader", "/delete_all"),
+        row(
+            "updates", "/thread/updates", _READ, desk.updates, shape.OfReader, enveloped(shape.Updates),
+            "Is there anything new?", hot=True,
+        ),
+        change("subscribe", shape.OfThread, "Watch a thread for news"),
+        change("unsubscribe", shape.OfThread, "Watch a thread no more"),
+        change("dismiss_thread", shape.OfThread, "Clear a thread's indicator"),
+        change("dismiss_overall", shape.OfReader, "Clear the account's indicator"),
+        row(
+            "touch", "/thread/updates/touch", _OPERATE, desk.touch, shape.Touch, enveloped(shape.Touched),
+            "Raise a thread's indicator (tests, operations)", thread=True,
+        ),
+    )  # fmt: skip

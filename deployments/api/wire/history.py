@@ -1,0 +1,145 @@
+"""Bodies of the history of questions, and their replies.
+
+Source: reference 5.7, 8.9
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, WithJsonSchema
+
+from cluster.records.fields import Moment
+from deployments.api.wire.faults import wrong
+from deployments.api.wire.shared import Count, Flag, Offset, Wire
+
+MOST_IDS = 10_000
+_UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
+
+
+def _uuid(value: str) -> str:
+    plain = value.lower()
+    if not _UUID.fullmatch(plain):
+        raise wrong("value is not a valid uuid", "type_error.uuid")
+    return plain
+
+
+Reader = Annotated[str, Field(min_length=1, max_length=512)]
+QuestionId = Annotated[str, AfterValidator(_uuid), WithJsonSchema({"type": "string", "format": "uuid"})]
+Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
+
+
+class OfReader(Wire):
+    """Whose history; fields it does not know are none of its business."""
+
+    model_config = ConfigDict(**{**Wire.model_config, "extra": "ignore"})
+
+    user_id: Reader | None = None
+    "Required with a secret key; with a token it may be absent and must match when present."
+    jwt_token: str | None = None
+    "A reader token, where no header can be sent."
+
+
+class ThreadList(OfReader):
+    """Which threads."""
+
+    rows: Count = 100
+    start: Offset = 0
+    before: Moment | None = None
+    "Only threads with older activity."
+
+
+class OfThread(OfReader):
+    """One thread, by any question of it."""
+
+    thread_id: QuestionId
+
+
+class ThreadContents(OfThread):
+    """Which questions of a thread."""
+
+    rows: Count = 30
+    order: Literal["asc", "desc"] = "asc"
+    after: str | None = None
+    "A question: only what follows it in this order. One that is unknown is ignored."
+
+
+class Rename(OfThread):
+    """Another title for a thread."""
+
+    title: Title
+
+
+class Deletion(OfReader):
+    """Threads by their root questions; what is unknown is skipped."""
+
+    question_ids: Annotated[list[QuestionId], Field(max_length=MOST_IDS)]
+
+
+class Touch(OfThread):
+    """Raise a thread's indicator, for tests and operations."""
+
+    generate: Flag = False
+    "Ask the thread's question again and append the answer."
+
+
+# --- replies ------------------------------------------------------------------------------------------------------
+
+
+class ShownThread(BaseModel):
+    """A thread as callers see it; `id` and `question_id` are both its root question."""
+
+    id: str
+    question_id: str
+    title: str
+    time: str
+    subscribed: bool
+    has_new: bool
+
+
+class Threads(BaseModel):
+    """Threads, latest activity first."""
+
+    threads: list[ShownThread]
+    has_more: bool
+    start: int
+    rows: int
+
+
+class ThreadQuestions(BaseModel):
+    """Questions of a thread."""
+
+    question_ids: list[str]
+    has_more: bool
+
+
+class Renamed(BaseModel):
+    """The thread by its new title."""
+
+    question_id: str
+    title: str
+
+
+class DeletedThreads(BaseModel):
+    """How many threads there were to delete."""
+
+    deleted_count: int
+
+
+class Updates(BaseModel):
+    """The account's indicator."""
+
+    has_new: bool
+
+
+class Touched(BaseModel):
+    """What a touch came to; the last two only with `generate`."""
+
+    touched: Literal[0, 1]
+    generated: bool | None = None
+    question_id: str | None = None
+
+
+Body = type[OfReader]
+Shown = dict[str, Any]
