@@ -190,6 +190,11 @@ class Catalog:
         """Mark rows with a point in a circle."""
         return self.columns.within(circle.lat, circle.lon, circle.distance_km, circle.field)
 
+    @property
+    def has_variants(self) -> bool:
+        """Do some products have several variants?"""
+        return bool(self._siblings)
+
     def has_attribute(self, field: str) -> bool:
         """Are the products grouped by this field already?"""
         return field in self._attributes

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from actors.recommender.search_query import SearchFound, SearchQuery
 from cluster.query.tree import Node
 from cluster.records.recent import RecentEvent
 
@@ -20,6 +21,8 @@ Kind = Literal[
     "user_to_history",
     "product_to_products",
     "autocomplete",
+    "search",
+    "mget",
 ]
 
 
@@ -99,7 +102,7 @@ class ReaderQuery:
     group_rows: int = 0
     "products per category or attribute value."
     anchors: tuple[str, ...] = ()
-    "product_to_products: product ids; a group id is written `group:<id>`."
+    "product_to_products: product ids; a group id is written `group:<id>`. mget: the products asked for."
     buy_together: bool = False
     history_type: str = ""
     typed: str = ""
@@ -116,6 +119,8 @@ class ReaderQuery:
     "Stored rules that take out what their filter matches."
     snapshot: str = ""
     "Answer from this version of the engine, whatever serves; experiments say so, never callers."
+    search: SearchQuery | None = None
+    "search only."
     explain: bool = False
     "Say of every product where it came from."
     explain_missing: tuple[str, ...] = ()
@@ -149,5 +154,7 @@ class RecommendationResult:
     "Field -> completions, best first."
     served_by: str = ""
     "Which rung of the fallback ladder answered; logged, never returned to callers."
+    search: SearchFound | None = None
+    "search only: what was found beside the page in `products`."
     explanation: Mapping[str, Any] | None = None
     "Only when the query asked for one."

@@ -7,7 +7,9 @@ are all postings.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +24,28 @@ Mask = NDArray[np.bool_]
 
 _TRUE, _FALSE = 1, 2
 _FEW = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Rows with what they hold, a pair for each value; a row may hold one value twice.
+
+    Shapes:
+        texts: int64 [a] rows and [a] codes; numbers: int64 [b] rows and float64 [b]; true, false: int64 rows
+    """
+
+    texts: tuple[NDArray[np.int64], NDArray[np.int64]]
+    numbers: tuple[NDArray[np.int64], NDArray[np.float64]]
+    true: NDArray[np.int64]
+    false: NDArray[np.int64]
+    vocabulary: Vocabulary
+    "What the codes of texts mean."
+
+    @classmethod
+    def none(cls) -> Pairs:
+        """Hold nothing."""
+        rows = np.zeros(0, np.int64)
+        return cls((rows, rows), (rows, np.zeros(0)), rows, rows, Vocabulary())
 
 
 class FieldColumn:
@@ -129,6 +153,44 @@ class FieldColumn:
         self._mark_chosen(self._texts.like(pattern), mask)
         return mask[:-1]
 
+    def first_numbers(self, *, moments: bool = False) -> NDArray[np.float64]:
+        """Give one number a row: its first number, else 1 or 0 for a boolean, else NaN.
+
+        Shapes:
+            float64 [rows]
+        Units:
+            with `moments` a text that is a date or time counts as milliseconds since 1970
+        """
+        found = np.full(self._size, np.nan)
+        if moments and len(self._codes):
+            codes = self._codes.filled
+            found[: len(codes)] = np.append(self._texts.moments(), np.nan)[codes]
+        flags = self._flags.filled
+        found[np.flatnonzero(flags & _TRUE)] = 1.0
+        found[np.flatnonzero(flags == _FALSE)] = 0.0
+        numbers = self._numbers.filled
+        held = np.flatnonzero(~np.isnan(numbers))
+        found[held] = numbers[held]
+        return found
+
+    def pairs(self, rows: Mask) -> Pairs:
+        """List what marked rows hold. Nothing for a text field, of which only the words are known.
+
+        Shapes:
+            rows bool [n]; rows it does not reach are not marked
+        """
+        if self._words:
+            return Pairs.none()
+        texts = _with_more(self._codes.filled, self._codes.filled >= 0, self._more_codes.pairs, rows)
+        numbers = _with_more(
+            self._numbers.filled, ~np.isnan(self._numbers.filled), self._more_numbers.pairs, rows
+        )
+        count = min(len(rows), len(self._flags))
+        flags = np.where(rows[:count], self._flags.filled[:count], 0)
+        return Pairs(
+            texts, numbers, np.flatnonzero(flags & _TRUE), np.flatnonzero(flags & _FALSE), self._texts
+        )
+
     def _is_plain(self) -> bool:
         """Tell whether every row has at most one value, a text, up to the last row."""
         others = len(self._more_codes) + len(self._numbers) + len(self._flags)
@@ -162,6 +224,21 @@ class FieldColumn:
         self._more_numbers.mark_equal(wanted, mask)
 
 
+def _with_more(
+    first: NDArray[Any],
+    has: Mask,
+    more: Callable[[Mask], tuple[NDArray[np.int64], NDArray[Any]]],
+    rows: Mask,
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Put first and further values of marked rows together."""
+    count = min(len(rows), len(first))
+    chosen = np.flatnonzero(rows[:count] & has[:count])
+    further, values = more(rows)
+    if not len(further):
+        return chosen, first[chosen]
+    return np.concatenate((chosen, further)), np.concatenate((first[chosen], values))
+
+
 class _NumberPostings:
     """Further numbers of rows that have several; every number is a code of its own."""
 
@@ -188,6 +265,10 @@ class _NumberPostings:
             self._values.set(code, number)
             codes.append(code)
         self._postings.put(row, codes)
+
+    def pairs(self, rows: Mask) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        held, codes = self._postings.pairs(rows)
+        return held, self._values.filled[codes]
 
     def mark_equal(self, wanted: list[float], mask: Mask) -> None:
         for number in wanted:

@@ -20,13 +20,23 @@ from typing import Generic, TypeVar
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from cluster.query.arrays import Growing
-from cluster.query.column import FieldColumn
+from cluster.query.column import FieldColumn, Pairs
 from cluster.query.compile import Mask, compile_filter
 from cluster.query.geo import PointColumn
 from cluster.query.tree import All, Any, Everything, Node, Not
-from cluster.query.values import DEFAULTED, canonical, carries, is_text, locations_of, paths_of, values_of
+from cluster.query.values import (
+    DEFAULTED,
+    canonical,
+    carries,
+    is_moment,
+    is_text,
+    locations_of,
+    paths_of,
+    values_of,
+)
 
 Record = Mapping[str, Anything]
 C = TypeVar("C", bound=FieldColumn | PointColumn)
@@ -134,12 +144,45 @@ class ColumnStore:
             name = canonical(field)
             if name not in self._known:
                 return np.zeros(len(self._records), dtype=np.bool_)
-            if ("points", name) not in self._columns:
-                self._add([("points", name, _Kept(PointColumn, _write_points(name)))])
-            points: PointColumn = self._refreshed("points", name)
-            mask = points.within(lat, lon, radius_km)
+            mask = self._points(name).within(lat, lon, radius_km)
             self._trim()
             return mask
+
+    def distances(self, lat: float, lon: float, field: str = "location") -> NDArray[np.float64]:
+        """Tell how far each row's nearest point is, in kilometres; NaN for rows without one.
+
+        Shapes:
+            float64 [rows]
+        """
+        with self._lock:
+            name = canonical(field)
+            if name not in self._known:
+                return np.full(len(self._records), np.nan)
+            found = self._points(name).nearest_km(lat, lon)
+            self._trim()
+            return found
+
+    def numbers(self, field: str) -> NDArray[np.float64]:
+        """Give one number a row: the first, 1 or 0 for booleans, milliseconds for the fields of dates, else NaN.
+
+        Shapes:
+            float64 [rows]
+        """
+        with self._lock:
+            column = self.column(field)
+            if column is None:
+                return np.full(len(self._records), np.nan)
+            found = column.first_numbers(moments=is_moment(canonical(field)))
+            self._trim()
+            return found
+
+    def pairs(self, field: str, rows: Mask) -> Pairs:
+        """List what marked rows hold under a field that is no text field."""
+        with self._lock:
+            column = self.column(field)
+            found = Pairs.none() if column is None else column.pairs(rows)
+            self._trim()
+            return found
 
     def mask(self, node: Node) -> Mask:
         """Decide a filter for all rows. The mask is shared and read-only.
@@ -235,6 +278,12 @@ class ColumnStore:
             self._add([(kind, name, kept)])
         kept.column.grow(len(self._records))
         return kept.column
+
+    def _points(self, name: str) -> PointColumn:
+        if ("points", name) not in self._columns:
+            self._add([("points", name, _Kept(PointColumn, _write_points(name)))])
+        points: PointColumn = self._refreshed("points", name)
+        return points
 
     def _columns_size(self) -> int:
         return sum(kept.column.nbytes for kept in self._columns.values())

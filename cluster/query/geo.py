@@ -102,6 +102,23 @@ class PointColumn:
         self._vectors[place] = _unit(lat, lon)
         return place
 
+    def nearest_km(self, lat: float, lon: float) -> NDArray[np.float64]:
+        """Tell how far away each row's nearest point is; NaN for rows without one.
+
+        Shapes:
+            float64 [rows]
+        """
+        found = np.full(self._size, np.nan)
+        if self._count:
+            rows, places = self._postings.pairs(np.ones(self._size, np.bool_))
+            apart = self._vectors[places] - _unit(lat, lon)
+            chord = np.sqrt(np.einsum("ij,ij->i", apart, apart))
+            distance = 2 * EARTH_RADIUS_KM * np.arcsin(np.minimum(chord / 2, 1.0))
+            nearest = np.full(self._size, np.inf)
+            np.minimum.at(nearest, rows, distance)
+            found[rows] = nearest[rows]
+        return found
+
     def within(self, lat: float, lon: float, radius_km: float) -> Mask:
         """Mark rows with a point at most that far away.
 

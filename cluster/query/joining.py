@@ -40,11 +40,12 @@ class Member:
 class Group:
     """An open group: its field, its members so far and what the next clause will be joined by."""
 
-    __slots__ = ("field", "items", "join", "position", "sign")
+    __slots__ = ("every", "field", "items", "join", "position", "sign")
 
-    def __init__(self, position: int, field: str | None) -> None:
+    def __init__(self, position: int, field: str | None, every: bool = False) -> None:
         self.position = position
         self.field = field
+        self.every = every
         self.items: list[Member] = []
         self.join: Kind | None = None
         self.sign: Kind | None = None
@@ -68,8 +69,8 @@ def _signed(sign: Kind | None, part: Built) -> Built:
     return Built(Not(part.node), part.height + 1)
 
 
-def combined(items: list[Member]) -> Built:
-    """Join the members of a sequence.
+def combined(items: list[Member], every: bool = False) -> Built:
+    """Join the members of a sequence; with `every` all of them must hold where nothing else is said.
 
     With a + or - anywhere among them, or a NOT that no OR touches, the sequence is read as Solr reads it: what
     has + must hold, what has - or NOT must not, and the rest matters only where nothing has +. Otherwise it is a
@@ -83,13 +84,15 @@ def combined(items: list[Member]) -> Built:
         for item in items
     )
     parts = [(item.sign, _joined(All, item.parts)) for item in items]
+    if every and not solr and not any(item.before_or for item in items):
+        return _joined(All, [part for _, part in parts])
     if not solr:
         return _joined(Any, [_signed(sign, part) for sign, part in parts])
     wanted = [part for sign, part in parts if sign is Kind.PLUS]
     others = [part for sign, part in parts if sign is None]
     barred = [_signed(sign, part) for sign, part in parts if sign in (Kind.MINUS, Kind.NOT)]
     if not wanted and others:
-        wanted = [_joined(Any, others)]
+        wanted = [_joined(All if every else Any, others)]
     return _joined(All, wanted + barred)
 
 

@@ -96,6 +96,20 @@ class Postings:
         if len(slots):
             mask[rows[slots[chosen[codes]]]] = True
 
+    def pairs(self, rows: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """List what marked rows hold: rows and codes, in no order.
+
+        Shapes:
+            rows bool [n]; rows it does not reach are not marked
+        """
+        slots, codes = self._settle()
+        slots = np.concatenate((self._sorted_slots, slots))
+        codes = np.concatenate((self._sorted_codes, codes))
+        held = self._row_of_slot.filled[slots]
+        marked = np.append(rows, False)
+        wanted = marked[np.where((held >= 0) & (held < len(rows)), held, len(rows))]
+        return held[wanted].astype(np.int64), codes[wanted].astype(np.int64)
+
     def _settle(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Sort the tail in when it has grown long; return what is left of it."""
         if len(self._tail_slots) > max(_TAIL, len(self._sorted_slots) // 8):

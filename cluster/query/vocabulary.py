@@ -56,6 +56,18 @@ class Vocabulary:
         """Return the number of a text, if it has one."""
         return self._codes.get(text)
 
+    def text(self, code: int) -> str:
+        """Return the text of a number."""
+        return self._texts[code]
+
+    def moments(self) -> NDArray[np.float64]:
+        """Read every text as a date or time: milliseconds since 1970, NaN where it is none.
+
+        Shapes:
+            float64 [texts]
+        """
+        return self._moments.of(self._texts)
+
     def between(self, bounds: Bounds) -> Chosen | None:
         """Choose the texts between two ends; None when there are none of that measure at all.
 

@@ -1,0 +1,107 @@
+"""The facets of a search: how many of what was found hold which value, and what was chosen in them.
+
+Hits pass what was chosen in every facet. The counts of a facet are taken before its own choice, so they say what
+another choice in it would find; a count is the `total` that choice would have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from actors.recommender.catalog import Catalog
+from actors.recommender.search_query import Facet, FacetFilter
+from actors.vectors.types import Mask, Rows
+from cluster.query.automaton import Automaton, Effort
+from cluster.query.column import Pairs
+from cluster.query.counting import Counted, Units, count_rows, count_values
+from cluster.query.patterns import regex
+from cluster.query.values import is_text
+from cluster.query.vocabulary import Vocabulary
+
+
+class Chosen:
+    """What was chosen in the facets of one search."""
+
+    def __init__(self, filters: Sequence[FacetFilter], catalog: Catalog) -> None:
+        self._masks = {chosen.field: catalog.matching(chosen.filter) for chosen in filters}
+
+    def passing(self, rows: Rows, but: str | None = None) -> Mask:
+        """Mark the rows that pass every choice, but that of one field.
+
+        Shapes:
+            rows: int64 [k]; returns: bool [k]
+        """
+        kept = np.ones(len(rows), np.bool_)
+        for field, mask in self._masks.items():
+            if field != but:
+                kept &= mask[rows]
+        return kept
+
+    def __contains__(self, field: str) -> bool:
+        """Was something chosen in a facet?"""
+        return field in self._masks
+
+
+def count_facets(
+    facets: Sequence[Facet], found: Rows, chosen: Chosen, catalog: Catalog, *, dedupe: bool
+) -> dict[str, list[tuple[Any, int]]]:
+    """Count facets over what was found, before anything was chosen in them.
+
+    With `dedupe` the variants of a product count once together.
+    """
+    if not facets:
+        return {}
+    units = catalog.groups.astype(np.int64) if dedupe and catalog.has_variants else None
+    count, effort = len(catalog), Effort()
+    catalog.columns.warm([facet.field for facet in facets if facet.keys is None])
+    everywhere = _mask(found[chosen.passing(found)], count)
+    counted: dict[str, list[tuple[Any, int]]] = {}
+    for facet in facets:
+        own = next((name for name in (facet.label, facet.field) if name in chosen), None)
+        mask = everywhere if own is None else _mask(found[chosen.passing(found, own)], count)
+        if facet.keys is None:
+            counted[facet.label] = _values(facet, mask, units, catalog, effort)
+        else:
+            counted[facet.label] = [
+                (key, count_rows(mask & catalog.matching(node), units)) for key, node in facet.keys
+            ]
+    return counted
+
+
+def _values(facet: Facet, mask: Mask, units: Units | None, catalog: Catalog, effort: Effort) -> Counted:
+    pairs = _whole_texts(facet.field, mask, catalog) if is_text(facet.field) else None
+    if pairs is None:
+        pairs = catalog.columns.pairs(facet.field, mask)
+    return count_values(
+        pairs, units, facet.size, _pattern(facet.include, effort), _pattern(facet.exclude, effort)
+    )
+
+
+def _whole_texts(field: str, mask: Mask, catalog: Catalog) -> Pairs:
+    """List the whole texts of a text field, of which columns know the words only."""
+    groups = catalog.attribute(field)
+    rows = np.flatnonzero(mask)
+    places, codes = groups.codes_of_rows(rows)
+    names = Vocabulary()
+    numbers = np.array([names.add(text) for text in groups.values], np.int64)
+    nothing = Pairs.none()
+    return Pairs(
+        (rows[places], numbers[codes] if len(codes) else codes),
+        nothing.numbers,
+        nothing.true,
+        nothing.false,
+        names,
+    )
+
+
+def _pattern(text: str | None, effort: Effort) -> Automaton | None:
+    return None if text is None else regex(text, effort)
+
+
+def _mask(rows: Rows, count: int) -> Mask:
+    mask = np.zeros(count, np.bool_)
+    mask[rows] = True
+    return mask
