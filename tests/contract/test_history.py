@@ -1,0 +1,105 @@
+"""The history of questions as the specification has it, over each way in."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.history.client import LocalHistoryClient
+from actors.history.messages import Change
+from actors.history.threads import updated
+from cluster.errors import Unavailable
+from cluster.store.memory import memory_stores
+from cluster.store.ports import Stores
+from deployments.api.hot import HotPath
+from deployments.api.routes import ordinary_way
+from tests.contract.scenario import Scenario, load
+from tests.contract.test_rest import play
+from tests.contract.ways import InProcess
+from tests.fakes.door import BROWSER, Corner, StillClock, open_corner
+
+T1, T2 = "11111111-0000-4000-8000-000000000001", "22222222-0000-4000-8000-000000000002"
+QUESTIONS = (
+    ("gina-7", T1, "How deep do I plant tulips?", None),
+    ("gina-7", "11111111-0000-4000-8000-00000000000a", "And in pots?", T1),
+    ("gina-7", T2, "When are tulips cut?", None),
+    ("gina-7", "33333333-0000-4000-8000-000000000003", "Which lime do roses like?", None),
+    ("rose", "44444444-0000-4000-8000-000000000004", "Are roses red?", None),
+)
+
+
+async def with_threads() -> Corner:
+    corner = await open_corner()
+    history, store = LocalHistoryClient(corner.stores, corner.clock), corner.stores.threads
+    for user_id, question_id, text, parent_id in QUESTIONS[:3]:
+        await history.asked("shop", user_id, question_id, text, parent_id)
+        corner.clock.pass_ms(1)
+    for thread_id in (T1, T2):
+        await history.change(Change("shop", "gina-7", "subscribe", (thread_id,)))
+        known = await store.read("shop", "gina-7")
+        question_id = thread_id[:-1] + "b"
+        after = updated(known, thread_id, question_id, "5-0", corner.clock.now_ms() + 1)
+        assert await store.swap("shop", "gina-7", known, after)
+        corner.clock.pass_ms(1)
+    corner.clock.pass_ms(1)
+    for user_id, question_id, text, parent_id in QUESTIONS[3:]:
+        await history.asked("shop", user_id, question_id, text, parent_id)
+    return corner
+
+
+def over(corner: Corner, kind: str) -> InProcess:
+    app: Any = ordinary_way(corner.door, version="0")
+    return InProcess(corner, HotPath(app, lambda: corner.door) if kind == "front" else app)
+
+
+@pytest.fixture(params=["framework", "front"])
+async def way(request: pytest.FixtureRequest) -> InProcess:
+    return over(await with_threads(), request.param)
+
+
+@pytest.mark.parametrize(
+    "scenario", load(Path(__file__).parent / "history"), ids=lambda scenario: scenario.name
+)
+async def test_history_answers_as_specified(scenario: Scenario, way: InProcess, unknown_key: str) -> None:
+    await play(scenario, way, unknown_key)
+
+
+class LostThreads:
+    """Threads nobody can reach."""
+
+    def __getattr__(self, name: str) -> Any:
+        async def lost(*args: Any) -> Any:
+            raise Unavailable("the store did not answer in time", retry_after_s=1)
+
+        return lost
+
+
+@pytest.mark.parametrize("kind", ["framework", "front"])
+async def test_while_the_store_is_away_every_call_is_a_fault_and_changes_nothing(kind: str) -> None:
+    clock = StillClock()
+    stores = memory_stores(clock)
+    parts = {one.name: getattr(stores, one.name) for one in fields(Stores)} | {"threads": LostThreads()}
+    corner = await open_corner(clock=clock, stores=Stores(**parts))
+    way = over(corner, kind)
+    thread = {"user_id": "gina-7", "thread_id": T1, "title": "x", "question_ids": [T1]}
+    for endpoint in corner.door.endpoints:
+        if endpoint.name.startswith("history."):
+            headers = {"X-API-KEY": way.key("shop", "secret"), "User-Agent": BROWSER}
+            answer = await way.send("POST", endpoint.path, headers, json.dumps(thread).encode())
+            assert answer.status == 500, endpoint.name
+            assert answer.json() == {"message": "Something went wrong. Please contact the product team."}
+
+
+async def test_a_change_sent_again_under_its_idempotency_key_is_answered_as_before() -> None:
+    corner = await with_threads()
+    way = over(corner, "front")
+    headers = {"X-API-KEY": way.key("shop", "secret"), "User-Agent": BROWSER, "Idempotency-Key": "k-1"}
+    body = json.dumps({"user_id": "gina-7", "question_ids": [T1]}).encode()
+    replies = [
+        (await way.send("POST", "/v1/ask/user_history/delete", headers, body)).json() for _ in range(2)
+    ]
+    assert replies[0] == replies[1] == {"message": "success", "data": {"deleted_count": 1}}
