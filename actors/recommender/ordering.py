@@ -15,13 +15,16 @@ _TASTE = 0.5
 "What the reader's taste counts at most, in spreads of the relevance."
 _MOST = 3.0
 _HARDLY = 1e-6
+_NEWER = 1e-13
 
 
-def blended(relevance: Scores, taste: Floats, weight: float) -> Floats:
+def blended(rows: Rows, relevance: Scores, taste: Floats, weight: float) -> Floats:
     """Add the reader's taste to the relevance; `weight` is 0 to 1, at 0 taste orders equals only.
 
+    Of what is still equal the newer comes first, so the order is the same whatever page is asked for.
+
     Shapes:
-        relevance: float32 [k]; taste: float64 [k]; returns: float64 [k]
+        rows: int64 [k]; relevance: float32 [k]; taste: float64 [k]; returns: float64 [k]
     Source:
         ranking notes, section 6: half a spread of relevance for a spread of taste
     """
@@ -31,7 +34,7 @@ def blended(relevance: Scores, taste: Floats, weight: float) -> Floats:
     spread = float(own.std()) or 1.0
     around = taste - taste.mean()
     liked = np.clip(around / max(float(around.std()), 1.0), -_MOST, _MOST)
-    blend: Floats = own + spread * (weight * _TASTE + _HARDLY) * liked
+    blend: Floats = own + spread * ((weight * _TASTE + _HARDLY) * liked + _NEWER * rows)
     return blend
 
 

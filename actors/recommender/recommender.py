@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from actors.language.embed import Embedder
-from actors.recommender import completing, grouped, pipeline
+from actors.recommender import completing, grouped, pipeline, searching
 from actors.recommender.champion import Champion
 from actors.recommender.completions import Completions
 from actors.recommender.crowd import Crowds
@@ -31,6 +31,8 @@ ANSWERS: Mapping[Kind, Answer] = {
     "user_to_categories": grouped.categories,
     "user_to_attributes": grouped.attributes,
     "autocomplete": completing.complete,
+    "search": searching.search,
+    "mget": searching.several,
 }
 
 

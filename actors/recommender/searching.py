@@ -64,7 +64,7 @@ def search(request: Request) -> RecommendationResult:
         spelling=spelling_of(asked.original, hits, correct=asked.correct),
         facets=facets,
         existence=_existence(request, asked, ranking),
-        partial=apart or None,
+        partial=apart,
         assets=asked.assets,
         applied=asked.applied,
         filtering=asked.filtering,
@@ -112,7 +112,7 @@ class _Ranking:
         query, catalog = request.query, request.catalog
         taste = _taste(request, hits.rows)
         weight = asked.personalization / MOST_PERSONAL
-        final = blended(hits.relevance, taste, weight)
+        final = blended(hits.rows, hits.relevance, taste, weight)
         if asked.order:
             order = ordered(
                 asked.order,

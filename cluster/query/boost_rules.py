@@ -5,16 +5,27 @@ Source: reference 6.4
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cluster.errors import FilterSyntax, Invalid
+from cluster.query.automaton import Automaton
 from cluster.query.parser import parse
+from cluster.query.patterns import regex
 from cluster.query.tree import All, Any, Node, Not
 from cluster.query.values import canonical, is_text
+from cluster.query.words import fold
 from cluster.records.boost_rule import Action, BoostRule, ProductBoost
 
 _NEGATED = ("is_not", "not_contain")
+_COMPARED: Mapping[str, Callable[[str, str], bool]] = {
+    "contains": lambda text, one: one in text,
+    "not_contain": lambda text, one: one in text,
+    "is": lambda text, one: text == one,
+    "is_not": lambda text, one: text == one,
+    "starts_with": str.startswith,
+    "ends_with": str.endswith,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +46,21 @@ class ReadyRule:
     effects: tuple[Effect, ...]
     overlaps: tuple[frozenset[Node], ...]
     "Clauses of each `filter_query`."
+    asked: tuple[Automaton, ...] = ()
+    "With `query_option` regex: the patterns of `query` and `queries`."
+
+    def hears(self, text: str) -> bool:
+        """Tell whether a search text is one that the rule waits for; case and blanks around it don't matter.
+
+        With `not_contain` and `is_not` none of its texts may be the one.
+        """
+        rule = self.rule
+        sought = fold(text).strip()
+        if rule.query_option == "regex":
+            return any(pattern.accepts(sought) for pattern in self.asked)
+        compare = _COMPARED[rule.query_option]
+        found = any(compare(sought, fold(one).strip()) for one in rule.asked)
+        return not found if rule.query_option in _NEGATED else found
 
 
 def ready(rule: BoostRule) -> ReadyRule:
@@ -47,7 +73,7 @@ def ready(rule: BoostRule) -> ReadyRule:
         frozenset(clauses_of(_parsed(one.query, "filter_query", at, "query")))
         for at, one in enumerate(rule.filter_query)
     )
-    return ReadyRule(rule, tuple(_effects(rule)), overlaps)
+    return ReadyRule(rule, tuple(_effects(rule)), overlaps, tuple(_asked(rule)))
 
 
 def ready_in_order(rules: Sequence[BoostRule], engine_id: str) -> tuple[ReadyRule, ...]:
@@ -65,6 +91,27 @@ def clauses_of(node: Node | None) -> list[Node]:
     if isinstance(node, (All, Any)):
         return [clause for child in node.children for clause in clauses_of(child)]
     return [] if node is None or isinstance(node, Not) else [node]
+
+
+def _asked(rule: BoostRule) -> Iterator[Automaton]:
+    """Build the patterns of search texts; they are compared with folded text, so they are folded too."""
+    if rule.query_option != "regex":
+        return
+    for at, one in enumerate(rule.asked):
+        try:
+            yield regex(_lowered(one))
+        except FilterSyntax as error:
+            path = ("query",) if rule.query and at == 0 else ("queries", at - bool(rule.query))
+            raise Invalid(error.message, path=path) from error
+
+
+def _lowered(pattern: str) -> str:
+    """Fold the case of a pattern, but not of what a backslash says."""
+    written, after_backslash = [], False
+    for char in pattern:
+        written.append(char if after_backslash else char.lower())
+        after_backslash = char == "\\" and not after_backslash
+    return "".join(written)
 
 
 def _effects(rule: BoostRule) -> list[Effect]:

@@ -1,7 +1,8 @@
 """Which stored boost rules a query gets, and what they become in it.
 
 A rule applies when all of its conditions hold, or when the query names one of its tags or the rule itself. Conditions
-on search texts never hold here. A rule that has tags and no condition waits for its tag.
+on search texts hold in searches only. A rule that has tags and no condition waits for its tag. A search may switch all
+of them off; it is told which ones applied, and gets what they hand to its page.
 
 Source: reference 6.4
 """
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from actors.recommender.messages import Boost, ReaderQuery
+from actors.recommender.search_query import SearchQuery
 from cluster.query.boost_rules import ReadyRule, clauses_of
 from cluster.query.tree import Node
 from cluster.records.boost_rule import BoostRule
@@ -23,6 +25,9 @@ MODULE = "module_name"
 def with_rules(query: ReaderQuery, rules: Sequence[ReadyRule]) -> ReaderQuery:
     """Add what applies to a query. Its own boosts come first, so they have the places that two want."""
     sent = frozenset(clauses_of(query.filter))
+    search = query.search
+    if search is not None and not search.campaigns:
+        return query
     found = [rule for rule in rules if applies(rule, query, sent)]
     if not found:
         return query
@@ -30,6 +35,7 @@ def with_rules(query: ReaderQuery, rules: Sequence[ReadyRule]) -> ReaderQuery:
         query,
         boosts=query.boosts + tuple(_boosts(found, removing=False)),
         removed=query.removed + tuple(_boosts(found, removing=True)),
+        search=None if search is None else _informed(search, found),
     )
 
 
@@ -38,9 +44,10 @@ def applies(ready_rule: ReadyRule, query: ReaderQuery, sent: frozenset[Node]) ->
     rule = ready_rule.rule
     if rule.name in query.rule_names or not set(query.boosting_tags).isdisjoint(rule.boosting_tags):
         return True
-    if rule.asked:
+    if rule.asked and query.search is None:
         return False
     conditions = [
+        not rule.asked or (query.search is not None and ready_rule.hears(query.search.original)),
         not rule.api_names or query.kind in rule.api_names,
         not rule.anchor_products or not set(query.anchors).isdisjoint(rule.anchor_products),
         not rule.module_names or query.context.get(MODULE) in rule.module_names,
@@ -52,7 +59,23 @@ def applies(ready_rule: ReadyRule, query: ReaderQuery, sent: frozenset[Node]) ->
 
 def _has_condition(rule: BoostRule) -> bool:
     return bool(
-        rule.api_names or rule.anchor_products or rule.module_names or rule.context or rule.filter_query
+        rule.api_names
+        or rule.anchor_products
+        or rule.module_names
+        or rule.context
+        or rule.filter_query
+        or rule.asked
+    )
+
+
+def _informed(search: SearchQuery, found: Sequence[ReadyRule]) -> SearchQuery:
+    """Tell a search which rules apply, and what they have for its page."""
+    removing = (ready.rule.name for ready in found for one in ready.effects if one.action == "remove")
+    return replace(
+        search,
+        assets=tuple(ready.rule.json_asset for ready in found if ready.rule.json_asset is not None),
+        applied=tuple(ready.rule.name for ready in found),
+        filtering=next(removing, ""),
     )
 
 

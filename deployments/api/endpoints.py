@@ -29,6 +29,7 @@ from deployments.api.products import Products
 from deployments.api.query_log import QueryLog, SilentQueryLog
 from deployments.api.recommendation import BODIES, Recommendations
 from deployments.api.records import Records
+from deployments.api.search import Searches
 from deployments.api.stored_rules import StoredRules
 from deployments.api.treated import TreatedQueries
 from deployments.api.users import Users
@@ -36,6 +37,7 @@ from deployments.api.wire import records as wire
 from deployments.api.wire.autocomplete import Autocomplete, FoundCompletions
 from deployments.api.wire.bulk import Bulk, FoundInBulk
 from deployments.api.wire.experiments import EventReply, ExperimentBody
+from deployments.api.wire.search import FoundBySearch, ManyProducts, NamedProducts, Search
 from deployments.edge.admission import Rules
 
 _READ = Rules()
@@ -83,7 +85,10 @@ def endpoints(means: Means) -> tuple[Endpoint, ...]:
             products, Aggregation("product", means.stores.records), wire.Shown | wire.enveloped(wire.Shown)
         ),
         *_recommendations(Recommendations(queries, means.clock, means.new_service_id)),
-        *_search(Completions(queries, means.clock, means.new_service_id, means.query_log)),
+        *_search(
+            Searches(queries, means.recommender, means.clock, means.new_service_id, means.query_log),
+            Completions(queries, means.clock, means.new_service_id, means.query_log),
+        ),
         *_experiments(ExperimentEvents(experiments, means.clock)),
         *history_endpoints(History(means.history or LocalHistoryClient(means.stores, means.clock))),
     )
@@ -91,11 +96,26 @@ def endpoints(means: Means) -> tuple[Endpoint, ...]:
     return (*table, *_bulk(BulkCalls(table)))
 
 
-def _search(desk: Completions) -> tuple[Endpoint, ...]:
+def _search(searches: Searches, completions: Completions) -> tuple[Endpoint, ...]:
     return (
         Endpoint(
-            "search.autocomplete", "POST", "/v1/search/autocomplete", _ASK, "detail", desk.answer,
-            schema=desk.read, hot=True,
+            "search.search", "POST", "/v1/search/search", _ASK, "detail", searches.answer,
+            schema=searches.read, hot=True,
+            about=About(
+                "Search products", "Search", Search, {200: wire.enveloped(FoundBySearch), 404: wire.Told},
+            ),
+        ),
+        Endpoint(
+            "search.mget", "POST", "/v1/search/mget", _ASK, "detail", searches.answer_named,
+            schema=searches.read_named, hot=True,
+            about=About(
+                "Give products by their ids", "Search", ManyProducts,
+                {200: wire.enveloped(NamedProducts), 404: wire.Told},
+            ),
+        ),
+        Endpoint(
+            "search.autocomplete", "POST", "/v1/search/autocomplete", _ASK, "detail", completions.answer,
+            schema=completions.read, hot=True,
             about=About(
                 "Complete what is typed", "Search", Autocomplete,
                 {200: wire.enveloped(FoundCompletions), 404: wire.Told},

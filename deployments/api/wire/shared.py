@@ -56,7 +56,8 @@ class Wire(BaseModel):
         return value
 
 
-def _number_not_bool(value: Any) -> Any:
+def number_not_bool(value: Any) -> Any:
+    """Refuse booleans where a number is meant."""
     if value is True or value is False:
         raise wrong("value is not a valid number", "type_error.number")
     return value
@@ -94,10 +95,10 @@ _LISTS: list[dict[str, Any]] = [
     {"type": "array", "items": {"type": name}} for name in ("string", "number", "object")
 ]
 
-Count = Annotated[int, BeforeValidator(_number_not_bool), Field(ge=0, le=1000)]
-Offset = Annotated[int, BeforeValidator(_number_not_bool), Field(ge=0, le=1_000_000)]
-Real = Annotated[float, BeforeValidator(_number_not_bool)]
-Dithering = Annotated[float, BeforeValidator(_number_not_bool), Field(ge=1, le=1000)]
+Count = Annotated[int, BeforeValidator(number_not_bool), Field(ge=0, le=1000)]
+Offset = Annotated[int, BeforeValidator(number_not_bool), Field(ge=0, le=1_000_000)]
+Real = Annotated[float, BeforeValidator(number_not_bool)]
+Dithering = Annotated[float, BeforeValidator(number_not_bool), Field(ge=1, le=1000)]
 Flag = StrictBool
 Name = Annotated[str, Field(max_length=512)]
 VisitorName = Annotated[str, Field(max_length=1024)]

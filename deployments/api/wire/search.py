@@ -1,0 +1,295 @@
+"""The bodies of search and mget and their replies.
+
+Source: reference 8.5, endpoints 17 and 19
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from actors.recommender.messages import ReaderQuery
+from actors.recommender.search_query import MOST_PERSONAL, SearchQuery
+from cluster.errors import FilterSyntax
+from cluster.ids import DEFAULT_ENGINE
+from cluster.query.parser import FULL_TEXT, parse
+from cluster.query.tree import All, Node, Not, Phrase, Term
+from cluster.query.tree import Any as AnyOf
+from cluster.records.event import read_simulated
+from deployments.api.wire.faults import refuse, refuse_filter
+from deployments.api.wire.search_parts import (
+    MOST_FACETS,
+    AnchoringSetting,
+    FacetChoice,
+    FacetEntry,
+    OrderBy,
+    anchorings_of,
+    check_budget,
+    facet_filters_of,
+    facets_of,
+    order_of,
+)
+from deployments.api.wire.shared import (
+    Diversification,
+    Flag,
+    Name,
+    Names,
+    Offset,
+    Query,
+    Real,
+    SessionContext,
+    Wire,
+    boosts_of,
+    number_not_bool,
+    spacing_of,
+    tree_of,
+)
+
+MOST_SOUGHT = 1_000
+"Characters of `q` and `like` that are read."
+MOST_FULL_TEXTS = 32
+"Values of `full_text` in one `advanced_q`."
+
+_Text = Annotated[str, Field(min_length=1, max_length=65_536)]
+_Ids = Annotated[list[Name], Field(max_length=1_000)]
+TextField = Literal[
+    "title", "subtitle", "description", "short_description", "paragraphs", "headers", "anchors"
+]
+
+
+class Spellcheck(Wire):
+    """What to do about typos."""
+
+    enable_auto_spelling_correction: Flag = True
+
+
+class Existence(Wire):
+    """Products whose place in the result is asked for."""
+
+    product_ids: _Ids
+
+
+class Search(Query):
+    """What to search for, among what, in which order, and what to tell about it."""
+
+    q: _Text | None = None
+    advanced_q: _Text | None = None
+    category: Annotated[list[Name], Field(max_length=64)] | None = None
+    include: _Ids = Field(default_factory=list)
+    exclude: Names = Field(default_factory=list)
+    like: _Text | None = None
+    language: Annotated[str, Field(pattern=r"^[A-Za-z]{2}$")] | None = None
+    start: Offset = 0
+    custom_context: SessionContext = Field(default_factory=dict)
+    boosting_tags: Names = Field(default_factory=list)
+    diversification: Annotated[dict[str, Diversification], Field(max_length=20)] = Field(default_factory=dict)
+    order_by: Annotated[list[OrderBy], Field(max_length=10)] = Field(default_factory=list)
+    facets: Annotated[list[FacetEntry], Field(max_length=MOST_FACETS)] = Field(default_factory=list)
+    facet_filters: Annotated[dict[str, FacetChoice], Field(max_length=MOST_FACETS)] = Field(
+        default_factory=dict
+    )
+    anchoring_settings: Annotated[list[AnchoringSetting], Field(max_length=100)] = Field(default_factory=list)
+    spellcheck: Spellcheck = Spellcheck()
+    exclude_fields_from_search: Annotated[list[TextField], Field(max_length=20)] = Field(default_factory=list)
+    enable_partial_match: Flag = False
+    partial_match_mode: Literal["blended", "separated"] = "blended"
+    enable_partial_match_threshold: Offset | None = None
+    enable_semantic_search: Flag = False
+    semantic_search_threshold: Annotated[Real, Field(ge=0, le=1)] = 0.5
+    enable_matched_fields: Flag = False
+    enable_boosting_campaigns: Flag = True
+    query_product_existence: Existence | None = None
+    personalization_weight: Annotated[
+        int, BeforeValidator(number_not_bool), Field(ge=0, le=MOST_PERSONAL)
+    ] = MOST_PERSONAL
+
+
+class ManyProducts(Wire):
+    """Which products to give. Other fields are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    product_ids: _Ids
+    fl: Names = Field(default_factory=lambda: ["*"])
+    engine_id: Name | None = None
+
+
+class FoundProduct(BaseModel):
+    """A product of a result."""
+
+    model_config = ConfigDict(extra="allow")
+
+    product_id: str
+
+
+class SpellcheckReply(BaseModel):
+    """What became of the words."""
+
+    spelling_errors: bool
+    auto_spelling_correction: bool
+    original_query: str
+    original_query_with_markups: str
+    corrected_query: str
+    corrected_query_with_markups: str
+
+
+class FacetCounts(BaseModel):
+    """Counts by facet: pairs of value and count."""
+
+    facet_fields: dict[
+        str, list[Annotated[list[str | bool | int | float], Field(min_length=2, max_length=2)]]
+    ]
+
+
+class FoundBySearch(BaseModel):
+    """A page of results and what was asked about all of them."""
+
+    took: int
+    service_id: str
+    total: int
+    start: int
+    products: list[FoundProduct]
+    spellcheck: SpellcheckReply
+    facet_counts: FacetCounts
+    product_existence: dict[str, bool]
+    partially_matched_products: list[FoundProduct] | None
+    custom_assets: list[Any]
+    boosting_rules: list[str]
+    filtering_rule: str | None = None
+
+
+class NamedProduct(BaseModel):
+    """A product that was named, or its id when it is not there."""
+
+    model_config = ConfigDict(extra="allow")
+
+    product_id: str
+    found: bool = Field(serialization_alias="_found")
+
+
+class NamedProducts(BaseModel):
+    """Products in the order they were named."""
+
+    took: int
+    service_id: str
+    products: list[NamedProduct]
+
+
+def to_search_query(body: Search, *, app_id: str, user_id: str, now_ms: int) -> ReaderQuery:
+    """Turn a body into a query. `user_id` is the token's reader when there is one, else the body's.
+
+    Errors:
+        FilterSyntax, Unprocessable: a filter, a field, a formula or a simulated interaction makes no sense
+    """
+    simulated = read_simulated(
+        body.additional_interactions, now_ms=now_ms, where=("body", "additional_interactions")
+    )
+    return ReaderQuery(
+        kind="search",
+        app_id=app_id,
+        engine_id=body.engine_id or DEFAULT_ENGINE,
+        user_id=user_id,
+        anonymous_id=body.anonymous_id or "",
+        rows=body.rows,
+        start=body.start,
+        type=body.type,
+        dedupe=body.dedupe_product_group_id,
+        fields=tuple(body.fl),
+        exclude=tuple(body.exclude),
+        filter=tree_of(body.fq, "fq"),
+        boosts=boosts_of(body),
+        circles=tuple(entry.circle() for entry in body.geo.filter),
+        boost_circles=tuple(entry.circle(entry.boost_positions) for entry in body.geo.boost),
+        spacing=spacing_of(body.diversification),
+        simulated=tuple(simulated),
+        cohort=body.user_cohort,
+        context=body.custom_context,
+        boosting_tags=tuple(body.boosting_tags),
+        rule_names=(body.boost_rule_name,) if body.boost_rule_name and not body.boost_fq else (),
+        search=_search_of(body),
+    )
+
+
+def to_named_query(body: ManyProducts, *, app_id: str) -> ReaderQuery:
+    """Turn a body into a query."""
+    return ReaderQuery(
+        kind="mget",
+        app_id=app_id,
+        engine_id=body.engine_id or DEFAULT_ENGINE,
+        fields=tuple(body.fl),
+        anchors=tuple(body.product_ids),
+    )
+
+
+def _search_of(body: Search) -> SearchQuery:
+    if body.q is None and body.advanced_q is None:
+        refuse("one of q and advanced_q is required; q: * finds everything", "q", kind="value_error.missing")
+    if body.partial_match_mode == "separated" and body.enable_partial_match_threshold is None:
+        refuse(
+            "partial_match_mode separated needs enable_partial_match_threshold",
+            "enable_partial_match_threshold",
+            kind="value_error.missing",
+        )
+    check_budget(body.facets, body.facet_filters)
+    sought = (body.q or "").strip()
+    return SearchQuery(
+        text="" if sought == "*" else (body.q or "")[:MOST_SOUGHT].rstrip(),
+        original=body.q or body.advanced_q or "",
+        advanced=_advanced(body.advanced_q),
+        prefer_language=(body.language or "").lower(),
+        category=tuple(body.category or ()),
+        include=tuple(body.include),
+        like=(body.like or "").strip()[:MOST_SOUGHT],
+        order=order_of(body.order_by),
+        facets=facets_of(body.facets),
+        facet_filters=facet_filters_of(body.facet_filters),
+        anchorings=anchorings_of(body.anchoring_settings),
+        correct=body.spellcheck.enable_auto_spelling_correction,
+        left_out_fields=tuple(dict.fromkeys(body.exclude_fields_from_search)),
+        partial=body.enable_partial_match,
+        separated=body.enable_partial_match and body.partial_match_mode == "separated",
+        partial_threshold=body.enable_partial_match_threshold,
+        meaning=body.semantic_search_threshold if body.enable_semantic_search else None,
+        matched_fields=body.enable_matched_fields,
+        campaigns=body.enable_boosting_campaigns,
+        existence=tuple(body.query_product_existence.product_ids) if body.query_product_existence else (),
+        personalization=body.personalization_weight,
+    )
+
+
+def _advanced(text: str | None) -> Node | None:
+    """Parse `advanced_q`; words without a field are looked for in all texts."""
+    if text is None or not text.strip():
+        return None
+    try:
+        node = parse(text, FULL_TEXT)
+    except FilterSyntax as error:
+        refuse_filter(error, "advanced_q")
+    sought = list(_full_texts(node))
+    if not all(isinstance(leaf, (Term, Phrase)) for leaf in sought):
+        refuse(
+            "full_text takes words and phrases, no patterns and ranges",
+            "advanced_q",
+            kind="value_error.filter",
+        )
+    words = sum(len(leaf.value) for leaf in sought if isinstance(leaf, (Term, Phrase)))
+    if len(sought) > MOST_FULL_TEXTS or words > MOST_SOUGHT:
+        refuse(
+            f"advanced_q looks for at most {MOST_FULL_TEXTS} values of full_text, {MOST_SOUGHT} characters in all",
+            "advanced_q",
+            kind="value_error.filter",
+        )
+    return node
+
+
+def _full_texts(node: Node) -> Iterator[Node]:
+    """List the leaves that are looked for in all texts."""
+    if isinstance(node, (All, AnyOf)):
+        for child in node.children:
+            yield from _full_texts(child)
+    elif isinstance(node, Not):
+        yield from _full_texts(node.child)
+    elif getattr(node, "field", "") == FULL_TEXT:
+        yield node
