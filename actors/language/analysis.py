@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import mmh3
 import Stemmer
@@ -53,9 +53,13 @@ class Analyzer:
         Cost:
             35 us for 150 words that were seen before
         """
+        return self.terms_of(said(text))
+
+    def terms_of(self, words: Iterable[str]) -> list[int]:
+        """Turn words, cut by `said`, into terms."""
         known = self._known
         found: list[int] = []
-        for word in _SPLIT.findall(text.lower()):
+        for word in words:
             codes = known.get(word)
             if codes is None:
                 codes = self._learn(word)
@@ -130,6 +134,17 @@ class Analyzers:
                 codes = dict.fromkeys(code for analyzer in asked for code in analyzer.terms(word))
                 cut.append(tuple(codes))
         return cut
+
+
+def said(text: str) -> list[str]:
+    """Cut a text into words as they stand, in lower case."""
+    return _SPLIT.findall(text.lower())
+
+
+def said_where(text: str) -> Iterator[tuple[str, int, int]]:
+    """Cut a text into words in lower case, and say where each begins and ends."""
+    for found in _SPLIT.finditer(text):
+        yield found.group().lower(), found.start(), found.end()
 
 
 def code_of(stem: str) -> int:

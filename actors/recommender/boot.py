@@ -33,7 +33,10 @@ def boot(recommender: Recommender, state: SettledState, embedder: Embedder, paus
         products = [orjson.loads(product.json) for product in lot]
         vectors = _vectors(lot, embedder) if state.embedder == embedder.version else None
         overlay.put_products(products, vectors)
+        for _ in overlay.texts.steps():
+            pass
         pause()
+    overlay.texts.settle()
     events = events_of_table(state.interactions, reader_code=overlay.code_of, row_of=overlay.catalog.row_for)
     for start in range(0, len(events), _EVENTS_A_STEP):
         overlay.learn(events.pick(np.arange(start, min(start + _EVENTS_A_STEP, len(events)))))

@@ -249,7 +249,7 @@ class Follower:
             self._meter.time("kiosk_follow_lag_ms", lag_ms, noun=change.noun)
 
     def _index(self) -> None:
-        """Have an index of completions built again when one has changed much; following goes on meanwhile."""
+        """Have indexes of texts built again when much has changed; following goes on meanwhile."""
         if self._indexing is None or self._indexing.done():
             self._indexing = asyncio.get_running_loop().create_task(self._build_again(self._held))
 
@@ -260,9 +260,14 @@ class Follower:
                 field, build = work
                 built = await asyncio.get_running_loop().run_in_executor(None, build)
                 await self._think(partial(field.adopt, built), here=True)
+            merging = await self._think(recommender.overlay.texts.rebuilding, here=True)
+            if merging is not None:
+                texts, merge = merging
+                merged = await asyncio.get_running_loop().run_in_executor(None, merge)
+                await self._think(partial(texts.adopt, merged), here=True)
         except Exception:  # noqa: BLE001
             # the old index serves on, and what changed stays fresh
-            self._log.exception("completions_not_built")
+            self._log.exception("indexes_not_built")
             self._meter.count("kiosk_follow_failures_total")
 
     def _advance(self, steps: Iterator[None]) -> bool:

@@ -153,6 +153,7 @@ class Holdings:
         self.overlay = overlay
         self.catalog = overlay.catalog
         self.index = overlay.index
+        self.texts = overlay.texts
         self.blend = Blend() if blend is None else blend
         self.champion: Champion | None = None
         self.completions = Completions() if completions is None else completions

@@ -17,6 +17,7 @@ from actors.recommender.asked import Asked
 from actors.recommender.catalog import Catalog
 from actors.recommender.events import Event, Events, position, read_items, reader_of, written_ms
 from actors.recommender.ledger import Ledger
+from actors.recommender.product_texts import ProductTexts
 from actors.recommender.together import Neighbours, basket_pairs, sequence_pairs
 from actors.recommender.trending import DailyVotes, DecayedCounts, PlainCounts
 from actors.vectors.index import VectorIndex
@@ -37,6 +38,7 @@ class Overlay:
     def __init__(self, embedder: Embedder, *, ledger_limit: int = 2_000_000) -> None:
         self.catalog = Catalog()
         self.index = VectorIndex(embedder.dimensions)
+        self.texts = ProductTexts(self.catalog, self.index, embedder)
         self.counts = DecayedCounts()
         self.votes = PlainCounts()
         self.together = Neighbours()
@@ -87,7 +89,8 @@ class Overlay:
     def nbytes(self) -> int:
         """Memory held, estimated."""
         parts = (self.counts, self.votes, self.together, self.baskets, self._ledger)
-        return self.catalog.nbytes + self.index.nbytes + sum(part.nbytes for part in parts)
+        shelves = self.catalog.nbytes + self.index.nbytes + self.texts.nbytes
+        return shelves + sum(part.nbytes for part in parts)
 
     # --- products -------------------------------------------------------------------------------------------
 
@@ -116,12 +119,14 @@ class Overlay:
             for start in range(0, len(items), 10 * _PRODUCTS_A_STEP):
                 self.remove_products(items[start : start + 10 * _PRODUCTS_A_STEP])
                 yield
+                yield from self.texts.steps()
             return
         vectors = self._vectors_of(change, len(items))
         for start in range(0, len(items), _PRODUCTS_A_STEP):
             part = slice(start, start + _PRODUCTS_A_STEP)
             self.put_products(items[part], None if vectors is None else vectors[part])
             yield
+            yield from self.texts.steps()
 
     def _vectors_of(self, change: Change, count: int) -> Matrix | None:
         """Read the vectors that came along, when they are of our embedder."""

@@ -1,0 +1,152 @@
+"""Which products have a word, how often and where: flat arrays that can be memory-mapped.
+
+    terms    uint64 [t]      sorted
+    starts   int64 [t + 1]   where the postings of a term begin
+    rows     uint32 [p]      ascending within a term: rows of the catalog, not counted anew
+    counts   uint8 [p]       how often, a title's words twice, at most 255
+    fields   uint8 [p]       a bit for each field that has the word
+
+A part is never changed. A product that changed stands in a later part; its old row is skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from actors.search.products.fields import WEIGHTS
+from actors.vectors.types import Mask, Rows
+
+PAIR: Final = len(WEIGHTS)
+"Number of the field that neighbours in a title stand in."
+
+_WORTH = np.array([*WEIGHTS, 1], np.int32)
+_BITS = np.array([*(1 << field for field in range(len(WEIGHTS))), 1], np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A product cut into terms.
+
+    Shapes:
+        codes and fields are as long as each other
+    """
+
+    row: int
+    codes: Sequence[int]
+    fields: Sequence[int]
+
+    @property
+    def length(self) -> int:
+        """Terms, those of the title counted twice, pairs not at all."""
+        return sum((*WEIGHTS, 0)[field] for field in self.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """See the drawing above; `owned` are the rows it was made of, ascending."""
+
+    terms: npt.NDArray[np.uint64]
+    starts: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.uint32]
+    counts: npt.NDArray[np.uint8]
+    fields: npt.NDArray[np.uint8]
+    owned: npt.NDArray[np.uint32]
+
+    def __len__(self) -> int:
+        """Count products."""
+        return len(self.owned)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for array in self.arrays().values())
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """All arrays by name, for whoever writes them down."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def spans(self, codes: npt.NDArray[np.uint64]) -> list[tuple[int, int]]:
+        """Find terms: first and last posting of each; an unknown one has none."""
+        places = np.searchsorted(self.terms, codes)
+        places[places == len(self.terms)] = 0
+        known = self.terms[places] == codes if len(self.terms) else np.zeros(len(codes), np.bool_)
+        firsts, lasts = self.starts[places], self.starts[places + 1] if len(self.terms) else places
+        return [
+            (first, last) if here else (0, 0)
+            for first, last, here in zip(firsts.tolist(), lasts.tolist(), known.tolist(), strict=True)
+        ]
+
+
+def sealed(texts: Sequence[Text]) -> Part:
+    """Index products that were cut into terms; no row twice.
+
+    Cost:
+        128 products of 100 terms: 2 ms; 2,000: 35 ms
+    """
+    texts = sorted(texts, key=lambda text: text.row)
+    codes = np.array([code for text in texts for code in text.codes], np.uint64)
+    places = np.array([field for text in texts for field in text.fields], np.int64)
+    owned = np.array([text.row for text in texts], np.uint32)
+    owners = np.repeat(owned, [len(text.codes) for text in texts])
+    order = np.argsort(codes, kind="stable")
+    codes, owners, places = codes[order], owners[order], places[order]
+    first = _first_of_each(codes, owners)
+    if not len(first):
+        return _part(codes, owners, np.zeros(0, np.uint8), np.zeros(0, np.uint8), owned)
+    counts = np.minimum(np.add.reduceat(_WORTH[places], first), 255).astype(np.uint8)
+    bits = np.bitwise_or.reduceat(_BITS[places], first)
+    return _part(codes[first], owners[first], counts, bits, owned)
+
+
+def merged(parts: Sequence[Part], keep: Sequence[Mask]) -> Part:
+    """Make one part of several, without the rows that are not kept.
+
+    Shapes:
+        keep: for each part bool [r], by row of the catalog; no row is kept in two parts
+    Cost:
+        100,000 products: 1.5 s
+    """
+    codes, rows, counts, bits, owned = [], [], [], [], []
+    for part, kept in zip(parts, keep, strict=True):
+        here = kept[part.rows]
+        codes.append(np.repeat(part.terms, np.diff(part.starts))[here])
+        rows.append(part.rows[here])
+        counts.append(part.counts[here])
+        bits.append(part.fields[here])
+        owned.append(part.owned[kept[part.owned]])
+    every, whose = np.concatenate(codes), np.concatenate(rows)
+    order = np.lexsort((whose, every))
+    return _part(
+        every[order],
+        whose[order],
+        np.concatenate(counts)[order],
+        np.concatenate(bits)[order],
+        np.sort(np.concatenate(owned)),
+    )
+
+
+def none() -> Part:
+    """Make a part without products."""
+    return sealed([])
+
+
+def _part(codes: Any, rows: Any, counts: Any, bits: Any, owned: Any) -> Part:
+    """Cut sorted postings by term."""
+    first = np.ones(len(codes), np.bool_)
+    first[1:] = codes[1:] != codes[:-1]
+    places: Rows = np.flatnonzero(first)
+    starts = np.append(places, len(codes)).astype(np.int64)
+    return Part(codes[places], starts, rows, counts, bits, owned)
+
+
+def _first_of_each(codes: Any, owners: Any) -> Rows:
+    """Find where a new pair of term and row begins."""
+    fresh = np.ones(len(codes), np.bool_)
+    fresh[1:] = (codes[1:] != codes[:-1]) | (owners[1:] != owners[:-1])
+    found: Rows = np.flatnonzero(fresh)
+    return found
