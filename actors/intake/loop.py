@@ -15,11 +15,13 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from actors.intake.applier import Applier
+from actors.intake.queries import QueryRules, QuerySettler
 from actors.intake.rebuild import Rebuilder
 from actors.intake.settle import Settler, SettleRules
 from actors.intake.tenure import Tenure
 from actors.intake.watch import Watch
 from actors.language.embed import Embedder
+from cluster.artifacts.queries import QueryShelf
 from cluster.artifacts.segments import SegmentShelf
 from cluster.clock import Clock
 from cluster.errors import HouseError, Unavailable
@@ -47,6 +49,7 @@ class IntakeRules:
     "Pause after a failure; doubles up to:"
     longest_rest_s: float = 2.0
     settle: SettleRules = field(default_factory=SettleRules)
+    queries: QueryRules = field(default_factory=QueryRules)
 
 
 @dataclass(slots=True)
@@ -92,9 +95,15 @@ class IntakeLoop:
         self._applier = Applier(stores.intake, embedder, clock, meter)
         self._watch = Watch(stores, clock, meter)
         self._settler: Settler | None = None
+        self._queries: QuerySettler | None = None
         if segments is not None:
             rebuilder = Rebuilder(stores, segments, embedder, clock)
-            self._settler = Settler(stores.changes, segments, rebuilder, clock, meter, self._rules.settle)
+            self._queries = QuerySettler(
+                stores.queries, QueryShelf(segments.shelf, clock), clock, meter, self._rules.queries
+            )
+            self._settler = Settler(
+                stores.changes, segments, rebuilder, clock, meter, self._rules.settle, self._queries.forget
+            )
         self._apps: dict[str, bool] = {}
         "App -> is it treated carefully?"
         self._rests: dict[str, tuple[float, float]] = {}
@@ -182,6 +191,8 @@ class IntakeLoop:
         await self._find_apps()
         rows = await self._settler.round(list(self._apps), at_once=at_once)
         self._state.settled_rows += rows
+        if self._queries is not None:
+            await self._queries.round(list(self._apps), at_once=at_once)
         return rows
 
     async def watch_round(self) -> int:
@@ -232,6 +243,8 @@ class IntakeLoop:
             self._log.info("lease_taken" if ours else "lease_with_another")
         if not ours and self._settler is not None:
             self._settler.forget()
+        if not ours and self._queries is not None:
+            self._queries.forget_offsets()
 
     async def _apply_duty(self) -> None:
         self._state.progress_s = self._clock.monotonic_s()

@@ -51,6 +51,21 @@ def settling(noun: Noun, changes: Sequence[Change]) -> Settling:
     return Settling(table, tuple(sorted(erased)), changes[0].offset, changes[-1].offset, tuple(refused))
 
 
+def forgotten(noun: Noun, changes: Sequence[Change]) -> list[str]:
+    """Name the readers (`u:...`, `a:...`) that changes of interactions or users take out, each once."""
+    wanted = {"interaction": "erase", "user": "remove"}.get(noun)
+    found: dict[str, None] = {}
+    for change in changes:
+        if change.op != wanted:
+            continue
+        try:
+            names = [name for name in orjson.loads(change.payload) if isinstance(name, str)]
+        except _BROKEN:
+            continue
+        found.update(dict.fromkeys(names if noun == "interaction" else map(ids.user_reader, names)))
+    return list(found)
+
+
 def _sifted(noun: Noun, change: Change, refused: list[str]) -> Change:
     """Keep of a change what can be read, record by record."""
     build = _interactions if noun == "interaction" else _records

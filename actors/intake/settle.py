@@ -8,19 +8,22 @@ not at all when a person is to be forgotten.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import structlog
 
 from actors.intake.rebuild import Rebuilder
-from actors.intake.rows import Settling, settling
+from actors.intake.rows import Settling, forgotten, settling
 from cluster.artifacts.segments import SegmentShelf, position
 from cluster.artifacts.tables import NOUNS
 from cluster.clock import Clock
 from cluster.errors import Conflict, Fault, HouseError, Unavailable
 from cluster.meter import Meter
 from cluster.store.ports import Change, ChangeLog, Noun
+
+Forget = Callable[[str, Sequence[str]], Awaitable[None]]
+"Takes what else is known of readers of an app off the shelf."
 
 _MENDABLE: tuple[Noun, ...] = ("user", "product")
 "What can be written anew from the store of records."
@@ -80,7 +83,9 @@ class Settler:
         clock: Clock,
         meter: Meter,
         rules: SettleRules | None = None,
+        forget: Forget | None = None,
     ) -> None:
+        self._forget = forget
         self._changes = changes
         self._segments = segments
         self._rebuilder = rebuilder
@@ -193,6 +198,9 @@ class Settler:
 
     async def _write(self, app_id: str, noun: Noun, part: _Waiting) -> int:
         started_s = self._clock.monotonic_s()
+        if self._forget is not None and (readers := forgotten(noun, part.changes)):
+            # before the offset moves: killed in between, it is done again
+            await self._forget(app_id, readers)
         settled = await asyncio.to_thread(self._write_segments, app_id, noun, part.changes)
         await self._changes.settle(app_id, noun, settled.last, self._clock.now_ms())
         part.clear()

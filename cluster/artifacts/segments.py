@@ -50,6 +50,8 @@ class SegmentShelf:
     """Settled changes of every app on one shelf."""
 
     def __init__(self, shelf: Shelf, clock: Clock | None = None, rules: MergeRules | None = None) -> None:
+        self.shelf = shelf
+        "Where they stand; other things of an app may stand beside them."
         self._files = SegmentFiles(shelf, SystemClock() if clock is None else clock)
         self._rules = MergeRules() if rules is None else rules
         self._log = structlog.get_logger()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 Environment = Literal["playground", "development", "production"]
 KeyKind = Literal["secret", "publishable"]
@@ -21,6 +21,18 @@ class Limits(BaseModel):
     writes_per_s: float = 10.0
     "Uploads and deletes. One interaction call counts as a query."
     write_burst: int = 20
+
+
+def _quotas(given: Any) -> Any:
+    """Read `anonymous:3,free:20` as a person types it."""
+    if not isinstance(given, str):
+        return given
+    pairs = [part.partition(":") for part in given.split(",") if part.strip()]
+    return {name.strip(): bound.strip() for name, _, bound in pairs}
+
+
+UserType = Literal["anonymous", "registered", "free", "subscriber", "paid", "internal"]
+Quotas = Annotated[dict[UserType, Annotated[int, Field(ge=0)]], BeforeValidator(_quotas)]
 
 
 class AppSettings(BaseModel):
@@ -41,6 +53,10 @@ class AppSettings(BaseModel):
     service_id_response_alias: str = ""
     "Repeat `service_id` under this name in replies (decision I7)."
     primary_language: str = "en"
+    query_log: Literal["pseudonym", "anonymous", "off"] = "pseudonym"
+    "Whether queries are logged, and whether readers can be told apart in the log."
+    questions_per_day: Quotas = Field(default_factory=dict)
+    "`user_type` -> questions a reader of it may ask on one day; a type that is absent has no bound."
     limits: Limits = Limits()
 
 
@@ -52,6 +68,8 @@ SWITCHES: Final[dict[str, str]] = {
     "service_id_aliases": "other names of service_id accepted in interactions, comma-separated",
     "service_id_response_alias": "repeat service_id under this name in replies",
     "primary_language": "ISO 639-1 code of the app's texts",
+    "query_log": "pseudonym, anonymous or off: log queries, with readers told apart or not",
+    "questions_per_day": "questions a reader may ask a day by user_type, as anonymous:3,free:20; others as they like",
 }
 "Switches an administrator may turn by name -> what they do, for people."
 

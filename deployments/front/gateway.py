@@ -18,6 +18,7 @@ from actors.answers.host import AnswersHost
 from actors.answers.messages import ArchiveQuery
 from actors.answers.shelf import PassageShelf
 from actors.experiments.client import ActorExperimentClient, LocalExperimentClient
+from actors.history.client import LocalHistoryClient
 from actors.language.encoder import find_encoder
 from actors.recommender.champions import Models
 from actors.recommender.client import LocalRecommenderClient, RemoteRecommenderClient
@@ -41,6 +42,7 @@ from deployments.api.door import Door
 from deployments.api.endpoints import Means, endpoints
 from deployments.api.load import Load
 from deployments.api.placement import PlacedRecommenders
+from deployments.api.query_book import QueryBook
 from deployments.api.routes import ordinary_way
 from deployments.api.warming import warm_up
 from deployments.archive.citation import CitationRules
@@ -50,6 +52,7 @@ from deployments.edge.keyring import Keyring
 from deployments.edge.limits import Limits
 from deployments.edge.tally import Tally
 from deployments.edge.trace import AccessLog
+from deployments.front.asking import open_asking
 
 ACCESS_SHARE = 0.01
 "Share of requests that get an access line."
@@ -107,8 +110,20 @@ class Gateway:
         self._experiments = ActorExperimentClient(
             _find_assigner, here, clock, lost=_AWAY, meter=meter, here_first=True
         )
+        self._query_book = QueryBook(self._stores.queries, clock)
+        self._asking = open_asking(
+            self._stores,
+            LocalArchiveClient(self._answers),
+            clock,
+            meter,
+            app_ids=lambda: self._keyring.app_ids,
+            history=LocalHistoryClient(self._stores, clock),
+        )
+        means = Means(
+            self._stores, self._placed, clock, self._experiments, self._query_book, ask=self._asking
+        )
         self.door = Door(
-            endpoints(Means(self._stores, self._placed, clock, self._experiments)),
+            endpoints(means),
             gate,
             replays=self._stores.idempotency,
             clock=clock,
@@ -120,6 +135,8 @@ class Gateway:
         await self._host.start()
         await self._answers.start()
         await self._archive.start()
+        await self._query_book.start()
+        await self._asking.desk.start()
         await warm_up(self._stores, self._placed, clock)
         come_first()
         self._warming = self.loop.create_task(self._warm(config.app_id))
@@ -146,6 +163,8 @@ class Gateway:
                 await task
         await self._experiments.treatments.flush()
         await self._experiments.close()
+        await self._asking.desk.close()
+        await self._query_book.close()
         await self._archive.close()
         await self._answers.close()
         await self._keyring.close()

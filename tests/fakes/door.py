@@ -22,6 +22,7 @@ from cluster.store.memory import memory_stores
 from cluster.store.ports import RecordPut, Stores
 from deployments.api.door import Door
 from deployments.api.endpoints import Means, endpoints
+from deployments.api.query_log import QueryLog, SilentQueryLog
 from deployments.edge.admission import Gate
 from deployments.edge.keyring import Keyring
 from deployments.edge.limits import Limits as Purses
@@ -148,6 +149,7 @@ async def open_corner(
     most_bytes: int = 32 << 20,
     share: float = 0.0,
     client: RecommenderClient | None = None,
+    query_log: QueryLog | None = None,
 ) -> Corner:
     """Open a door on apps `shop`, `other` (development) and `playground`; `client` answers instead of the told one."""
     clock = clock or StillClock()
@@ -159,7 +161,7 @@ async def open_corner(
     tally = Tally()
     experiments = LocalExperimentClient(stores.experiments, clock)
     door = Door(
-        endpoints(Means(stores, client or recommender, clock, experiments)),
+        endpoints(Means(stores, client or recommender, clock, experiments, query_log or SilentQueryLog())),
         Gate(keyring, purses, SilentMeter(), most_bytes=most_bytes),
         replays=stores.idempotency,
         clock=clock,

@@ -1,0 +1,170 @@
+"""The query log of one door: noted in memory while answering, written to the store twice a second.
+
+A request never waits for it. Who asked becomes a pseudonym before anything is written; how it is made and whether
+readers are told apart at all is the app's setting `query_log`. When the store is away the latest ten thousand
+queries are kept until it is back; what a killed door had not written yet, half a second's worth, is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from actors.language.tokens import fold
+from cluster.clock import Clock
+from cluster.errors import HouseError
+from cluster.ids import anonymous_reader, user_reader
+from cluster.records.searched import LONGEST, QueryKind, Searched, pseudonym
+from cluster.store.ports import QueryStore
+from deployments.edge.arrival import Arrival
+
+WRITE_EVERY_S = 0.5
+MOST_WAITING = 10_000
+MOST_A_LOT = 150
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    """A query as it was asked; never written like this."""
+
+    app_id: str
+    at: int
+    kind: QueryKind
+    text: str
+    total: int
+    language: str
+    served_by: str
+    engine_id: str
+    took_ms: float
+    reader_id: str
+    typist: str
+
+
+class QueryBook:
+    """`QueryLog` into the store."""
+
+    def __init__(self, store: QueryStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._waiting: deque[_Noted] = deque(maxlen=MOST_WAITING)
+        self._salts: dict[str, bytes] = {}
+        self._writing: asyncio.Task[None] | None = None
+
+    def note(
+        self,
+        request: Arrival,
+        kind: QueryKind,
+        text: str,
+        *,
+        total: int,
+        language: str = "",
+        served_by: str = "",
+        engine_id: str = "",
+    ) -> None:
+        """Note a query."""
+        rule = request.credential.app.settings.query_log
+        if rule == "off" or not text or text.isspace():
+            return
+        reader_id = _reader_of(request)
+        self._waiting.append(
+            _Noted(
+                app_id=request.app_id,
+                at=self._clock.now_ms(),
+                kind=kind,
+                text=text[: 2 * LONGEST],
+                total=total,
+                language=language,
+                served_by=served_by,
+                engine_id=engine_id,
+                took_ms=(self._clock.monotonic_s() - request.started_s) * 1000,
+                reader_id=reader_id if rule == "pseudonym" else "",
+                typist=reader_id or f"{request.ip} {request.user_agent}",
+            )
+        )
+
+    async def start(self) -> None:
+        """Begin to write."""
+        self._writing = asyncio.get_running_loop().create_task(self._write_for_ever())
+
+    async def close(self) -> None:
+        """Write what is left and stop."""
+        if self._writing is not None:
+            self._writing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._writing
+            self._writing = None
+        await self.write()
+
+    async def write(self) -> None:
+        """Write what waits, in lots of one app; what can't be written stays."""
+        waiting, self._waiting = self._waiting, deque(maxlen=MOST_WAITING)
+        by_app: dict[str, list[_Noted]] = {}
+        for noted in waiting:
+            by_app.setdefault(noted.app_id, []).append(noted)
+        kept: list[_Noted] = []
+        for app_id, queries in by_app.items():
+            for start in range(0, len(queries), MOST_A_LOT):
+                lot = queries[start : start + MOST_A_LOT]
+                if kept or not await self._wrote(app_id, lot):
+                    kept += lot
+        if kept:
+            room = MOST_WAITING - len(self._waiting)
+            self._waiting.extendleft(reversed(kept[-room:] if room > 0 else []))
+            _log.warning("queries_kept", count=len(self._waiting))
+
+    async def _wrote(self, app_id: str, lot: Sequence[_Noted]) -> bool:
+        try:
+            salt = self._salts.get(app_id)
+            if salt is None:
+                salt = self._salts[app_id] = await self._store.salt(app_id)
+            await self._store.append(app_id, [_told(noted, salt) for noted in lot])
+        except HouseError:
+            return False
+        return True
+
+    async def _write_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(WRITE_EVERY_S)
+            try:
+                await self.write()
+            except Exception as error:  # noqa: BLE001 - a query that can't be written must not end the log
+                _log.error("queries_lost", kind=type(error).__name__)
+
+
+def _told(noted: _Noted, salt: bytes) -> Searched:
+    return Searched(
+        at=noted.at,
+        kind=noted.kind,
+        text=_folded(noted.text),
+        total=noted.total,
+        language=noted.language,
+        served_by=noted.served_by,
+        engine_id=noted.engine_id,
+        took_ms=round(noted.took_ms, 3),
+        reader=pseudonym(salt, noted.reader_id) if noted.reader_id else "",
+        typist=pseudonym(salt, noted.typist)[:12],
+    )
+
+
+def _folded(text: str) -> str:
+    plain = "".join(char if char.isprintable() else " " for char in fold(text))
+    return " ".join(plain.split())[:LONGEST].rstrip()
+
+
+def _reader_of(request: Arrival) -> str:
+    token, payload = request.token, request.payload
+    if token is not None and token.user_id:
+        return user_reader(token.user_id)
+    if not isinstance(payload, dict):
+        return ""
+    user_id, anonymous_id = payload.get("user_id"), payload.get("anonymous_id")
+    if isinstance(user_id, str) and user_id:
+        return user_reader(user_id)
+    return anonymous_reader(anonymous_id) if isinstance(anonymous_id, str) and anonymous_id else ""
