@@ -53,6 +53,8 @@ class AppSettings(BaseModel):
     service_id_response_alias: str = ""
     "Repeat `service_id` under this name in replies (decision I7)."
     primary_language: str = "en"
+    update_significance: float = Field(default=0.5, ge=0.05, le=1.0)
+    "From this score on new content is news for a history thread."
     query_log: Literal["pseudonym", "anonymous", "off"] = "pseudonym"
     "Whether queries are logged, and whether readers can be told apart in the log."
     questions_per_day: Quotas = Field(default_factory=dict)
@@ -68,6 +70,7 @@ SWITCHES: Final[dict[str, str]] = {
     "service_id_aliases": "other names of service_id accepted in interactions, comma-separated",
     "service_id_response_alias": "repeat service_id under this name in replies",
     "primary_language": "ISO 639-1 code of the app's texts",
+    "update_significance": "0.05 to 1: from this score on new content is news for a history thread",
     "query_log": "pseudonym, anonymous or off: log queries, with readers told apart or not",
     "questions_per_day": "questions a reader may ask a day by user_type, as anonymous:3,free:20; others as they like",
 }
