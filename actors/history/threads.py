@@ -64,14 +64,17 @@ def asked(
     return _bounded(_with(known, thread))
 
 
-def noted(known: ReaderThreads, thread_id: str, news: News) -> ReaderThreads:
+def noted(known: ReaderThreads, thread_id: str, news: News, *, gap_ms: int = 0) -> ReaderThreads:
     """Remember that something significant was found, before anything is asked about it.
 
-    It joins what waits already. What the thread was judged against before changes nothing, so noting again is safe.
+    It joins what waits already, and waits until `gap_ms` after the last update. What the thread was judged against
+    before changes nothing, so noting again is safe.
     """
     thread = known.threads.get(thread_id)
     if thread is None or not thread.subscribed or not is_after(news.offset, standing(thread)):
         return known
+    if thread.new_at_ms:
+        news = news.model_copy(update={"due_ms": max(news.due_ms, thread.new_at_ms + gap_ms)})
     if thread.news is None or not thread.waits:
         return _with(known, thread.model_copy(update={"news": news}))
     if thread.news.state == "waiting":
@@ -224,12 +227,12 @@ def watched(known: ReaderThreads) -> tuple[Thread, ...]:
 def standing(thread: Thread) -> str:
     """Say up to which content a thread was judged."""
     news = [one.offset for one in (thread.news, thread.later) if one is not None]
-    return max([thread.judged, *news], key=_place)
+    return max([thread.judged, *news], key=place)
 
 
 def is_after(offset: str, other: str) -> bool:
     """Does a change come after another one?"""
-    return _place(offset) > _place(other)
+    return place(offset) > place(other)
 
 
 def thread_of(known: ReaderThreads, question_id: str | None) -> Thread | None:
@@ -253,7 +256,8 @@ def owned(known: ReaderThreads, question_id: str) -> Thread:
     return thread
 
 
-def _place(offset: str) -> tuple[int, int]:
+def place(offset: str) -> tuple[int, int]:
+    """Read an offset of the change log so that it compares."""
     at_ms, _, number = offset.partition("-")
     return int(at_ms or 0), int(number or 0)
 
@@ -271,7 +275,7 @@ def _joined(news: News, more: News) -> News:
 
 def _settled(thread: Thread, question_id: str, offset: str, dropped: str = "") -> Thread:
     """Bring the news a question was asked about to its end, and begin with what came meanwhile."""
-    judged = max(thread.judged, offset, key=_place)
+    judged = max(thread.judged, offset, key=place)
     news, later, sketches = thread.news, thread.later, thread.sketches
     if news is not None and news.question_id == question_id and thread.waits:
         sketches = (*sketches, news.sketch)[-MOST_SKETCHES:] if news.sketch else sketches

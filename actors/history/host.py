@@ -1,0 +1,118 @@
+"""The history tracker as a named, restarted Ray actor: `tracker@<release>`. It keeps nothing that the store does not
+have.
+
+Its monitor lives in a thread with an event loop of its own; one that ends by itself or stands still takes the process
+down, so that Ray starts another. Changes of threads are answered on the actor's own loop, for programs that are no
+doors: doors decide by themselves.
+
+    roster.find_or_create("tracker", release, "actors.history.host:TrackerHost", connect, "package.module:open_means")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import structlog
+
+from actors.history.answering import Answering
+from actors.history.loop import TrackerLoop
+from actors.history.messages import Change, Changed, Generate, Generated
+from actors.history.monitor import Judges
+from actors.history.tracker import Tracker
+from cluster.clock import SystemClock
+from cluster.errors import Refusal
+from cluster.ids import new_request_id
+from cluster.log import set_up_logging
+from cluster.meter import Meter, SilentMeter
+from cluster.store.connect import OpenStores
+from cluster.store.ports import Stores
+
+STANDSTILL_S = 120.0
+"Without a sign of life for this long the process is ended."
+_LOOK_S = 5.0
+
+Means = Callable[[Stores], "tuple[Judges, Answering]"]
+
+
+class TrackerHost:
+    """Watches, and changes threads, for as long as it lives."""
+
+    def __init__(
+        self,
+        connect: Callable[[], OpenStores],
+        means: str,
+        *,
+        meter: Callable[[], Meter] = SilentMeter,
+        end_process: Callable[[int], None] = os._exit,
+    ) -> None:
+        set_up_logging()
+        self._connect = connect
+        module, _, name = means.partition(":")
+        self._means: Means = getattr(importlib.import_module(module), name)
+        self._meter = meter
+        self._end_process = end_process
+        self._clock = SystemClock()
+        self._born_s = self._clock.monotonic_s()
+        self._log = structlog.get_logger()
+        self._loop: TrackerLoop | None = None
+        self._opening: asyncio.Future[Tracker] | None = None
+        threading.Thread(target=self._live, name="tracker", daemon=True).start()
+        threading.Thread(target=self._guard, name="tracker-guard", daemon=True).start()
+
+    async def change(self, change: Change) -> Changed | Refusal:
+        """Change a reader's threads."""
+        return await (await self._tracker()).change(change)
+
+    async def generate(self, wanted: Generate) -> Generated | Refusal:
+        """Ask a thread's question again now and append the answer."""
+        return await (await self._tracker()).generate(wanted)
+
+    async def health(self) -> dict[str, Any]:
+        """Say how it is: process, and the monitor's counters since it began."""
+        loop = self._loop
+        state = {} if loop is None else asdict(loop.state())
+        return {"alive": True, "pid": os.getpid(), "still_s": self._still_s(), **state}
+
+    async def _tracker(self) -> Tracker:
+        if self._opening is None:
+            self._opening = asyncio.ensure_future(self._opened())
+        return await asyncio.shield(self._opening)
+
+    async def _opened(self) -> Tracker:
+        stores = await self._connect()
+        _, answering = self._means(stores)
+        return Tracker(stores.threads, stores.changes, self._clock, answering)
+
+    def _live(self) -> None:
+        try:
+            asyncio.run(self._watch())
+        except BaseException as error:
+            self._log.exception("tracker_died", kind=type(error).__name__)
+            self._end_process(1)
+            raise
+
+    async def _watch(self) -> None:
+        async with self._connect() as stores:
+            judges, answering = self._means(stores)
+            owner = f"{os.getpid()} {new_request_id()}"
+            self._loop = TrackerLoop(stores, judges, answering, self._clock, self._meter(), owner=owner)
+            self._log.info("tracker_started", pid=os.getpid())
+            await self._loop.run()
+
+    def _still_s(self) -> float:
+        progress_s = 0.0 if self._loop is None else self._loop.state().progress_s
+        return self._clock.monotonic_s() - max(progress_s, self._born_s)
+
+    def _guard(self) -> None:
+        """End the process when the monitor stands still: a library that never returns is a kind of crash."""
+        resting = threading.Event()
+        while not resting.wait(_LOOK_S):
+            if self._still_s() > STANDSTILL_S:
+                self._log.error("tracker_stuck", still_s=round(self._still_s()))
+                self._end_process(1)

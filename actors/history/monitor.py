@@ -1,0 +1,233 @@
+"""The monitor of one app: follows what is uploaded, judges it for the watched threads, and has the rest told.
+
+    watchers    who watches what, brought up to date by its version                       a read, twice a second
+    judge       a few changes at a time; significant ones are noted in the thread         in a thread of its own
+    noted       only then the offset moves on
+    tell        what is noted is asked about and appended (`telling`)
+
+Killed anywhere, it goes on from the offset: what was noted is not noted again, what was not is judged again. Changes
+are left alone for a moment after they were made: so that whoever answers has them too, and so that a subscription whose
+answer is on its way is seen before the content that follows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import structlog
+
+from actors.history import threads as rules
+from actors.history.answering import Answering
+from actors.history.content import Content, Read
+from actors.history.significance import THRESHOLD, Frequencies, Verdict, cut, judge
+from actors.history.telling import Telling
+from actors.history.tracker import Tracker, new_question_id
+from actors.history.watchlist import Name, Watchlist
+from actors.language.analysis import Analyzers
+from actors.language.embed import Embedder
+from cluster.clock import Clock
+from cluster.meter import Meter
+from cluster.records.thread import News
+from cluster.store.ports import Change, Stores
+
+LAG_MS = 2_500
+"Age a change must have. Longer than any write of a subscription may take."
+AT_A_TIME = 4
+"Changes read at a time; an upload is one, of some hundred articles at most."
+GAP_MS = 20_000
+"Between two updates of a thread: what comes meanwhile is told at once."
+_PAGE = 200
+_ALL_AGAIN_S = 600.0
+_NOTE_S = 3.0
+_FOLLOWER = "tracker"
+
+Found = dict[Name, list[tuple[Verdict, Content]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Judges:
+    """What judging needs beside the threads."""
+
+    read: Read
+    embedder: Embedder
+    threshold: float = THRESHOLD
+
+
+class AppMonitor:
+    """Watches one app."""
+
+    def __init__(
+        self,
+        app_id: str,
+        stores: Stores,
+        judges: Judges,
+        answering: Answering,
+        clock: Clock,
+        meter: Meter,
+        *,
+        lag_ms: int = LAG_MS,
+        languages: tuple[str, ...] = ("en",),
+        new_id: Callable[[], str] = new_question_id,
+    ) -> None:
+        self._app_id = app_id
+        self._stores = stores
+        self.judges = judges
+        self._clock = clock
+        self._meter = meter
+        self._lag_ms = lag_ms
+        self._new_id = new_id
+        self._tracker = Tracker(stores.threads, stores.changes, clock)
+        self._analyzers = Analyzers()
+        self._common = Frequencies()
+        self.watchlist = Watchlist(self._analyzers, languages)
+        self._telling = Telling(app_id, self._tracker, answering, self.watchlist, clock, meter)
+        self._version = 0
+        self._loaded_s = float("-inf")
+        self._noted_s = float("-inf")
+        self._offset = ""
+        self._log = structlog.get_logger().bind(app=app_id)
+
+    async def round(self) -> bool:
+        """Bring watchers up to date, judge a few changes, take a step with what waits; say whether more is to be done
+        at once.
+
+        Errors:
+            Unavailable: the store is away
+        """
+        await self._look_who_watches()
+        if not len(self.watchlist):
+            self._offset = ""
+            return False
+        more = await self._judge_some()
+        await self._telling.round()
+        return more
+
+    # --- who watches ----------------------------------------------------------------------------------------
+
+    async def _look_who_watches(self) -> None:
+        now_s = self._clock.monotonic_s()
+        if now_s - self._loaded_s >= _ALL_AGAIN_S:
+            self._loaded_s = now_s
+            self.watchlist.keep_only(set(await self._bring_in(0)))
+        else:
+            await self._bring_in(self._version)
+
+    async def _bring_in(self, after: int) -> list[str]:
+        """Read what readers watch who changed it since a version."""
+        names: list[str] = []
+        while True:
+            page = await self._stores.threads.watchers(self._app_id, after, _PAGE)
+            user_ids = [watcher.user_id for watcher in page]
+            for user_id, known in zip(
+                user_ids, await self._stores.threads.read_many(self._app_id, user_ids), strict=True
+            ):
+                self.watchlist.put(user_id, known)
+            names += user_ids
+            if not page:
+                return names
+            after = self._version = max(self._version, page[-1].version)
+
+    # --- judging --------------------------------------------------------------------------------------------
+
+    async def _judge_some(self) -> bool:
+        offset = await self._standing()
+        changes = await self._stores.changes.read(
+            self._app_id, {"product": offset}, count=AT_A_TIME, block_ms=0
+        )
+        ripe = [change for change in changes if self._is_ripe(change)]
+        if not ripe:
+            return False
+        for change in ripe:
+            found = await asyncio.to_thread(self._judged, change)
+            for name, lot in found.items():
+                await self._note(name, change.offset, lot)
+            self._offset = change.offset
+        await self._stores.threads.note_judged(self._app_id, self._offset)
+        return len(ripe) == AT_A_TIME
+
+    async def _standing(self) -> str:
+        """Say where to read on: where the app was judged up to, but nothing that is older than every subscription."""
+        changes, app_id = self._stores.changes, self._app_id
+        if not self._offset:
+            first_wanted = min(
+                (subject.judged or "0" for subject in self.watchlist.subjects), key=rules.place
+            )
+            self._offset = max(
+                await self._stores.threads.judged(app_id) or "0", first_wanted, key=rules.place
+            )
+        now_s = self._clock.monotonic_s()
+        if now_s - self._noted_s >= _NOTE_S:
+            first = await changes.first(app_id, "product")
+            if rules.is_after(first, self._offset):
+                self._log.warning("log_gap_found", noun="product", offset=self._offset)
+                self._meter.count("kiosk_thread_gaps_total")
+                self._offset = first
+            await changes.note_follower(app_id, _FOLLOWER, {"product": self._offset}, self._clock.now_ms())
+            self._noted_s = now_s
+        return self._offset
+
+    def _is_ripe(self, change: Change) -> bool:
+        return rules.place(change.offset)[0] + self._lag_ms <= self._clock.now_ms()
+
+    def _judged(self, change: Change) -> Found:
+        """Judge all articles of a change for all threads they may concern; the best first."""
+        found: Found = defaultdict(list)
+        for content in self._contents(change):
+            article = cut(content, self._analyzers)
+            self._common.add(article.terms)
+            for subject in self.watchlist.candidates(article):
+                if not rules.is_after(change.offset, subject.judged):
+                    continue
+                verdict = judge(
+                    subject, article, self._common, self.judges.embedder, threshold=self.judges.threshold
+                )
+                self._meter.count("kiosk_thread_judgements_total")
+                if verdict.score >= self.judges.threshold:
+                    found[subject.user_id, subject.thread_id].append((verdict, content))
+        for lot in found.values():
+            lot.sort(key=lambda one: (-one[0].score, one[1].product_id))
+        return found
+
+    def _contents(self, change: Change) -> Iterator[Content]:
+        if change.op != "put":
+            return
+        records: Any = orjson.loads(change.payload)
+        for record in records:
+            try:
+                content = self.judges.read(record)
+            except Exception:  # noqa: BLE001  one poisonous record must not stop the others
+                self._log.exception("content_failed", offset=change.offset)
+                continue
+            if content is not None:
+                yield content
+
+    async def _note(self, name: Name, offset: str, lot: Sequence[tuple[Verdict, Content]]) -> None:
+        subject = self.watchlist.subject(name)
+        if subject is None:
+            return
+        verdict, best = lot[0]
+        now_ms = self._clock.now_ms()
+        news = News(
+            question_id=self._new_id(),
+            offset=offset,
+            product_ids=tuple(content.product_id for _, content in lot[: rules.MOST_NAMED]),
+            score=round(verdict.score, 4),
+            reason=f"{verdict.reason}: {best.title[:120]}",
+            sketch=verdict.sketch,
+            found_ms=now_ms,
+            due_ms=now_ms,
+        )
+        user_id, thread_id = name
+        known = await self._tracker.apply(
+            self._app_id, user_id, lambda before: rules.noted(before, thread_id, news, gap_ms=GAP_MS)
+        )
+        self.watchlist.put(user_id, known)
+        self._meter.count("kiosk_thread_news_total")
+        self._log.info(
+            "news_found", thread=thread_id, score=news.score, reason=verdict.reason, articles=len(lot)
+        )

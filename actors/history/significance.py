@@ -1,0 +1,145 @@
+"""Is this content news for that thread? Judged before anything is asked, with a score and a reason in words.
+
+    held      which words of the question one passage holds, rare ones counting more           0 to 1
+    about     how much of that already stands in the title or the lead, or in several passages 0 to 1
+    meaning   cosine of question and best passage                                              0 to 1
+    score     held x (0.5 + 0.3 about + 0.2 meaning)
+
+Content older than what the reader already had, or the same in other words, has a score of 0 whatever it holds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import log
+
+from actors.history.content import Content, likeness, sketch
+from actors.language.analysis import Analyzers
+from actors.language.embed import Embedder
+
+THRESHOLD = 0.5
+"From this score on content is significant, unless the app says otherwise."
+OLD_MS = 7 * 86_400_000
+"Published so long before the thread's last activity, it is no news to its reader."
+ALIKE = 0.8
+"From this likeness on it is the same news in other words."
+_ABOUT, _MEANING = 0.3, 0.2
+_SEVERAL = 3
+"Passages that hold half of the question: then the content is about it, whatever the title says."
+_CLOSE = 0.5
+"Cosine of the built-in embedder that counts as full."
+_MOST_TERMS = 400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a thread is about and what its reader already had."""
+
+    user_id: str
+    thread_id: str
+    text: str
+    words: tuple[tuple[int, ...], ...]
+    "Each word of the question as its terms in the languages it may be written in."
+    judged: str = ""
+    since_ms: int = 0
+    "The thread's last activity."
+    sketches: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How significant some content is for a thread."""
+
+    score: float
+    reason: str
+    sketch: str = ""
+
+
+class Frequencies:
+    """How common terms are in what came lately."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[int] = Counter()
+        self._seen = 0
+
+    def add(self, terms: Iterable[int]) -> None:
+        """Count the different terms of one article."""
+        self._seen += 1
+        self._counts.update(terms)
+        if len(self._counts) > _MOST_TERMS:
+            self._counts = Counter({term: count // 2 for term, count in self._counts.items() if count > 1})
+            self._seen //= 2
+
+    def weight(self, word: Sequence[int]) -> float:
+        """Weigh a word: the rarer the heavier; while little came all weigh alike."""
+        return log(2 + self._seen / (1 + max((self._counts[term] for term in word), default=0)))
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Content cut into terms, passage by passage."""
+
+    content: Content
+    passages: tuple[frozenset[int], ...]
+    terms: frozenset[int]
+    lead: frozenset[int]
+    "Of its title and its first passage."
+
+
+def cut(content: Content, analyzers: Analyzers) -> Cut:
+    """Cut content into terms.
+
+    Cost:
+        0.2 ms for 1,000 words that were seen before
+    """
+    head = content.passages[0] if content.passages else ""
+    analyzer = analyzers.of(content.language or analyzers.guess(head[:2_000]))
+    passages = tuple(frozenset(analyzer.terms(passage)) for passage in content.passages)
+    title = frozenset(analyzer.terms(content.title))
+    lead = title | (passages[0] if passages else frozenset())
+    return Cut(content, passages, lead.union(*passages), lead)
+
+
+def judge(
+    subject: Subject, article: Cut, common: Frequencies, embedder: Embedder, *, threshold: float = THRESHOLD
+) -> Verdict:
+    """Judge one article for one thread."""
+    weights = [common.weight(word) for word in subject.words]
+    whole = sum(weights)
+    if not whole or not article.passages:
+        return Verdict(0.0, "there is nothing to compare")
+    shares = [_held(subject, weights, terms) / whole for terms in article.passages]
+    held = max(shares)
+    if held < threshold:  # the rest can only lower it
+        return Verdict(held, f"holds {held:.0%} of the question")
+    several = min(1.0, sum(share >= 0.5 for share in shares) / _SEVERAL)
+    about = max(_held(subject, weights, article.lead) / whole, several)
+    best = shares.index(held)
+    pair = embedder.embed([subject.text, article.content.passages[best]])
+    meaning = min(1.0, max(0.0, float(pair[0] @ pair[1])) / _CLOSE)
+    score = held * (1 - _ABOUT - _MEANING + _ABOUT * about + _MEANING * meaning)
+    words = f"holds {held:.0%} of the question, about it by {about:.0%}, meaning {meaning:.0%}"
+    if score < threshold:
+        return Verdict(score, words)
+    return _fresh(subject, article, score, words)
+
+
+def _fresh(subject: Subject, article: Cut, score: float, words: str) -> Verdict:
+    published = article.content.published_ms
+    if published is not None and published < subject.since_ms - OLD_MS:
+        return Verdict(0.0, "published long before the reader's last answer")
+    own = sketch(article.content.passages)
+    for told in subject.sketches:
+        if likeness(own, told) >= ALIKE:
+            return Verdict(0.0, "the same as what the reader was told of")
+    return Verdict(score, words, own)
+
+
+def _held(subject: Subject, weights: Sequence[float], terms: frozenset[int]) -> float:
+    return sum(
+        weight
+        for word, weight in zip(subject.words, weights, strict=True)
+        if any(term in terms for term in word)
+    )

@@ -1,0 +1,68 @@
+"""What brings the history tracker together with whoever answers questions: `deployments.hosts.tracking:open_means`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from actors.answers.asking import AskedAgain, Asking, StoreAsking
+from actors.answers.passages import read_product
+from actors.history.answering import Answering, NewAnswer
+from actors.history.content import Content
+from actors.history.monitor import Judges
+from actors.history.tracker import new_question_id
+from actors.language.embed import HashingEmbedder
+from cluster.clock import SystemClock
+from cluster.records.times import moment_ms
+from cluster.store.ports import Stores
+
+ARTICLE = "article"
+"The type of product questions are answered from."
+_MOST_PASSAGES = 200
+
+
+class AskingAnswers:
+    """`Answering` by way of `Asking`."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+
+    async def ask(self, app_id: str, user_id: str, text: str, parent_id: str, question_id: str) -> None:
+        await self._asking.ask(AskedAgain(app_id, user_id, text, parent_id, question_id))
+
+    async def answer(self, app_id: str, question_id: str) -> NewAnswer | None:
+        outcome = await self._asking.outcome(app_id, question_id)
+        if outcome is None:
+            return None
+        good = outcome.finish_reason == "success" and bool(outcome.sources)
+        return NewAnswer(outcome.finished, good, outcome.sources, outcome.answer)
+
+
+def open_means(stores: Stores) -> tuple[Judges, Answering]:
+    """Make what judges content, and what answers."""
+    return Judges(read_article, HashingEmbedder()), answering(stores)
+
+
+def answering(stores: Stores) -> Answering:
+    """Make what answers the questions of threads again."""
+    return AskingAnswers(StoreAsking(stores.questions, SystemClock(), new_question_id))
+
+
+def read_article(record: Mapping[str, Any]) -> Content | None:
+    """Read a stored product as an article; None when questions are not answered from it."""
+    if record.get("type") not in (None, "", ARTICLE):
+        return None
+    document = read_product(record)
+    if document is None:
+        return None
+    passages = tuple(document.words_of(passage) for passage in document.passages[:_MOST_PASSAGES])
+    published_ms = _moment(document.published)
+    return Content(document.product_id, document.title, passages, document.language, published_ms)
+
+
+def _moment(text: str) -> int | None:
+    """Read a day or a moment; a day counts as its end, so that nothing of today is old."""
+    try:
+        return moment_ms(f"{text}T23:59:59" if len(text) == len("2026-03-02") else text) if text else None
+    except ValueError:
+        return None
