@@ -71,6 +71,8 @@ class ToldRecommender:
             raise self.wrong
         if await self._stores.engines.get(query.app_id, query.engine_id) is None:
             raise NotFound(messages.ENGINE_NOT_FOUND)
+        if query.kind == "mget":
+            return RecommendationResult(products=[{"_found": True, **one} for one in self.products])
         return RecommendationResult(products=self.products, groups=self.groups)
 
 
