@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from actors.recommender.field_texts import LONGEST, Built, FieldTexts, Hit
+from actors.recommender.built import Hit, Laid
+from actors.recommender.field_texts import FieldTexts
+from actors.recommender.field_values import LONGEST
 from actors.search.folding import folded
 from actors.vectors.types import Floats, Mask
 
@@ -79,9 +81,9 @@ class Asked:
         """Find queries that at least so many different readers asked within the window."""
         counts, worth = self._counts(now_ms)
         rows: Mask = counts >= max(least, 1)
-        return self._texts.look_up(typed, wanted, rows, -1, now_ms, lambda: worth)
+        return self._texts.look_up(typed, wanted, 0, rows, now_ms, lambda: worth)
 
-    def rebuilding(self, now_ms: int) -> tuple[FieldTexts, Callable[[], Built]] | None:
+    def rebuilding(self, now_ms: int) -> tuple[FieldTexts, Callable[[], Laid]] | None:
         """Give the work of building the index again, when it is worth it."""
         if not self._texts.wants_rebuild:
             return None

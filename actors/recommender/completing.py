@@ -7,13 +7,13 @@ Filters say which products may be found; taste and boosts change the order of wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from actors.recommender.arrange import arrange
-from actors.recommender.field_texts import Hit
+from actors.recommender.built import Hit
 from actors.recommender.messages import QUERIES, RecommendationResult
 from actors.recommender.project import project
 from actors.recommender.recall import admitted
@@ -21,8 +21,11 @@ from actors.recommender.request import Request
 from actors.recommender.score import score_rows
 from actors.search.completions.markup import marked, words_typed
 from actors.search.folding import folded, typed_so_far
-from actors.vectors.types import Mask
+from actors.vectors.types import Floats, Mask
+from cluster.query.values import canonical
 
+_COUNTED = 1_000.0
+"What the most popular product counts."
 _POOL = 4
 "So many times the wanted texts are looked up, for taste and boosts to choose among."
 _TASTE = 0.5
@@ -35,29 +38,25 @@ def complete(request: Request) -> RecommendationResult:
     mask = admitted(query, catalog)
     offered = catalog.offered
     rows: Mask = offered if mask is None else mask & offered
-    version = catalog.version if mask is None else -1
     typed = typed_so_far(query.typed)
+    page = query.start + query.rows
     found: dict[str, list[dict[str, Any]]] = {}
     for name in query.completion_fields:
         if name in QUERIES:
-            asked = request.holdings.overlay.asked.look_up(typed, query.rows, query.min_users, request.now_ms)
-            found[name] = [_marked(hit, typed) for hit in asked[: query.rows]]
+            asked = request.holdings.overlay.asked.look_up(typed, page, query.min_users, request.now_ms)
+            found[name] = [_marked(hit, typed) for hit in asked[query.start : page]]
             continue
         field = request.holdings.completions.of(
-            (name, query.language, query.only_language),
-            lambda: _records(request),
-            lambda: request.standing.popular,
+            (canonical(name), query.language, query.only_language), catalog, lambda: _popularity(request)
         )
-        hits = field.look_up(
-            typed, _POOL * query.rows, rows, version, request.now_ms, lambda: request.standing.popular
-        )
+        hits = field.look_up(typed, _POOL * page, page, rows, request.now_ms, lambda: _popularity(request))
         found[name] = _listed(request, _preferred(request, hits), typed, with_product=name == "title")
     return RecommendationResult(completions=found, served_by="completions")
 
 
-def _records(request: Request) -> Iterable[tuple[int, Mapping[str, Any]]]:
-    catalog = request.catalog
-    return ((row, catalog.record(row)) for row in np.flatnonzero(catalog.present).tolist())
+def _popularity(request: Request) -> Floats:
+    # as counts, of which the logarithm is taken: shares of the most popular would leave the long tail no order
+    return request.standing.popular * _COUNTED
 
 
 def _preferred(request: Request, hits: Sequence[Hit]) -> list[tuple[Hit, int, float]]:

@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from actors.language.embed import Embedder
 from actors.recommender import completing, grouped, pipeline, searching
+from actors.recommender.built import Laid
 from actors.recommender.champion import Champion
 from actors.recommender.completions import Completions
 from actors.recommender.crowd import Crowds
-from actors.recommender.field_texts import Built, FieldTexts
+from actors.recommender.field_texts import FieldTexts
 from actors.recommender.holdings import Blend, Holdings
 from actors.recommender.messages import QUERIES, Kind, ReaderQuery, RecommendationResult
 from actors.recommender.overlay import Overlay
 from actors.recommender.request import Request
 from actors.recommender.taste import unpack
 from cluster.ids import DEFAULT_ENGINE
+from cluster.query.values import canonical
 from cluster.store.ports import Change
 
 _FEW_PRODUCTS = 20_000
@@ -88,6 +90,8 @@ class Recommender:
         """Let another snapshot serve an engine, or none; with a time the next answer finds everything ready."""
         holdings = self.of(engine_id)
         holdings.adopt(champion)
+        if champion is not None and champion.completions is not None:
+            self.completions.adopt(champion.completions, self.overlay.catalog)
         if now_ms:
             holdings.standing(now_ms)
 
@@ -96,7 +100,7 @@ class Recommender:
         catalog = self.overlay.catalog
         if query.kind == "autocomplete":
             return all(
-                name in QUERIES or self.completions.knows((name, query.language, query.only_language))
+                name in QUERIES or self.completions.knows((canonical(name), query.language, query.only_language))
                 for name in query.completion_fields
             )
         if catalog.products <= _FEW_PRODUCTS:
@@ -112,7 +116,7 @@ class Recommender:
             and (not query.field_name or catalog.has_attribute(query.field_name))
         )
 
-    def rebuilding(self, now_ms: int) -> tuple[FieldTexts, Callable[[], Built]] | None:
+    def rebuilding(self, now_ms: int) -> tuple[FieldTexts, Callable[[], Laid]] | None:
         """Give the work of building an index of completions again that has changed much, for another thread."""
         return self.overlay.asked.rebuilding(now_ms) or self.completions.rebuilding(
             lambda: self.holdings.standing(now_ms).popular

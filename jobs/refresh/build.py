@@ -33,9 +33,15 @@ class Origin:
 
 
 def build(
-    engine: Engine, folder: Path, *, written_at_ms: int, sequence: int = 1, origin: Origin | None = None
+    engine: Engine,
+    folder: Path,
+    *,
+    written_at_ms: int,
+    sequence: int = 1,
+    origin: Origin | None = None,
+    extras: Mapping[str, Parts] | None = None,
 ) -> Manifest:
-    """Write an engine as a snapshot into a folder that must not exist yet.
+    """Write an engine as a snapshot into a folder that must not exist yet; `extras` are kept beside what was learned.
 
     Errors:
         Conflict: the folder exists
@@ -43,13 +49,13 @@ def build(
     """
     if folder.exists():
         raise Conflict(f"there is a snapshot already: {folder.name}", path=str(folder))
-    origin = origin or Origin()
+    origin, extras = origin or Origin(), extras or {}
     part_folder = folder.parent / f".{folder.name}.part"
     shutil.rmtree(part_folder, ignore_errors=True)
     part_folder.mkdir(parents=True)
     try:
-        files = tuple(sorted(_written(engine, part_folder), key=lambda entry: entry.name))
-        facts = _facts(engine, origin)
+        files = tuple(sorted(_written(engine, extras, part_folder), key=lambda entry: entry.name))
+        facts = _facts(engine, extras, origin)
         facts["version"] = version_of(facts, files)
         manifest = Manifest(KIND, sequence, written_at_ms, facts, files)
         _write(part_folder / MANIFEST, manifest.dump())
@@ -79,17 +85,18 @@ def load(snapshot: Snapshot) -> Engine:
     )
 
 
-def _saved(engine: Engine) -> Iterator[tuple[str, Parts]]:
+def _saved(engine: Engine, extras: Mapping[str, Parts]) -> Iterator[tuple[str, Parts]]:
     for part in engine.blend.parts:
         yield part.name, part.model.save()
     if engine.baskets is not None:
         yield BASKETS, engine.baskets.save()
     if engine.cohorts is not None:
         yield COHORTS, engine.cohorts.save()
+    yield from extras.items()
 
 
-def _facts(engine: Engine, origin: Origin) -> dict[str, Any]:
-    saved = {name: dict(parts.facts) for name, parts in _saved(engine)}
+def _facts(engine: Engine, extras: Mapping[str, Parts], origin: Origin) -> dict[str, Any]:
+    saved = {name: dict(parts.facts) for name, parts in _saved(engine, extras)}
     return {
         "recipe": engine.recipe.model_dump(mode="json"),
         "data": asdict(engine.facts),
@@ -103,17 +110,19 @@ def _facts(engine: Engine, origin: Origin) -> dict[str, Any]:
             }
             for part in engine.blend.parts
         ],
-        "extras": [{"name": name, "facts": saved[name]} for name in (BASKETS, COHORTS) if name in saved],
+        "extras": [
+            {"name": name, "facts": saved[name]} for name in (BASKETS, COHORTS, *extras) if name in saved
+        ],
         "offsets": dict(origin.offsets),
         "embedder": origin.embedder,
         "release": origin.release,
     }
 
 
-def _written(engine: Engine, folder: Path) -> Iterator[FileEntry]:
+def _written(engine: Engine, extras: Mapping[str, Parts], folder: Path) -> Iterator[FileEntry]:
     _write_names(folder / ITEMS, engine.items)
     yield _entry(folder / ITEMS, ITEMS, len(engine.items), {})
-    for name, parts in _saved(engine):
+    for name, parts in _saved(engine, extras):
         (folder / name).mkdir()
         for array_name, array in parts.arrays.items():
             path = folder / name / f"{array_name}.npy"

@@ -73,7 +73,7 @@ class Checkpoints:
 
 
 def packed(source: Source) -> bytes:
-    """Write a source as one Arrow stream: rows first, then names, then content."""
+    """Write a source as one Arrow stream: rows first, then names, then content, then what is completed."""
     data = source.data
     facts = {
         "kinds": list(data.kinds),
@@ -83,6 +83,7 @@ def packed(source: Source) -> bytes:
         "embedder": source.embedder,
         "products": source.products,
         "damaged": list(source.damaged),
+        "texts": bool(source.texts),
     }
     rows = pa.table({name: getattr(data, name) for name in _COLUMNS})
     readers: dict[str, Any] = {"name": data.readers.names}
@@ -99,6 +100,8 @@ def packed(source: Source) -> bytes:
             [None, pa.py_buffer(content.astype("<f2").tobytes())],
         )
         tables.append(pa.table({"vector": flat}))
+    if source.texts:
+        tables.append(pa.table({"text": pa.array(source.texts, pa.large_binary())}))
     sink = pa.BufferOutputStream()
     sink.write(len(head := json.dumps(facts, sort_keys=True).encode()).to_bytes(8, "little") + head)
     for table in tables:
@@ -121,6 +124,7 @@ def unpacked(body: bytes) -> Source:
         at += 8 + size
     facts = json.loads(parts[0].to_pybytes())
     rows, readers, items, *rest = (pa.ipc.open_stream(part).read_all() for part in parts[1:])
+    texts = tuple(rest.pop()["text"].to_pylist()) if facts.get("texts") else ()
     content = None
     if rest:
         column = rest[0]["vector"].combine_chunks()
@@ -137,7 +141,9 @@ def unpacked(body: bytes) -> Source:
         content=content,
         profiles=_profiles(facts, readers),
     )
-    return Source(data, facts["offsets"], facts["embedder"], facts["products"], tuple(facts["damaged"]))
+    return Source(
+        data, facts["offsets"], facts["embedder"], facts["products"], tuple(facts["damaged"]), texts
+    )
 
 
 def _profiles(facts: dict[str, Any], readers: Any) -> Profiles | None:

@@ -26,6 +26,7 @@ from cluster.errors import Invalid, NotFound
 from jobs.refresh.als import AlsRecipe
 from jobs.refresh.baskets import BasketsRecipe
 from jobs.refresh.cold import CohortRecipe, ContentRecipe
+from jobs.refresh.completions import CompletionsRecipe
 from jobs.refresh.content_knn import ContentKnnRecipe
 from jobs.refresh.ease import EaseRecipe
 from jobs.refresh.item_knn import ItemKnnRecipe
@@ -154,6 +155,8 @@ class Recipe(BaseModel):
     "What readers of a kind take, for those without a history."
     content: ContentRecipe | None = None
     "What new items are like, for items without events."
+    completions: CompletionsRecipe | None = CompletionsRecipe()
+    "Titles, indexed for the search bar; none leaves that to every recommender."
 
     @model_validator(mode="after")
     def _names_agree(self) -> Self:

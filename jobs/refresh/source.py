@@ -17,6 +17,7 @@ from actors.vectors.types import Matrix
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.settled import SettledProduct
 from cluster.errors import Fault, Invalid
+from jobs.refresh.completions import completable
 from jobs.refresh.content_knn import ContentKnnRecipe
 from jobs.refresh.dataset import Interactions, from_segments, weights_with
 from jobs.refresh.profiles import Profiles
@@ -35,6 +36,8 @@ class Source:
     products: int = 0
     damaged: tuple[str, ...] = ()
     "Segments that could not be read and were left out."
+    texts: tuple[bytes, ...] = ()
+    "Products, cut down to what is completed of them; empty when nothing is."
 
 
 def read_source(segments: SegmentShelf, app_id: str, recipe: Recipe) -> Source:
@@ -65,7 +68,10 @@ def read_source(segments: SegmentShelf, app_id: str, recipe: Recipe) -> Source:
     if recipe.cohorts is not None:
         users = segments.records(app_id, "user", salvage=True)
         data = replace(data, profiles=Profiles.of(users, data.readers, recipe.cohorts.fields))
-    return Source(data, settled.offsets, embedder, len(settled.products), tuple(settled.damaged))
+    texts: tuple[bytes, ...] = ()
+    if recipe.completions is not None:
+        texts = completable((product.json for product in settled.products), recipe.completions)
+    return Source(data, settled.offsets, embedder, len(settled.products), tuple(settled.damaged), texts)
 
 
 def wants_content(recipe: Recipe) -> bool:

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from actors.learned.model import Parts
 from actors.learned.snapshot import MANIFEST, Snapshot
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
@@ -22,6 +23,7 @@ from cluster.records.run import Run
 from cluster.records.schedule import DAY_MS
 from jobs.refresh.build import Origin, build
 from jobs.refresh.checkpoint import FOLDER, Checkpoints
+from jobs.refresh.completions import completions_of
 from jobs.refresh.estimate import Size, refuse_too_large
 from jobs.refresh.fit import fit
 from jobs.refresh.plan import Plan
@@ -129,10 +131,11 @@ class Training:
             shutil.rmtree(folder, ignore_errors=True)
             settled = self._settled.recipe
             engine = fit(settled, self._source.data, self._counting(len(settled.parts) + 2))
+            extras = self._indexed(settled)
             self._say("write snapshot", 0.95)
             origin = Origin(self._source.offsets, self._source.embedder, self._bench.release)
             # the time of the order, so that every attempt writes the same bytes
-            build(engine, folder, written_at_ms=self._run.created_at, origin=origin)
+            build(engine, folder, written_at_ms=self._run.created_at, origin=origin, extras=extras)
         snapshot = Snapshot.open(folder)
         return {"version": snapshot.version, "bytes": snapshot.size}
 
@@ -199,6 +202,12 @@ class Training:
             kept = examined(plan.recipe, self._split.test, serving=self._serving, tell=tell)
             self._checkpoints.put("report", kept)
         return kept
+
+    def _indexed(self, recipe: Recipe) -> Mapping[str, Parts]:
+        if recipe.completions is None or not self._source.texts:
+            return {}
+        self._say("index completions", 0.9)
+        return completions_of(recipe.completions, self._source.texts, self._source.data)
 
     @property
     def _folder(self) -> Path:

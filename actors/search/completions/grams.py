@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from actors.search.completions.prefixes import Allowed
 from actors.search.completions.texts import Texts
 from actors.search.distance import Text
-from actors.vectors.types import Mask, Rows
+from actors.vectors.types import Rows
 
 _CHUNK = 4_000_000
 
@@ -51,7 +52,7 @@ class Grams:
         starts = np.append(np.flatnonzero(first), len(keys)).astype(np.int64)
         return cls(size, keys[first], starts, owner)
 
-    def shared(self, typed: Text, edits: int, allowed: Mask | None) -> tuple[Rows, Rows]:
+    def shared(self, typed: Text, edits: int, allowed: Allowed | None) -> tuple[Rows, Rows]:
         """Count for each text how many of the rarest n-grams of what was typed it has.
 
         Shapes:
@@ -92,15 +93,15 @@ def keys_of(codes: Text, size: int) -> npt.NDArray[np.uint64]:
 
 
 def _counted(
-    lists: list[npt.NDArray[np.int32]], grams: int, lost: int, allowed: Mask | None
+    lists: list[npt.NDArray[np.int32]], grams: int, lost: int, allowed: Allowed | None
 ) -> tuple[Rows, Rows]:
     """Count how often each text occurs in lists; keep those that could still be near enough."""
     flat = np.concatenate(lists)
-    if allowed is not None:
-        flat = flat[allowed[flat]]
     if not len(flat):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     counts = np.bincount(flat)
     least = max(len(lists) - lost, 1)
     texts = np.flatnonzero(counts >= least)
+    if allowed is not None:
+        texts = texts[allowed(texts)]
     return texts, counts[texts]

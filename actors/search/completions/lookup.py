@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.search.completions.grams import Grams
-from actors.search.completions.prefixes import Prefixes
+from actors.search.completions.prefixes import Allowed, Prefixes
 from actors.search.completions.texts import Texts
 from actors.search.completions.words import Words
 from actors.search.distance import Pattern, edits_allowed, text_of
@@ -69,11 +69,11 @@ class Index:
     place_starts: Rows
     pull: npt.NDArray[np.float32]
 
-    def look_up(self, typed: str, wanted: int, allowed: Mask | None = None) -> Found:
+    def look_up(self, typed: str, wanted: int, page: int = 0, allowed: Allowed | None = None) -> Found:
         """Find texts for what was typed (folded, see `folding.typed_so_far`).
 
-        Shapes:
-            allowed: bool [n], which texts may be returned; none: all
+        With `page` exact beginnings typos are not looked for; 0: only with as many as are wanted.
+
         Cost:
             see benchmarks/completions.py
         """
@@ -81,7 +81,7 @@ class Index:
         first, last = self.prefixes.stretch(pattern, self.texts.codes)
         exact = self._exact(first, last, len(pattern), wanted, allowed)
         most = edits_allowed(len(typed.strip()))
-        if len(exact.texts) >= wanted or not most:
+        if len(exact.texts) >= (page or wanted) or not most:
             return exact
         found = _joined(exact, self._with_numbers(self._near(typed, most, allowed), typed), wanted)
         if " " in typed.strip() and (len(found.texts) < wanted or found.edits[0] > 1):
@@ -104,12 +104,12 @@ class Index:
                 kept.append(at)
         return found.pick(np.array(kept, np.int64))
 
-    def _exact(self, first: int, last: int, length: int, wanted: int, allowed: Mask | None) -> Found:
+    def _exact(self, first: int, last: int, length: int, wanted: int, allowed: Allowed | None) -> Found:
         texts, places = self.prefixes.top(first, last, wanted, allowed)
         zeros = np.zeros(len(texts), np.int64)
         return Found(texts, zeros, -_PULL * self.pull[texts].astype(np.float64), places, zeros + length)
 
-    def _near(self, typed: str, most: int, allowed: Mask | None) -> Found:
+    def _near(self, typed: str, most: int, allowed: Allowed | None) -> Found:
         """Compare what was typed with the texts that share most with it."""
         marked = text_of(" " + typed)
         grams = self.triples if most <= 2 and len(marked) - 2 > 3 * most else self.pairs
@@ -133,7 +133,7 @@ class Index:
         best = order[_first_of_each(texts[order])]
         return Found(texts[best], edits[best], cost[best], places[best], cut[best])
 
-    def _by_words(self, typed: str, most: int, wanted: int, allowed: Mask | None) -> Found:
+    def _by_words(self, typed: str, most: int, wanted: int, allowed: Allowed | None) -> Found:
         texts, edits = self.words.texts_with(typed, allowed)
         kept = np.flatnonzero(edits <= most)
         texts, edits = texts[kept], edits[kept]

@@ -13,7 +13,7 @@ from actors.search.folding import folded
 from actors.vectors.types import Mask, Rows
 
 BLANK = 32
-_MARGIN = LONGEST + 16
+MARGIN = LONGEST + 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Texts:
         pieces = [folded(text) for text in originals]
         lengths = np.fromiter((len(piece) + 3 for piece in pieces), np.int64, len(pieces))
         starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-        whole = "".join(f" {piece} \0" for piece in pieces) + "\0" * _MARGIN
+        whole = "".join(f" {piece} \0" for piece in pieces) + "\0" * MARGIN
         return cls(np.frombuffer(whole.encode("utf-16-le"), np.uint16), starts)
 
     @property

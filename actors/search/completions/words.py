@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.search.completions.grams import Grams
-from actors.search.completions.prefixes import Prefixes, rank_of
+from actors.search.completions.prefixes import Allowed, Prefixes, rank_of
 from actors.search.completions.texts import Texts
 from actors.search.distance import Pattern, edits_allowed, text_of
-from actors.vectors.types import Floats, Mask, Rows
+from actors.vectors.types import Floats, Rows
 
 _WORDS_EACH = 48
 _COMPARED = 400
@@ -57,7 +57,7 @@ class Words:
             vocabulary, Prefixes.of(vocabulary, rank), Grams.of(vocabulary, 2), starts, rest.astype(np.int32)
         )
 
-    def texts_with(self, typed: str, allowed: Mask | None) -> tuple[Rows, Floats]:
+    def texts_with(self, typed: str, allowed: Allowed | None) -> tuple[Rows, Floats]:
         """Find the texts that have all words typed, in any order; a text's cost is the typos of all words together.
 
         Shapes:
@@ -73,11 +73,12 @@ class Words:
         for turn, (_, near, edits) in enumerate(sorted(lists, key=lambda entry: entry[0])):
             found, worth = self._with(near, edits, texts if turn else None)
             if allowed is not None and not turn:
-                found, worth = found[allowed[found]], worth[allowed[found]]
+                kept = allowed(found)
+                found, worth = found[kept], worth[kept]
             if not len(found):
                 return found, worth
-            kept = np.searchsorted(texts, found) if turn else np.arange(len(found))
-            texts, cost = found, worth + (cost[kept] if turn else 0.0)
+            places = np.searchsorted(texts, found) if turn else np.arange(len(found))
+            texts, cost = found, worth + (cost[places] if turn else 0.0)
         return texts, cost
 
     def _near(self, word: str, *, whole: bool) -> tuple[Rows, Rows]:

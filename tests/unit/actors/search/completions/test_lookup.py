@@ -61,7 +61,7 @@ def test_only_allowed_texts_are_found(index: Index) -> None:
     allowed = np.ones(len(TITLES), np.bool_)
     allowed[0] = False
     for typed in ("steel", "stel", "trowel steel"):
-        found = index.look_up(typed, 5, allowed)
+        found = index.look_up(typed, 5, allowed=lambda texts: allowed[texts])
         assert 0 not in found.texts
 
 
