@@ -41,6 +41,8 @@ def look_at_parts(installation: Installation, state: State) -> list[Part]:
         _doors(installation, titles),
         _intake(installation, titles),
         _trainer(installation, titles),
+        _actor("assigner", "AssignerHost", titles, "gives readers variants"),
+        _actor("tracker", "TrackerHost", titles, "watches history threads"),
         _disk(installation),
         Part("memory", True, f"{pss_bytes(processes) / 2**20:,.0f} MiB in {len(processes)} processes"),
         Part("restarts", True, restarts or "none since the start"),
@@ -99,6 +101,11 @@ def _trainer(installation: Installation, titles: list[str]) -> Part:
     workers = sum("ray::_work" in title for title in titles)
     words = f"at work, {workers} training{'s' * (workers != 1)} under way" if alive else "not running"
     return Part("trainer", alive, words)
+
+
+def _actor(part: str, kind: str, titles: list[str], duty: str) -> Part:
+    alive = any(kind in title for title in titles)
+    return Part(part, alive, f"at work, {duty}" if alive else "not running")
 
 
 def _disk(installation: Installation) -> Part:

@@ -15,6 +15,11 @@ from cluster.runtime.state import State
 
 LOOPBACK = ("127.", "::1", "::ffff:127.")
 CLOCK_SLACK_MS = 2_000
+ACTORS = (
+    ("assigner", "AssignerHost", "doors give variants themselves, other programs can't ask for them"),
+    ("tracker", "TrackerHost", "readers of history threads are not told of news"),
+)
+"Part, its class, and what is missing without it."
 
 
 def public_address(state: State) -> Finding:
@@ -75,6 +80,22 @@ def ray_asks_for_token(state: State) -> Iterator[Finding]:
             "stop now (`kiosk down`): anybody on this machine can run code; RAY_AUTH_MODE must be `token`"
         )
         yield Finding("ray dashboard", "bad", f"answered {status} without a token", advice)
+
+
+def actors(installation: Installation) -> Iterator[Finding]:
+    """The actors that nothing at a door waits for are there; Ray starts one anew that died."""
+    titles = []
+    for process in belonging_to(installation.places):
+        try:
+            titles.append(" ".join([process.name(), *process.cmdline()[:1]]))
+        except psutil.Error:
+            continue
+    for part, kind, words in ACTORS:
+        if any(kind in title for title in titles):
+            yield Finding(part, "ok", "at work")
+        else:
+            advice = "wait a minute, Ray starts it anew; if it stays away: `kiosk down && kiosk up`"
+            yield Finding(part, "warning", f"not running: {words}", advice)
 
 
 def redis_settings(installation: Installation) -> Iterator[Finding]:

@@ -112,6 +112,8 @@ def bring_up(plan: Plan, settings: Settings, teller: Teller) -> None:
     asyncio.run(_first_answer(plan, settings))
     if plan.assigner:
         ensure_assigner(plan.assigner)
+    if plan.tracker:
+        ensure_tracker(plan.tracker, plan.tracker_means)
     if plan.trainer:
         ensure_trainer(plan.trainer, settings)
     teller.tell("ready", "ready")
@@ -185,6 +187,15 @@ def ensure_assigner(kind: str) -> None:
     release = version()
     roster.sweep("assigner", keep=release)
     roster.find_or_create("assigner", release, kind, connect_actor)
+
+
+def ensure_tracker(kind: str, means: str) -> None:
+    """Make the actor of this release that watches history threads, and end those of others."""
+    from cluster.runtime import roster
+
+    release = version()
+    roster.sweep("tracker", keep=release)
+    roster.find_or_create("tracker", release, kind, connect_actor, means, meter=RayMeter)
 
 
 def ensure_keeper(build: str) -> Any:

@@ -10,6 +10,8 @@ API = "deployments.front.app:build"
 INTAKE = "actors.intake.host:IntakeHost"
 ENGINES = "deployments.hosts.app:build_recommender"
 ASSIGNER = "actors.experiments.host:AssignerHost"
+TRACKER = "actors.history.host:TrackerHost"
+TRACKER_MEANS = "deployments.hosts.tracking:open_means"
 TRAINER = "jobs.refresh.driver:Trainer"
 
 
@@ -36,6 +38,10 @@ class Plan:
     "Import path of the class of the actor that looks after trainings; empty: none."
     assigner: str = ASSIGNER
     "Import path of the class of the actor that gives readers variants; empty: none, doors do it themselves."
+    tracker: str = TRACKER
+    "Import path of the class of the actor that watches history threads; empty: none, nobody is told of news."
+    tracker_means: str = TRACKER_MEANS
+    "Import path of what gives the tracker its judges and its answers."
     playground: bool = True
     "Load the sample data if it is not there."
 

@@ -53,6 +53,7 @@ from deployments.edge.limits import Limits
 from deployments.edge.tally import Tally
 from deployments.edge.trace import AccessLog
 from deployments.front.asking import open_asking
+from deployments.hosts.tracking import answering
 
 ACCESS_SHARE = 0.01
 "Share of requests that get an access line."
@@ -111,16 +112,23 @@ class Gateway:
             _find_assigner, here, clock, lost=_AWAY, meter=meter, here_first=True
         )
         self._query_book = QueryBook(self._stores.queries, clock)
+        history = LocalHistoryClient(self._stores, clock, answering(self._stores))
         self._asking = open_asking(
             self._stores,
             LocalArchiveClient(self._answers),
             clock,
             meter,
             app_ids=lambda: self._keyring.app_ids,
-            history=LocalHistoryClient(self._stores, clock),
+            history=history,
         )
         means = Means(
-            self._stores, self._placed, clock, self._experiments, self._query_book, ask=self._asking
+            self._stores,
+            self._placed,
+            clock,
+            self._experiments,
+            self._query_book,
+            ask=self._asking,
+            history=history,
         )
         self.door = Door(
             endpoints(means),

@@ -16,8 +16,6 @@ from cluster.clock import SystemClock
 from cluster.records.times import moment_ms
 from cluster.store.ports import Stores
 
-ARTICLE = "article"
-"The type of product questions are answered from."
 _MOST_PASSAGES = 200
 
 
@@ -49,9 +47,7 @@ def answering(stores: Stores) -> Answering:
 
 
 def read_article(record: Mapping[str, Any]) -> Content | None:
-    """Read a stored product as an article; None when questions are not answered from it."""
-    if record.get("type") not in (None, "", ARTICLE):
-        return None
+    """Read a stored product as an article; None when it has no text or must not be asked about."""
     document = read_product(record)
     if document is None:
         return None

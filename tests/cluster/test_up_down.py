@@ -157,7 +157,20 @@ def test_every_part_is_well(installed: Installed, up: dict[str, Any]) -> None:
     told = installed.told("status")
     assert told["ready"] is True
     assert {part["part"]: part["ok"] for part in told["parts"]} == dict.fromkeys(
-        ["supervisor", "redis", "ray", "proxy", "doors", "intake", "trainer", "disk", "memory", "restarts"],
+        [
+            "supervisor",
+            "redis",
+            "ray",
+            "proxy",
+            "doors",
+            "intake",
+            "trainer",
+            "assigner",
+            "tracker",
+            "disk",
+            "memory",
+            "restarts",
+        ],
         True,
     )
     assert "secret_key" not in json.dumps(told)
