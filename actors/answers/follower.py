@@ -21,6 +21,7 @@ import structlog
 
 from actors.answers.library import Library
 from actors.answers.passages import Document, read_product
+from actors.answers.retrieve import is_quick
 from actors.following.loop import follow_for_ever
 from cluster.artifacts.segments import SegmentShelf, position
 from cluster.clock import Clock
@@ -34,7 +35,6 @@ Opened = tuple[Library, str]
 
 _READ = 64
 _BLOCK_MS = 2_000
-_INLINE_PASSAGES = 4_000
 _LOT = 200
 
 
@@ -101,7 +101,7 @@ class Follower:
         library = self._library
         if library is None:
             raise Unavailable("the archive is not loaded", retry_after_s=1)
-        if sum(map(len, library.segments)) <= _INLINE_PASSAGES and not library.is_slow:
+        if is_quick(library):
             return thought(library)
         return await asyncio.get_running_loop().run_in_executor(self._reader, thought, library)
 

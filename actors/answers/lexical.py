@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +26,18 @@ from actors.vectors.types import Mask, Rows, Scores
 K1, B = 1.2, 0.75
 LEVELS = 255
 _UNIT = (K1 + 1) / LEVELS
-_LONG_LIST = 2_048
+_LONG_LIST = 8_192
 "Postings from which on it is worth asking whether they can still change the best."
+_LEADERS = 1_024
+"Passages of a long list that are tried before all of it is added."
+_REMEMBERED = 30_000
+"Terms whose places are remembered."
+_NOWHERE = (-1, 0, 0)
+_ZERO = np.zeros(1, np.int64)
+_STEPS = np.arange(LEVELS + 1, dtype=np.float32) * np.float32(_UNIT)
+
+_List: TypeAlias = tuple[float, Scores, int, int]
+"Bound, worth by level, first and last posting."
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +64,12 @@ class Postings:
     peaks: npt.NDArray[np.uint8]
     lengths: npt.NDArray[np.int32]
     "int32 [n], terms in every passage."
+    _spans: dict[int, tuple[int, int, int]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _leaders: dict[int, tuple[npt.NDArray[np.uint32], int]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __len__(self) -> int:
         """Count passages."""
@@ -72,21 +88,24 @@ class Postings:
 
     def spans(self, codes: Sequence[int]) -> list[tuple[int, int, int]]:
         """Find terms: number, first and last posting of each; an unknown one has none."""
-        asked = np.array(codes, np.uint64)
-        places = np.searchsorted(self.terms, asked)
-        spans = []
-        for code, place in zip(codes, places.tolist(), strict=True):
-            if place < len(self.terms) and int(self.terms[place]) == code:
-                spans.append((place, int(self.starts[place]), int(self.starts[place + 1])))
-            else:
-                spans.append((-1, 0, 0))
-        return spans
+        known = self._spans
+        fresh = [code for code in codes if code not in known]
+        if fresh:
+            if len(known) > _REMEMBERED:
+                known.clear()
+                fresh = list(codes)
+            places = np.searchsorted(self.terms, np.array(fresh, np.uint64)).tolist()
+            for code, place in zip(fresh, places, strict=True):
+                if place < len(self.terms) and int(self.terms[place]) == code:
+                    known[code] = (place, int(self.starts[place]), int(self.starts[place + 1]))
+        return [known.get(code, _NOWHERE) for code in codes]
 
     def best(self, weights: Mapping[int, float], k: int, allowed: Mask | None = None) -> tuple[Rows, Scores]:
         """Find the best passages, exactly.
 
-        Terms are added from the weightiest on. As soon as those that are left can't lift any new passage among the
-        best, only the candidates are looked up in them.
+        Short lists are added up. When long ones can't lift any new passage among the best, only the candidates are
+        looked up in them; when they can, the passages they say most about become candidates too, and only if even
+        the next of them could still come among the best everything is added.
 
         Shapes:
             weights: term -> what it is worth at its highest level, rarity included
@@ -96,26 +115,28 @@ class Postings:
             300,000 passages: see tests/benchmarks/retrieval.py
         """
         lists = self._weighed(weights)
-        left = np.cumsum([bound for bound, *_ in lists][::-1])[::-1].tolist() if lists else []
-        sums = np.zeros(len(self), np.float32)
-        seen: list[npt.NDArray[np.uint32]] = []
-        for at, (_, lut, start, end) in enumerate(lists):
-            if end - start > _LONG_LIST and seen:
-                rows = _distinct(seen, sums, allowed)
-                seen = [rows]
-                if len(rows) >= k:
-                    scores = sums[rows]
-                    floor = float(np.partition(scores, len(scores) - k)[len(scores) - k])
-                    if floor > left[at]:
-                        rows = rows[scores > floor - left[at]]
-                        return self._finish(rows, sums[rows], lists[at:], k)
-            rows = self.rows[start:end]
-            sums[rows] += lut[self.levels[start:end]]
-            seen.append(rows)
-        rows = _distinct(seen, sums, allowed)
-        scores = sums[rows]
-        top = best_rows(scores, k)
-        return rows[top].astype(np.int64), scores[top]
+        long = [one for one in lists if one[3] - one[2] > _LONG_LIST]
+        short = [one for one in lists if one[3] - one[2] <= _LONG_LIST]
+        if not short and long:
+            short, long = long[:1], long[1:]
+        rows, sums = _summed(
+            [(self.rows[start:end], lut[self.levels[start:end]]) for _, lut, start, end in short]
+        )
+        if allowed is not None:
+            inside = allowed[rows]
+            rows, sums = rows[inside], sums[inside]
+        left = sum(bound for bound, *_ in long)
+        if left:
+            floor = _least_of_best(sums, k)
+            if floor > left:
+                near = sums > floor - left
+                return self._finish(rows[near], sums[near], long, k)
+            found = self._with_leaders(rows, sums, long, k) if allowed is None else None
+            if found is not None:
+                return found
+            rows, sums = self._all_added(rows, sums, long, allowed)
+        top = best_rows(sums, k)
+        return rows[top].astype(np.int64), sums[top]
 
     def score(self, weights: Mapping[int, float], rows: Rows) -> Scores:
         """Score given passages.
@@ -131,23 +152,63 @@ class Postings:
         )
         return scores
 
-    def _weighed(self, weights: Mapping[int, float]) -> list[tuple[float, Scores, int, int]]:
+    def _weighed(self, weights: Mapping[int, float]) -> list[_List]:
         """Bound, worth by level, first and last posting of every term that occurs; the weightiest first."""
         found = []
         codes = list(weights)
-        levels = np.arange(LEVELS + 1, dtype=np.float32) * np.float32(_UNIT)
         for code, (term, start, end) in zip(codes, self.spans(codes), strict=True):
             if end > start:
-                lut = levels * np.float32(weights[code])
+                lut = _STEPS * np.float32(weights[code])
                 found.append((float(lut[self.peaks[term]]), lut, start, end))
         return sorted(found, key=lambda one: -one[0] / math.log2(2 + one[3] - one[2]))
 
-    def _finish(self, rows: Any, scores: Scores, lists: Any, k: int) -> tuple[Rows, Scores]:
+    def _with_leaders(
+        self, rows: Any, sums: Scores, long: Sequence[_List], k: int
+    ) -> tuple[Rows, Scores] | None:
+        """Try with the leaders of long lists as further candidates; None when a passage behind them may be better."""
+        leaders = [self._leaders_of(one) for one in long]
+        behind = sum(float(lut[level]) for (_, lut, _, _), (_, level) in zip(long, leaders, strict=True))
+        parts = [(rows, sums), *((led, np.zeros(len(led), np.float32)) for led, _ in leaders)]
+        rows, sums = _summed(parts)
+        floor = _least_of_best(sums, k)
+        near = sums + np.float32(sum(bound for bound, *_ in long)) >= floor
+        rows = rows[near]
+        scores = self._added(rows, sums[near], long)
+        if _least_of_best(scores, k) < behind:
+            return None
+        top = best_rows(scores, k)
+        return rows[top].astype(np.int64), scores[top]
+
+    def _leaders_of(self, one: _List) -> tuple[npt.NDArray[np.uint32], int]:
+        """Rows a long list says most about, ascending, and the highest level behind them; remembered."""
+        _, _, start, end = one
+        found = self._leaders.get(start)
+        if found is None:
+            levels = self.levels[start:end]
+            order = np.argpartition(levels, len(levels) - _LEADERS - 1)[len(levels) - _LEADERS - 1 :]
+            places = np.sort(order[1:])
+            found = self._leaders[start] = (self.rows[start:end][places], int(levels[order[0]]))
+        return found
+
+    def _all_added(
+        self, rows: Any, sums: Scores, long: Sequence[_List], allowed: Mask | None
+    ) -> tuple[Any, Scores]:
+        """Add whole lists."""
+        every = np.zeros(len(self), np.float32)
+        every[rows] = sums
+        for _, lut, start, end in long:
+            every[self.rows[start:end]] += lut[self.levels[start:end]]
+        if allowed is not None:
+            every[~allowed] = 0
+        rows = np.flatnonzero(every != 0)  # of floats it takes ten times as long
+        return rows, every[rows]
+
+    def _finish(self, rows: Any, scores: Scores, lists: Sequence[_List], k: int) -> tuple[Rows, Scores]:
         scores = self._added(rows, scores, lists)
         top = best_rows(scores, k)
         return rows[top].astype(np.int64), scores[top]
 
-    def _added(self, rows: Any, scores: Scores, lists: Sequence[tuple[float, Scores, int, int]]) -> Scores:
+    def _added(self, rows: Any, scores: Scores, lists: Sequence[_List]) -> Scores:
         """Look ascending rows up in lists and add what they are worth there."""
         for _, lut, start, end in lists:
             listed = self.rows[start:end]
@@ -262,13 +323,25 @@ def _peaks(levels: Any, starts: Any) -> npt.NDArray[np.uint8]:
     return peaks
 
 
-def _distinct(seen: Sequence[Any], sums: Scores, allowed: Mask | None) -> Any:
-    """Rows that were touched, ascending, each once."""
-    if sum(map(len, seen)) * 8 < len(sums):
-        every = np.sort(np.concatenate([np.zeros(0, np.uint32), *seen]))
-        rows = every[
-            np.append(True, every[1:] != every[:-1])[: len(every)]
-        ]  # np.unique takes ten times as long
-    else:
-        rows = np.flatnonzero(sums).astype(np.uint32)
-    return rows if allowed is None else rows[allowed[rows]]
+def _summed(parts: Sequence[tuple[Any, Scores]]) -> tuple[Any, Scores]:
+    """Add scores by row; rows come out ascending, each once."""
+    if not parts:
+        return np.zeros(0, np.uint32), np.zeros(0, np.float32)
+    if len(parts) == 1:
+        return parts[0]
+    # row and score in one number: sorting plain numbers is many times faster than np.unique
+    keys = np.concatenate([rows for rows, _ in parts]).astype(np.uint64)
+    keys <<= np.uint64(32)
+    keys |= np.concatenate([scores for _, scores in parts]).view(np.uint32)
+    keys.sort()
+    pairs = keys.view(np.uint32).reshape(-1, 2)  # little-endian: score, row
+    rows, scores = pairs[:, 1], pairs[:, 0].copy().view(np.float32)
+    firsts = np.flatnonzero(rows[1:] != rows[:-1])
+    firsts += 1
+    firsts = np.concatenate([_ZERO, firsts])
+    return rows[firsts], np.add.reduceat(scores, firsts)
+
+
+def _least_of_best(scores: Scores, k: int) -> float:
+    """The k-th best; 0 when there are fewer."""
+    return float(np.partition(scores, len(scores) - k)[len(scores) - k]) if len(scores) >= k else 0.0

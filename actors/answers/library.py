@@ -44,6 +44,7 @@ class Library:
         "Grows with every change."
         self.base_version = base_version
         self._analyzers = Analyzers()
+        self._spoken: tuple[Sequence[Segment], list[str]] = (), []
         self._fixed = len(self.segments)
         "Segments from the front that are never merged: they are mapped from disk."
 
@@ -76,10 +77,15 @@ class Library:
 
     def languages(self, segments: Sequence[Segment]) -> list[str]:
         """Languages of the corpus, the most frequent first, at most four."""
+        known, found = self._spoken
+        if known is segments:
+            return found
         counts: Counter[str] = Counter()
         for segment in segments:
             counts.update(segment.languages)
-        return [language for language, _ in counts.most_common(4)]
+        found = [language for language, _ in counts.most_common(4)]
+        self._spoken = segments, found
+        return found
 
     def put(self, documents: Iterable[Document]) -> None:
         """Add documents or replace those of the same id."""

@@ -11,21 +11,21 @@ Source: ranking protocol sections 6 and 10 (BM25 k1 1.2, b .75; min-max blend of
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from actors.answers.dates import HALF_LIFE_DAYS, Period, period_of
 from actors.answers.lexical import rarity
 from actors.answers.library import Library
 from actors.answers.messages import ArchiveQuery, ArchiveResult, Article, Snippet
-from actors.answers.passages import Document
-from actors.answers.segment import UNKNOWN_DAY, Segment
+from actors.answers.segment import UNKNOWN_DAY, Excerpt, Segment
 from actors.vectors.top import best_rows
 from actors.vectors.types import Rows, Scores
 
@@ -42,7 +42,10 @@ _FRESH_SHARE = 0.5
 _WHOLE_ARTICLE = 40_000
 "Characters up to which an article is given whole."
 
-Fact = npt.NDArray[np.float32]
+_FEW_PASSAGES = 4_000
+"So many are compared in full in a moment."
+_NO_PERIOD = Period()
+_FIRST = np.ones(1, bool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +60,16 @@ def ask(library: Library, query: ArchiveQuery, now_ms: int) -> ArchiveResult:
     """Find passages for a question.
 
     Cost:
-        300,000 passages: see tests/benchmarks/retrieval.py
+        0.6 ms of 200,000 passages: see tests/benchmarks/retrieval.py
     """
     segments = library.segments
     corpus = f"{library.base_version}:{library.version}"
-    bases = np.concatenate([[0], np.cumsum([len(segment) for segment in segments])]).astype(np.int64)
+    bases = [0, *accumulate(map(len, segments))]
     words = _words(library, segments, query, bases)
     meaning = _meaning(library, segments, query, bases)
     share = library.share if len(words.rows) else 1.0
     period = period_of(query.question[:_READ])
-    is_dated = period != Period() or query.yearly_decay != 1.0
+    is_dated = period != _NO_PERIOD or query.yearly_decay != 1.0
     # beside dates, how far the last candidate is behind must not make two that are alike look far apart
     scale = _by_most if is_dated else partial(_scaled, bend=library.bend)
     rows, scores = _blend(words, meaning, share, scale)
@@ -78,10 +81,22 @@ def ask(library: Library, query: ArchiveQuery, now_ms: int) -> ArchiveResult:
     lexical = dict(zip(words.rows.tolist(), words.scores.tolist(), strict=True))
     cosine = dict(zip(meaning.rows.tolist(), meaning.scores.tolist(), strict=True))
     snippets = []
-    for row, score, document, position in _chosen(segments, bases, rows[order], scores[order], query):
-        facts = (min(max(score, 0.0), 1.0), lexical.get(row, 0.0), cosine.get(row, 0.0))
-        snippets.append(_snippet(document, position, *facts))
+    for row, score, excerpt in _chosen(segments, bases, rows[order], scores[order], query):
+        facts = min(max(score, 0.0), 1.0), lexical.get(row, 0.0), cosine.get(row, 0.0)
+        snippets.append(_snippet(excerpt, *facts))
     return ArchiveResult(tuple(snippets), corpus)
+
+
+def is_quick(library: Library) -> bool:
+    """Does a question take less than handing it to another thread would be worth?"""
+    if library.is_slow:
+        return False
+    slow = sum(
+        len(segment)
+        for segment in library.segments
+        if segment.vectors is None or not segment.vectors.is_sketched or not segment.is_whole
+    )
+    return slow <= _FEW_PASSAGES
 
 
 def article(library: Library, product_id: str, position: int) -> Article | None:
@@ -106,7 +121,9 @@ def article(library: Library, product_id: str, position: int) -> Article | None:
 # --- the two lists --------------------------------------------------------------------------------------------------
 
 
-def _words(library: Library, segments: Sequence[Segment], query: ArchiveQuery, bases: Rows) -> _Found:
+def _words(
+    library: Library, segments: Sequence[Segment], query: ArchiveQuery, bases: Sequence[int]
+) -> _Found:
     languages = library.languages(segments)
     asked = library.analyzers.question(query.question[:_READ], languages)[:_QUESTION_WORDS]
     wanted: Counter[int] = Counter(code for codes in asked for code in codes)
@@ -125,18 +142,21 @@ def _words(library: Library, segments: Sequence[Segment], query: ArchiveQuery, b
 def _weights(segments: Sequence[Segment], wanted: dict[int, int]) -> dict[int, float]:
     """Multiply in how rare terms are over the whole corpus; unknown ones fall out."""
     codes = list(wanted)
-    counts = np.zeros(len(codes), np.int64)
+    counts = [0] * len(codes)
     for segment in segments:
-        counts += np.array([end - start for _, start, end in segment.postings.spans(codes)], np.int64)
+        for at, (_, start, end) in enumerate(segment.postings.spans(codes)):
+            counts[at] += end - start
     passages = sum(len(segment) for segment in segments)
     return {
         code: wanted[code] * rarity(count, passages)
-        for code, count in zip(codes, counts.tolist(), strict=True)
+        for code, count in zip(codes, counts, strict=True)
         if count
     }
 
 
-def _meaning(library: Library, segments: Sequence[Segment], query: ArchiveQuery, bases: Rows) -> _Found:
+def _meaning(
+    library: Library, segments: Sequence[Segment], query: ArchiveQuery, bases: Sequence[int]
+) -> _Found:
     if library.embedder is None or not library.share:
         return _none()
     texts = [query.question[:_READ]] + ([query.context[:_READ]] if query.context else [])
@@ -155,9 +175,11 @@ def _meaning(library: Library, segments: Sequence[Segment], query: ArchiveQuery,
     return _gathered(found, bases)
 
 
-def _gathered(found: Sequence[tuple[Rows, Scores]], bases: Rows) -> _Found:
+def _gathered(found: Sequence[tuple[Rows, Scores]], bases: Sequence[int]) -> _Found:
     if not found:
         return _none()
+    if len(found) == 1:
+        return _Found(*found[0])
     rows = np.concatenate([rows + base for (rows, _), base in zip(found, bases, strict=False)])
     scores = np.concatenate([scores for _, scores in found])
     top = best_rows(scores, CANDIDATES)
@@ -175,12 +197,21 @@ def _blend(
     words: _Found, meaning: _Found, share: float, scale: Callable[[Scores, bool], Scores]
 ) -> tuple[Rows, Scores]:
     """Add both lists, each scaled to 0..1; who is missing in one gets nothing there."""
-    rows, places = np.unique(np.concatenate([words.rows, meaning.rows]), return_inverse=True)
-    scores = np.zeros(len(rows), np.float32)
-    count = len(words.rows)
-    scores[places[:count]] += np.float32(1 - share) * scale(words.scores, True)
-    scores[places[count:]] += np.float32(share) * scale(meaning.scores, False)
-    return rows, scores
+    rows = np.concatenate([words.rows, meaning.rows])
+    scores = np.concatenate(
+        [
+            np.float32(1 - share) * scale(words.scores, True),
+            np.float32(share) * scale(meaning.scores, False),
+        ]
+    )
+    if not len(rows):
+        return rows, scores
+    order = np.argsort(rows, kind="stable")
+    rows, scores = rows[order], scores[order]
+    twice = rows[1:] == rows[:-1]
+    scores[:-1][twice] += scores[1:][twice]
+    firsts = np.concatenate([_FIRST, ~twice])
+    return rows[firsts], scores[firsts]
 
 
 def _scaled(scores: Scores, are_words: bool, *, bend: float) -> Scores:
@@ -201,7 +232,7 @@ def _by_most(scores: Scores, are_words: bool) -> Scores:
 
 def _dated(
     segments: Sequence[Segment],
-    bases: Rows,
+    bases: Sequence[int],
     rows: Rows,
     scores: Scores,
     period: Period,
@@ -224,8 +255,8 @@ def _dated(
     return np.asarray(scores, np.float32)
 
 
-def _day(segments: Sequence[Segment], bases: Rows, row: int) -> int:
-    at = int(np.searchsorted(bases, row, side="right")) - 1
+def _day(segments: Sequence[Segment], bases: Sequence[int], row: int) -> int:
+    at = bisect_right(bases, row) - 1
     frame = segments[at].frame
     return int(frame.days[frame.owner[row - bases[at]]])
 
@@ -234,38 +265,27 @@ def _day(segments: Sequence[Segment], bases: Rows, row: int) -> int:
 
 
 def _chosen(
-    segments: Sequence[Segment], bases: Rows, rows: Rows, scores: Scores, query: ArchiveQuery
-) -> Iterator[tuple[int, float, Document, int]]:
+    segments: Sequence[Segment], bases: Sequence[int], rows: Rows, scores: Scores, query: ArchiveQuery
+) -> Iterator[tuple[int, float, Excerpt]]:
     """Take the best, not too many of one article."""
-    taken: Counter[str] = Counter(dict.fromkeys(query.exclude, 1 << 30))
+    taken = dict.fromkeys(query.exclude, 1 << 30)
+    most = query.per_product or 1 << 20
     count = 0
     for row, score in zip(rows.tolist(), scores.tolist(), strict=True):
         if count >= query.rows:
             return
-        at = int(np.searchsorted(bases, row, side="right")) - 1
-        document, position, _ = segments[at].passage(int(row - bases[at]))
-        if taken[document.product_id] >= (query.per_product or 1 << 20):
-            continue
-        taken[document.product_id] += 1
-        count += 1
-        yield row, score, document, position
+        at = bisect_right(bases, row) - 1
+        excerpt = segments[at].excerpt(row - bases[at])
+        before = taken.get(excerpt.product_id, 0)
+        if before < most:
+            taken[excerpt.product_id] = before + 1
+            count += 1
+            yield row, score, excerpt
 
 
-def _snippet(document: Document, position: int, score: float, lexical: float, meaning: float) -> Snippet:
-    passage = document.passages[position]
-    section = document.sections[passage.section]
-    facts: dict[str, Any] = {"score": round(score, 6), "lexical": lexical, "meaning": meaning}
-    return Snippet(
-        product_id=document.product_id,
-        position=position,
-        title=document.title,
-        child_title=section.title,
-        authors=document.authors,
-        published=document.published,
-        url=section.url or document.url,
-        text=document.text[passage.start : passage.end],
-        licence=document.licence,
-        child_id=section.child_id,
-        start=passage.start,
-        **facts,
+def _snippet(excerpt: Excerpt, score: float, lexical: float, meaning: float) -> Snippet:
+    product_id, position, title, child_title, authors, published, url, text, licence, child_id, start = (
+        excerpt
     )
+    facts = round(score, 6), licence, child_id, start, lexical, meaning
+    return Snippet(product_id, position, title, child_title, authors, published, url, text, *facts)

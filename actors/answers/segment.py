@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import mmh3
 import numpy as np
@@ -30,6 +30,41 @@ UNKNOWN_DAY = -(1 << 30)
 _EPOCH = date(1970, 1, 1).toordinal()
 
 
+class Excerpt(NamedTuple):
+    """A passage and what is said of its document."""
+
+    product_id: str
+    position: int
+    title: str
+    child_title: str
+    authors: tuple[str, ...]
+    published: str
+    url: str
+    text: str
+    licence: str
+    child_id: str
+    start: int
+
+    @classmethod
+    def of(cls, document: Document, position: int) -> Excerpt:
+        """Take a passage out of a document."""
+        passage = document.passages[position]
+        section = document.sections[passage.section]
+        return cls(
+            document.product_id,
+            position,
+            document.title,
+            section.title,
+            document.authors,
+            document.published,
+            section.url or document.url,
+            document.text[passage.start : passage.end],
+            document.licence,
+            section.child_id,
+            passage.start,
+        )
+
+
 class Papers(Protocol):
     """Documents by number."""
 
@@ -37,6 +72,10 @@ class Papers(Protocol):
 
     def document(self, number: int) -> Document:
         """Give a document."""
+        ...
+
+    def excerpt(self, number: int, position: int) -> Excerpt:
+        """Give a passage of a document."""
         ...
 
     @property
@@ -57,6 +96,9 @@ class PapersInMemory:
 
     def document(self, number: int) -> Document:
         return self._documents[number]
+
+    def excerpt(self, number: int, position: int) -> Excerpt:
+        return Excerpt.of(self._documents[number], position)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +185,22 @@ class Segment:
             masks[kind] = None if mask is None or mask.all() else mask
         return masks[kind]
 
+    @property
+    def is_whole(self) -> bool:
+        """Are all its passages of one type, nearly none of them lost?"""
+        return len(self.kind_names) == 1 and 20 * self.gone < len(self.papers)
+
     def passage(self, row: int) -> tuple[Document, int, Passage]:
         """Give a passage with its document and its number in it."""
         number = int(self.frame.owner[row])
         document = self.papers.document(number)
         position = row - int(self.frame.first[number])
         return document, position, document.passages[position]
+
+    def excerpt(self, row: int) -> Excerpt:
+        """Give a passage to be shown."""
+        number = int(self.frame.owner[row])
+        return self.papers.excerpt(number, row - int(self.frame.first[number]))
 
 
 def build(

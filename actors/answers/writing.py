@@ -24,6 +24,7 @@ from actors.answers.segment import Frame, day_of, key_of, language_of
 from actors.answers.snapshot import (
     PAPERS,
     SCAN,
+    SKETCHES,
     MappedPapers,
     bytes_of,
     save_all,
@@ -141,10 +142,11 @@ class _Work:
         embedder = meaning.embedder
         save_embedder(self._folder, embedder)
         self._embedder, self._share = embedder.version, meaning.share
-        vectors = self._vectors(embedder)
+        vectors = self._vectors(embedder).sketched()
         save_array(self._folder, "vectors-codes", vectors.codes)
         save_array(self._folder, "vectors-scales", vectors.scales)
         vectors.save_scan(self._folder / SCAN)
+        vectors.save_sketches(self._folder / SKETCHES)
 
     def facts(self) -> dict[str, Any]:
         """What the manifest has to say."""

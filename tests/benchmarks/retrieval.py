@@ -4,7 +4,9 @@
     python -m tests.benchmarks.retrieval speed [--articles 100000] [--shelf FOLDER]
 
 Quality is NDCG@10 with linear gains; for xquad the share of questions whose paragraph comes first. Documents are
-searched whole, as the figures to compare with were measured. Speed is one core, no Ray, no HTTP, no Redis.
+searched whole, as the figures to compare with were measured; `sketched` is the built-in embedder with its nearest
+passages found by sketches, as in archives of some size. Speed is one core, no Ray, no HTTP, no Redis; beside it
+stands how many of the truly nearest passages the sketches find.
 """
 
 from __future__ import annotations
@@ -25,13 +27,14 @@ from rich.table import Table
 from actors.answers.library import Library
 from actors.answers.messages import ArchiveQuery
 from actors.answers.passages import Document, Passage, Section, read_product
-from actors.answers.retrieve import ask
+from actors.answers.retrieve import CANDIDATES, ask
 from actors.answers.segment import build
 from actors.answers.shelf import PassageShelf
 from actors.answers.writing import Meaning
 from actors.language import encoder, latent
 from actors.language.analysis import Analyzers
 from actors.language.embed import Embedder, HashingEmbedder
+from actors.vectors.types import Vector
 from tests.benchmarks.retrieval_sets import Collection, collections
 
 APP = "bench"
@@ -66,13 +69,18 @@ def whole(name: str, text: str, language: str) -> Document:
     return Document(name, "article", "", (), "", "", "", language, text, sections, passages)
 
 
-def library_of(collection: Collection, embedder: Embedder | None, share: float) -> Library:
+def library_of(
+    collection: Collection, embedder: Embedder | None, share: float, *, sketched: bool = False
+) -> Library:
     """Put a set into a library."""
     documents = [whole(name, text, collection.language) for name, text in collection.documents.items()]
     analyzers = Analyzers()
     counted = build(documents, analyzers, None, 1.0)
     mean_length = float(counted.postings.lengths.mean())
-    return Library(embedder, base=build(documents, analyzers, embedder, mean_length), share=share)
+    segment = build(documents, analyzers, embedder, mean_length)
+    if sketched and segment.vectors is not None:
+        segment.vectors = segment.vectors.sketched(least=0)
+    return Library(embedder, base=segment, share=share)
 
 
 def quality_of(collection: Collection, library: Library) -> float:
@@ -105,7 +113,9 @@ def built_in(collection: Collection) -> Meaning:
 
 
 def _show_quality(names: tuple[str, ...], folder: Path | None) -> int:
-    table = Table("set", "documents", "questions", "BM25", "floor", "hashing", "built-in", "encoder", "goal")
+    table = Table(
+        "set", "documents", "questions", "BM25", "floor", "hashing", "built-in", "sketched", "encoder", "goal"
+    )
     brought = encoder.SentenceEncoder.open(folder) if folder else None
     low = False
     for one in collections(names):
@@ -113,8 +123,9 @@ def _show_quality(names: tuple[str, ...], folder: Path | None) -> int:
         hashed = quality_of(one, library_of(one, HashingEmbedder(), 0.1))
         meaning = built_in(one)
         trained = quality_of(one, library_of(one, meaning.embedder, meaning.share))
+        rough = quality_of(one, library_of(one, meaning.embedder, meaning.share, sketched=True))
         best = quality_of(one, library_of(one, brought, encoder.SHARE)) if brought else None
-        figures = (words, one.floor, hashed, trained, best, one.goal)
+        figures = (words, one.floor, hashed, trained, rough, best, one.goal)
         low = low or (one.floor is not None and round(words, 3) < one.floor)
         shown = ["" if figure is None else f"{figure:.4f}" for figure in figures]
         table.add_row(one.name, f"{len(one.documents):,}", f"{len(one.questions):,}", *shown)
@@ -206,8 +217,20 @@ def _show_speed(count: int, kept: Path | None) -> None:
             ask(library, ArchiveQuery(APP, question), 0)
             times.append((time.perf_counter() - began_s) * 1e3)
         cpu_ms = (time.process_time() - began_cpu_s) / len(times) * 1e3
+        embedder = library.embedder
+        found = [recall(library, one, 10) for one in embedder.embed(asked[:200])] if embedder else []
         p50, p95 = np.percentile(times, [50, 95])
         console.print(f"ask p50 {p50:.2f} ms, p95 {p95:.2f} ms, CPU {cpu_ms:.2f} ms; peak {_peak_mb():,} MB")
+        console.print(f"of the 10 nearest passages {np.mean(found):.4f} are found" if found else "no vectors")
+
+
+def recall(library: Library, query: Vector, count: int) -> float:
+    """Share of the truly nearest passages that a search for a hundred brings."""
+    vectors = library.segments[0].vectors
+    assert vectors is not None
+    exact = vectors.score(query, np.arange(len(vectors)))
+    nearest = np.argsort(-exact, kind="stable")[:count]
+    return float(np.isin(nearest, vectors.search(query, CANDIDATES)[0]).mean())
 
 
 def _peak_mb() -> int:
