@@ -39,8 +39,6 @@ LAG_MS = 2_500
 "Age a change must have. Longer than any write of a subscription may take."
 AT_A_TIME = 4
 "Changes read at a time; an upload is one, of some hundred articles at most."
-GAP_MS = 20_000
-"Between two updates of a thread: what comes meanwhile is told at once."
 _PAGE = 200
 _ALL_AGAIN_S = 600.0
 _NOTE_S = 3.0
@@ -224,7 +222,7 @@ class AppMonitor:
         )
         user_id, thread_id = name
         known = await self._tracker.apply(
-            self._app_id, user_id, lambda before: rules.noted(before, thread_id, news, gap_ms=GAP_MS)
+            self._app_id, user_id, lambda before: rules.noted(before, thread_id, news)
         )
         self.watchlist.put(user_id, known)
         self._meter.count("kiosk_thread_news_total")

@@ -23,6 +23,8 @@ LONGEST_TITLE = 500
 LONGEST_QUESTION = 2_000
 MOST_SKETCHES = 8
 "Of what a reader was told of; the newest."
+GAP_MS = 20_000
+"Between two updates of a thread: what comes meanwhile is told at once."
 MOST_NAMED = 8
 "Products one piece of news names; the best of them."
 
@@ -64,17 +66,17 @@ def asked(
     return _bounded(_with(known, thread))
 
 
-def noted(known: ReaderThreads, thread_id: str, news: News, *, gap_ms: int = 0) -> ReaderThreads:
+def noted(known: ReaderThreads, thread_id: str, news: News) -> ReaderThreads:
     """Remember that something significant was found, before anything is asked about it.
 
-    It joins what waits already, and waits until `gap_ms` after the last update. What the thread was judged against
+    It joins what waits already, and keeps apart from the last update. What the thread was judged against
     before changes nothing, so noting again is safe.
     """
     thread = known.threads.get(thread_id)
     if thread is None or not thread.subscribed or not is_after(news.offset, standing(thread)):
         return known
     if thread.new_at_ms:
-        news = news.model_copy(update={"due_ms": max(news.due_ms, thread.new_at_ms + gap_ms)})
+        news = news.model_copy(update={"due_ms": max(news.due_ms, thread.new_at_ms + GAP_MS)})
     if thread.news is None or not thread.waits:
         return _with(known, thread.model_copy(update={"news": news}))
     if thread.news.state == "waiting":
@@ -103,7 +105,10 @@ def updated(
     thread = known.threads.get(thread_id)
     if thread is None or not thread.subscribed or question_id in thread.question_ids:
         return known
-    return _raised(known, _settled(_with_question(thread, question_id, now_ms), question_id, offset), now_ms)
+    thread = _settled(
+        _with_question(thread, question_id, now_ms), question_id, offset, due_ms=now_ms + GAP_MS
+    )
+    return _raised(known, thread, now_ms)
 
 
 def touched(known: ReaderThreads, thread_id: str, now_ms: int) -> ReaderThreads:
@@ -273,14 +278,17 @@ def _joined(news: News, more: News) -> News:
     )  # fmt: skip
 
 
-def _settled(thread: Thread, question_id: str, offset: str, dropped: str = "") -> Thread:
+def _settled(thread: Thread, question_id: str, offset: str, *, dropped: str = "", due_ms: int = 0) -> Thread:
     """Bring the news a question was asked about to its end, and begin with what came meanwhile."""
     judged = max(thread.judged, offset, key=place)
     news, later, sketches = thread.news, thread.later, thread.sketches
     if news is not None and news.question_id == question_id and thread.waits:
         sketches = (*sketches, news.sketch)[-MOST_SKETCHES:] if news.sketch else sketches
         end = {"state": "dropped", "reason": dropped} if dropped else {"state": "told"}
-        news = later if later is not None else news.model_copy(update=end)
+        if later is None:
+            news = news.model_copy(update=end)
+        else:
+            news = later.model_copy(update={"due_ms": max(later.due_ms, due_ms)})
         later = None
     return thread.model_copy(update={"judged": judged, "news": news, "later": later, "sketches": sketches})
 

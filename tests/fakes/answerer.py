@@ -1,0 +1,52 @@
+"""Somebody who answers the questions of threads, as told, for tests of the monitor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from actors.history.answering import NewAnswer
+from actors.history.content import Content
+
+
+@dataclass
+class ToldAnswerer:
+    """Remembers what it is asked; answers when told to, at once by default."""
+
+    answers: dict[str, NewAnswer] = field(default_factory=dict)
+    "Question -> its answer."
+    asked: list[tuple[str, str, str, str]] = field(default_factory=list)
+    "Reader, text, parent, question; each question once."
+    times: int = 0
+    "How often it was asked, repeats included."
+    reply: NewAnswer | None = None
+    "What every new question is answered with; none: not yet."
+    wrong: Exception | None = None
+
+    async def ask(self, app_id: str, user_id: str, text: str, parent_id: str, question_id: str) -> None:
+        """Take a question; again is once."""
+        self.times += 1
+        if self.wrong is not None:
+            raise self.wrong
+        if question_id not in self.answers:
+            self.asked.append((user_id, text, parent_id, question_id))
+            self.answers[question_id] = self.reply or NewAnswer(finished=False)
+
+    async def answer(self, app_id: str, question_id: str) -> NewAnswer | None:
+        """Say how far an answer is."""
+        return self.answers.get(question_id)
+
+    def finish(self, reply: NewAnswer) -> None:
+        """Finish everything that is open."""
+        for question_id, answer in self.answers.items():
+            if not answer.finished:
+                self.answers[question_id] = reply
+
+
+def read_plain(record: Mapping[str, Any]) -> Content | None:
+    """Read `{product_id, title, text}`; a text may be split by blank lines into passages."""
+    if "text" not in record:
+        return None
+    passages = tuple(f"{record['title']}\n{part}" for part in str(record["text"]).split("\n\n"))
+    return Content(record["product_id"], record["title"], passages, "en", record.get("published_ms"))

@@ -1,0 +1,343 @@
+"""The monitor over memory stores, with somebody who answers as told, killed wherever it hurts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import pytest
+
+from actors.history.answering import NewAnswer
+from actors.history.client import LocalHistoryClient
+from actors.history.loop import TrackerLoop
+from actors.history.messages import Change, Generate
+from actors.history.monitor import LAG_MS, AppMonitor, Judges
+from actors.history.telling import MOST_ASKED, PATIENCE_MS
+from actors.history.threads import GAP_MS, MOST_NAMED
+from actors.language.embed import HashingEmbedder
+from cluster.errors import TooMany, Unavailable
+from cluster.meter import SilentMeter
+from cluster.records.access import App, AppSettings
+from cluster.records.thread import Thread
+from cluster.store.memory import memory_stores
+from cluster.store.ports import Batch, RecordPut, Stores
+from tests.fakes.answerer import ToldAnswerer, read_plain
+from tests.fakes.door import StillClock
+
+APP = "shop"
+JUDGES = Judges(read_plain, HashingEmbedder())
+SALE = (
+    "The old cement works at Harrow Bay were sold on Monday. The owner, a cooperative of boat builders, paid two "
+    "million and wants to open a yard in spring."
+)
+CELLAR = (
+    "Boat builders who are the owner of the old cement works at Harrow Bay have stopped: below the kiln lies a cellar "
+    "that no plan shows. Archaeologists were called, and nothing will open before autumn."
+)
+
+
+def good(*sources: str, text: str = "A cooperative of boat builders owns it [1].") -> NewAnswer:
+    return NewAnswer(True, True, sources, text)
+
+
+@dataclass
+class Newsroom:
+    """A reader, an archive that fills, and a monitor that may die."""
+
+    stores: Stores
+    clock: StillClock
+    answerer: ToldAnswerer = field(default_factory=ToldAnswerer)
+    monitor: AppMonitor | None = None
+    uploads: int = 0
+
+    @property
+    def history(self) -> LocalHistoryClient:
+        return LocalHistoryClient(self.stores, self.clock, self.answerer)
+
+    async def watch(self, user_id: str = "ada", thread_id: str = "q1", text: str = "") -> None:
+        text = text or "Who is the owner of the old cement works at Harrow Bay?"
+        await self.history.asked(APP, user_id, thread_id, text)
+        await self.history.change(Change(APP, user_id, "subscribe", (thread_id,)))
+
+    async def upload(self, *records: dict[str, Any]) -> None:
+        self.uploads += 1
+        payload = orjson.dumps(list(records))
+        task_id = f"task-{self.uploads}"
+        await self.stores.intake.accept(
+            APP, "product", "put", payload, task_id=task_id, total=len(records), now_ms=self.clock.now_ms()
+        )
+        batches: list[Batch] = await self.stores.intake.claim("test", [APP], count=9, block_ms=0)
+        for batch in batches:
+            await self.stores.intake.apply_put(
+                batch,
+                [RecordPut(record["product_id"], orjson.dumps(record)) for record in records],
+                change_payload=payload, vectors=b"", embedder="", failed=(), now_ms=self.clock.now_ms(),
+            )  # fmt: skip
+
+    def kill(self) -> None:
+        self.monitor = None
+
+    async def rounds(self, count: int = 4) -> None:
+        for _ in range(count):
+            if self.monitor is None:
+                self.monitor = AppMonitor(APP, self.stores, JUDGES, self.answerer, self.clock, SilentMeter())
+            await self.monitor.round()
+
+    async def ripen(self) -> None:
+        self.clock.pass_ms(LAG_MS)
+        await self.rounds()
+
+    async def thread(self, user_id: str = "ada", thread_id: str = "q1") -> Thread:
+        return (await self.stores.threads.read(APP, user_id)).threads[thread_id]
+
+
+@pytest.fixture
+def room() -> Newsroom:
+    clock = StillClock()
+    return Newsroom(memory_stores(clock), clock)
+
+
+def sale(product_id: str = "sale") -> dict[str, Any]:
+    return {"product_id": product_id, "title": "Cement works at Harrow Bay sold", "text": SALE}
+
+
+def cellar() -> dict[str, Any]:
+    return {"product_id": "cellar", "title": "Cellar found in cement works at Harrow Bay", "text": CELLAR}
+
+
+async def test_significant_content_is_asked_about_and_appended_and_raises_the_indicators(
+    room: Newsroom,
+) -> None:
+    await room.watch()
+    await room.upload(sale(), {"product_id": "hoe", "title": "Hoe", "text": "A hoe with a handle of ash."})
+    await room.rounds()
+    assert room.answerer.asked == [], "it is left alone for a moment, so that whoever answers has it too"
+    await room.ripen()
+    ((user_id, text, parent_id, question_id),) = room.answerer.asked
+    assert (user_id, text, parent_id) == (
+        "ada",
+        "Who is the owner of the old cement works at Harrow Bay?",
+        "q1",
+    )
+    assert not await room.history.has_new(APP, "ada"), "not before the answer is there"
+    room.answerer.finish(good("sale"))
+    await room.rounds(1)
+    thread = await room.thread()
+    assert thread.question_ids == ("q1", question_id)
+    assert thread.has_new
+    assert thread.time_ms == room.clock.now_ms()
+    assert await room.history.has_new(APP, "ada")
+    assert thread.news is not None
+    assert (thread.news.state, thread.news.product_ids) == ("told", ("sale",))
+    assert thread.news.score > 0.5
+    assert "Cement works at Harrow Bay sold" in thread.news.reason
+
+
+async def test_what_is_not_significant_is_not_even_asked_about(room: Newsroom) -> None:
+    await room.watch()
+    await room.upload({"product_id": "regatta", "title": "Harrow Bay regatta", "text": "Forty boats sailed."})
+    old = {**sale("old"), "published_ms": room.clock.now_ms() - 90 * 86_400_000}
+    await room.upload(old)
+    await room.ripen()
+    assert room.answerer.times == 0
+    assert (await room.thread()).news is None
+    assert await room.stores.threads.judged(APP) == await room.stores.changes.last(APP, "product")
+
+
+async def test_what_was_there_before_the_subscription_is_no_news(room: Newsroom) -> None:
+    await room.upload(sale())
+    await room.watch()
+    await room.ripen()
+    assert room.answerer.times == 0
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (NewAnswer(True, False), "the archive still does not answer the question"),
+        (good("another"), "the new answer does not rest on what is new"),
+        (good("sale", text="Nobody owns it [2]"), "the new answer says what the one before said"),
+    ],
+)
+async def test_an_answer_that_says_nothing_new_is_not_appended(
+    room: Newsroom, reply: NewAnswer, reason: str
+) -> None:
+    await room.watch()
+    room.answerer.answers["q1"] = good("before", text="Nobody owns it [1].")
+    await room.upload(sale())
+    await room.ripen()
+    room.answerer.finish(reply)
+    await room.rounds()
+    thread = await room.thread()
+    assert (thread.question_ids, thread.has_new) == (("q1",), False)
+    assert thread.news is not None
+    assert (thread.news.state, thread.news.reason) == ("dropped", reason)
+    await room.upload(sale("copy"))
+    await room.ripen()
+    assert room.answerer.times == 1, "the same in other words is not asked about again"
+
+
+async def test_news_that_comes_while_the_answer_is_made_is_told_after_it(room: Newsroom) -> None:
+    await room.watch()
+    await room.upload(sale())
+    await room.ripen()
+    await room.upload(cellar())
+    await room.ripen()
+    room.answerer.finish(good("sale"))
+    await room.rounds()
+    assert len((await room.thread()).question_ids) == 2
+    assert len(room.answerer.asked) == 1, "updates of a thread keep apart"
+    room.clock.pass_ms(GAP_MS)
+    await room.rounds()
+    assert [parent for _, _, parent, _ in room.answerer.asked] == [
+        "q1",
+        (await room.thread()).question_ids[1],
+    ]
+    room.answerer.finish(good("sale", "cellar", text="Boat builders, and archaeologists found a cellar [2]"))
+    await room.rounds()
+    assert len((await room.thread()).question_ids) == 3
+
+
+async def test_killed_after_any_step_nothing_is_lost_and_nothing_told_twice(room: Newsroom) -> None:
+    await room.watch()
+    await room.upload(sale())
+    room.clock.pass_ms(LAG_MS)
+    for step in range(12):
+        room.kill()
+        await room.rounds(1)
+        if step == 5:
+            room.answerer.finish(good("sale"))
+    thread = await room.thread()
+    assert len(thread.question_ids) == 2
+    assert len(room.answerer.asked) == 1
+    await room.history.change(Change(APP, "ada", "dismiss_thread", ("q1",)))
+    await room.stores.threads.note_judged(APP, "0")
+    room.kill()
+    await room.rounds()
+    assert not await room.history.has_new(APP, "ada"), "judged again, told once"
+    assert len(room.answerer.asked) == 1
+
+
+async def test_killed_before_the_question_was_accepted_it_is_asked_under_the_same_id(room: Newsroom) -> None:
+    await room.watch()
+    await room.upload(sale())
+    room.answerer.wrong = Unavailable("away")
+    room.clock.pass_ms(LAG_MS)
+    for _ in range(3):
+        with pytest.raises(Unavailable):
+            await room.rounds()
+        room.kill()
+    noted = (await room.thread()).news
+    assert noted is not None
+    assert noted.state == "asked"
+    room.answerer.wrong, room.answerer.reply = None, good("sale")
+    await room.rounds()
+    assert (await room.thread()).question_ids == ("q1", noted.question_id)
+
+
+async def test_an_answer_that_never_comes_is_given_up_and_the_next_news_is_told(room: Newsroom) -> None:
+    await room.watch()
+    await room.upload(sale())
+    await room.ripen()
+    room.clock.pass_ms(PATIENCE_MS + 1)
+    await room.rounds(1)
+    news = (await room.thread()).news
+    assert news is not None
+    assert (news.state, news.reason) == ("dropped", "no answer came in time")
+    room.answerer.reply = good("cellar")
+    await room.upload(cellar())
+    await room.ripen()
+    assert (await room.thread()).has_new
+
+
+async def test_who_unsubscribes_or_deletes_meanwhile_is_not_told(room: Newsroom) -> None:
+    await room.watch("ada")
+    await room.watch("bob", "q2")
+    await room.upload(sale())
+    await room.ripen()
+    await room.history.change(Change(APP, "ada", "unsubscribe", ("q1",)))
+    await room.history.change(Change(APP, "bob", "delete", ("q2",)))
+    room.answerer.finish(good("sale"))
+    await room.rounds()
+    assert (await room.thread()).question_ids == ("q1",)
+    assert not await room.history.has_new(APP, "ada")
+    assert (await room.stores.threads.read(APP, "bob")).threads == {}
+
+
+async def test_a_flood_is_judged_in_bounded_rounds_and_asked_about_once(room: Newsroom) -> None:
+    await room.watch()
+    for number in range(10):
+        await room.upload(*(sale(f"s{number}-{n}") for n in range(50)))
+    room.clock.pass_ms(LAG_MS)
+    assert room.monitor is None
+    await room.rounds(1)
+    assert await room.stores.threads.judged(APP) != await room.stores.changes.last(APP, "product")
+    await room.rounds(4)
+    assert await room.stores.threads.judged(APP) == await room.stores.changes.last(APP, "product")
+    assert len(room.answerer.asked) == 1
+    news = (await room.thread()).news
+    assert news is not None
+    assert len(news.product_ids) == MOST_NAMED
+
+
+async def test_only_so_many_questions_are_asked_again_at_once(room: Newsroom) -> None:
+    for number in range(20):
+        await room.watch(f"reader-{number}", f"q{number}")
+    await room.upload(sale())
+    await room.ripen()
+    assert len(room.answerer.asked) == MOST_ASKED
+    for _ in range(6):
+        room.answerer.finish(good("sale"))
+        await room.rounds(2)
+    assert len(room.answerer.asked) == 20
+    assert [await room.history.has_new(APP, f"reader-{number}") for number in range(20)] == [True] * 20
+
+
+async def test_who_answers_may_be_too_busy(room: Newsroom) -> None:
+    await room.watch()
+    await room.upload(sale())
+    room.answerer.wrong = TooMany("later")
+    await room.ripen()
+    room.answerer.wrong, room.answerer.reply = None, good("sale")
+    await room.rounds()
+    assert (await room.thread()).has_new
+
+
+async def test_a_poisonous_record_stops_nobody(room: Newsroom) -> None:
+    await room.watch()
+    await room.upload({"product_id": "bad", "text": "no title, and whoever reads it stumbles"}, sale())
+    await room.ripen()
+    assert len(room.answerer.asked) == 1
+
+
+async def test_generate_appends_whatever_comes_of_it(room: Newsroom) -> None:
+    await room.watch()
+    room.answerer.reply = NewAnswer(True, False)
+    made = await room.history.generate(Generate(APP, "ada", "q1"))
+    assert (await room.thread()).question_ids == ("q1", made.question_id)
+    assert await room.history.has_new(APP, "ada")
+
+
+async def test_the_loop_finds_apps_and_goes_by_their_threshold(room: Newsroom) -> None:
+    settings = AppSettings(update_significance=0.99)
+    await room.stores.access.put_app(
+        App(app_id=APP, environment="development", settings=settings, created_at=0)
+    )
+    loop = TrackerLoop(room.stores, JUDGES, room.answerer, room.clock, SilentMeter(), owner="me")
+    other = TrackerLoop(room.stores, JUDGES, room.answerer, room.clock, SilentMeter(), owner="other")
+    await room.watch(text="Who is the owner of the old cement works at Harrow Bay and of its vineyard?")
+    await room.upload(sale())
+    room.clock.pass_ms(LAG_MS)
+    await loop.round()
+    assert not await other.round()
+    state = loop.state()
+    assert (state.working, state.apps, state.watched, state.waiting) == (True, 1, 1, 0)
+    assert not other.state().working
+    await room.stores.access.put_app(App(app_id=APP, environment="development", created_at=0))
+    room.clock.pass_ms(LAG_MS)
+    await loop.round()
+    await room.upload(sale("again"))
+    room.clock.pass_ms(LAG_MS)
+    await loop.round()
+    assert loop.state().waiting == 1

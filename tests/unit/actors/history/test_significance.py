@@ -1,0 +1,152 @@
+"""Is this content news for that thread?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from actors.history.content import Content, likeness, sketch
+from actors.history.significance import (
+    OLD_MS,
+    THRESHOLD,
+    Frequencies,
+    Subject,
+    Verdict,
+    cut,
+    judge,
+)
+from actors.history.watchlist import Watchlist
+from actors.language.analysis import Analyzers
+from actors.language.embed import HashingEmbedder
+from cluster.records.thread import ReaderThreads, Thread
+
+NOW = 1_772_442_930_250
+QUESTION = "Who owns the old cement works at Harrow Bay?"
+SALE = (
+    "The old cement works at Harrow Bay were sold on Monday. The new owner, a cooperative of boat builders, paid two "
+    "million and wants to open a yard in spring. The works had stood empty since the kiln went cold eleven years ago."
+)
+ANALYZERS = Analyzers()
+EMBEDDER = HashingEmbedder()
+
+
+def thread(text: str = QUESTION, **fields: object) -> ReaderThreads:
+    known = Thread(thread_id="t", title=text, time_ms=NOW, question_ids=("t",), subscribed=True, **fields)  # type: ignore[arg-type]
+    return ReaderThreads(threads={"t": known}, revision=1)
+
+
+def subject(text: str = QUESTION, **fields: object) -> Subject:
+    watchlist = Watchlist(ANALYZERS)
+    watchlist.put("ada", thread(text))
+    (found,) = watchlist.subjects
+    return replace(found, **fields)  # type: ignore[arg-type]
+
+
+def article(title: str, text: str, published_ms: int | None = None) -> Content:
+    return Content("a1", title, tuple(f"{title}\n{part}" for part in text.split("\n\n")), "en", published_ms)
+
+
+def verdict(content: Content, on: Subject | None = None) -> Verdict:
+    return judge(on or subject(), cut(content, ANALYZERS), Frequencies(), EMBEDDER)
+
+
+def test_an_article_about_the_question_is_significant_and_says_why() -> None:
+    found = verdict(article("Cement works at Harrow Bay sold", SALE))
+    assert found.score > 0.7
+    assert found.reason.startswith("holds ")
+    assert len(found.sketch) == 32
+
+
+@pytest.mark.parametrize(
+    ("title", "text"),
+    [
+        (
+            "Tulips need cold",
+            "Plant the bulbs deep in autumn, for they want weeks of frost before they flower.",
+        ),
+        (
+            "Harrow Bay regatta",
+            "Forty boats sailed at Harrow Bay on Sunday in a light wind, and nobody capsized.",
+        ),
+        (
+            "Old town hall painted",
+            "The old town hall was painted white. Volunteers did the work within a week.",
+        ),
+        ("", ""),
+    ],
+)
+def test_an_article_about_something_else_is_not(title: str, text: str) -> None:
+    assert verdict(article(title, text)).score < THRESHOLD
+
+
+def test_a_mention_in_passing_counts_less_than_an_article_about_it() -> None:
+    filler = "The council met for five hours and spoke of drains, lamps, benches and the price of salt. " * 5
+    passing = article("A long evening", f"{filler}\n\n{filler}\n\n{SALE.split('.')[0]}.")
+    about = article("Cement works at Harrow Bay sold", SALE)
+    assert verdict(passing).score < verdict(about).score - 0.1
+
+
+def test_rare_words_weigh_more_than_common_ones() -> None:
+    common = Frequencies()
+    for _ in range(500):
+        common.add(cut(article("Bay", "The bay is old and calm."), ANALYZERS).terms)
+    asked = subject()
+    calm = cut(article("The old bay", "The old bay is calm."), ANALYZERS)
+    assert judge(asked, calm, common, EMBEDDER).score < judge(asked, calm, Frequencies(), EMBEDDER).score
+
+
+def test_what_was_published_long_before_the_readers_last_answer_is_no_news() -> None:
+    old = article("Cement works at Harrow Bay sold", SALE, NOW - OLD_MS - 1)
+    assert verdict(old, subject(since_ms=NOW)) == Verdict(
+        0.0, "published long before the reader's last answer"
+    )
+    assert verdict(
+        article("Cement works at Harrow Bay sold", SALE, NOW - OLD_MS), subject(since_ms=NOW)
+    ).score
+
+
+def test_the_same_news_in_nearly_the_same_words_is_no_news() -> None:
+    first = verdict(article("Cement works at Harrow Bay sold", SALE))
+    told = subject(sketches=(first.sketch,))
+    again = SALE.replace("two million", "2 million").replace("on Monday", "on Monday evening")
+    assert verdict(article("Cement works at Harrow Bay sold", again), told).score == 0.0
+    other = (
+        "Boat builders who bought the old cement works at Harrow Bay have stopped the work: below the kiln lies an "
+        "owner's cellar that no plan shows. Archaeologists were called, and the yard will not open before autumn."
+    )
+    assert verdict(article("Cellar found in cement works at Harrow Bay", other), told).score > THRESHOLD
+
+
+def test_sketches_are_alike_as_texts_are() -> None:
+    one = sketch([SALE])
+    assert likeness(one, one) == 1.0
+    assert (
+        likeness(one, sketch(["Forty boats sailed on Sunday in a light wind and nobody capsized at all."]))
+        < 0.4
+    )
+    assert sketch([""]) == ""
+    assert likeness("", one) == 0.0
+
+
+def test_questions_are_found_by_their_words_in_the_language_they_are_written_in() -> None:
+    watchlist = Watchlist(ANALYZERS, ("en",))
+    watchlist.put("ada", thread())
+    watchlist.put("bob", thread("Wem gehört das alte Zementwerk in der Hafenbucht?"))
+    german = Content(
+        "g", "Zementwerk verkauft", ("Das alte Zementwerk in der Hafenbucht gehört nun Bootsbauern.",), "de"
+    )
+    assert [one.user_id for one in watchlist.candidates(cut(german, ANALYZERS))] == ["bob"]
+    (found,) = watchlist.candidates(cut(article("Cement works at Harrow Bay sold", SALE), ANALYZERS))
+    assert found.user_id == "ada"
+    watchlist.put("ada", ReaderThreads())
+    assert len(watchlist) == 1
+    assert watchlist.candidates(cut(article("Cement works at Harrow Bay sold", SALE), ANALYZERS)) == []
+    watchlist.keep_only(set())
+    assert len(watchlist) == 0
+
+
+def test_a_question_without_words_is_not_watched() -> None:
+    watchlist = Watchlist(ANALYZERS)
+    watchlist.put("ada", thread("Who was it?"))
+    assert len(watchlist) == 0
