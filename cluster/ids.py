@@ -40,6 +40,11 @@ def new_task_id() -> TaskId:
     return TaskId(str(uuid.uuid4()))
 
 
+def new_question_id() -> str:
+    """Mint a question id (uuid 4)."""
+    return str(uuid.uuid4())
+
+
 def new_request_id() -> str:
     """Mint a request id: 16 hex digits, cheap enough for every request."""
     return secrets.token_hex(8)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from actors.answers.messages import ArchiveQuery, ArchiveResult, Article
+from actors.answers.messages import ArchiveQuery, ArchiveResult, Article, Snippet
 from cluster.errors import Refusal
+from cluster.records.question import Format, Question
+from cluster.store.ports import Recorded
 
 
 class ArchiveClient(Protocol):
@@ -25,6 +27,34 @@ class ArchiveClient(Protocol):
         Errors:
             Unavailable: the archive is still loading, or the store is away
         """
+        ...
+
+
+class QuestionClient(Protocol):
+    """Takes questions and answers them behind the reply; what the answer is stands in the questions' store."""
+
+    async def take(self, question: Question) -> bool:
+        """Write a question down and begin to answer it; False when it was there before.
+
+        Errors:
+            TooMany, Unavailable
+        """
+        ...
+
+    async def refuse(self, question: Question, reason: str) -> bool:
+        """Write a question down whose reader may not ask: finished, `forbidden`."""
+        ...
+
+    async def formatted(self, recorded: Recorded, form: Format) -> dict[str, Any]:
+        """Show an answer in another format than its question asked for."""
+        ...
+
+    async def retrieve(self, query: ArchiveQuery, fq: str = "", boost_fq: str = "") -> list[Snippet]:
+        """Find passages as an answer is made from, sieved by filters over their products."""
+        ...
+
+    def excerpt(self, snippet: Snippet, question: str, most_chars: int) -> str:
+        """Cut a passage around the question's words: HTML-escaped, with `<mark>`."""
         ...
 
 

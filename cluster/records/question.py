@@ -19,8 +19,10 @@ FETCHING: Final = "Fetching related content"
 VERIFYING: Final = "Verifying possible answers"
 GENERATING: Final = "Generating summary"
 
-LONGEST_QUESTION = 2_000
-"Characters of a question that are kept and answered."
+LONGEST_QUESTION = 8_000
+"Characters of a question; more is refused."
+ANSWER_WITHIN_MS = 60_000
+"How long an answer may take, one way or another."
 
 
 class Format(BaseModel):

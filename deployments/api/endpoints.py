@@ -18,6 +18,7 @@ from cluster.clock import Clock
 from cluster.records.schema import record_schema
 from cluster.store.ports import Stores
 from deployments.api.aggregation import Aggregation
+from deployments.api.ask_table import ask_endpoints
 from deployments.api.bulk import BulkCalls
 from deployments.api.completions import Completions
 from deployments.api.endpoint import About, Endpoint
@@ -27,6 +28,7 @@ from deployments.api.history_table import history_endpoints
 from deployments.api.interactions import Interactions
 from deployments.api.products import Products
 from deployments.api.query_log import QueryLog, SilentQueryLog
+from deployments.api.questions import AskMeans, Questions
 from deployments.api.recommendation import BODIES, Recommendations
 from deployments.api.records import Records
 from deployments.api.search import Searches
@@ -67,6 +69,8 @@ class Means:
     query_log: QueryLog = field(default_factory=SilentQueryLog)
     history: HistoryClient | None = None
     "None: threads are looked after in this process, and nobody answers their questions again."
+    ask: AskMeans | None = None
+    "None: nobody answers questions here."
     new_task_id: Callable[[], ids.TaskId] = ids.new_task_id
     new_service_id: Callable[[], ids.ServiceId] = ids.new_service_id
 
@@ -92,6 +96,8 @@ def endpoints(means: Means) -> tuple[Endpoint, ...]:
         *_experiments(ExperimentEvents(experiments, means.clock)),
         *history_endpoints(History(means.history or LocalHistoryClient(means.stores, means.clock))),
     )
+    if means.ask is not None:
+        table = (*table, *ask_endpoints(Questions(means.ask)))
     # last: a bulk call asks whatever stands above
     return (*table, *_bulk(BulkCalls(table)))
 

@@ -16,6 +16,7 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, 
 from actors.answers.client import LocalArchiveClient
 from actors.answers.host import AnswersHost
 from actors.answers.messages import ArchiveQuery
+from actors.answers.opening import open_questions
 from actors.answers.shelf import PassageShelf
 from actors.experiments.client import ActorExperimentClient, LocalExperimentClient
 from actors.history.client import LocalHistoryClient
@@ -43,6 +44,7 @@ from deployments.api.endpoints import Means, endpoints
 from deployments.api.load import Load
 from deployments.api.placement import PlacedRecommenders
 from deployments.api.query_book import QueryBook
+from deployments.api.questions import AskMeans
 from deployments.api.routes import ordinary_way
 from deployments.api.warming import warm_up
 from deployments.archive.citation import CitationRules
@@ -52,7 +54,6 @@ from deployments.edge.keyring import Keyring
 from deployments.edge.limits import Limits
 from deployments.edge.tally import Tally
 from deployments.edge.trace import AccessLog
-from deployments.front.asking import open_asking
 from deployments.hosts.tracking import answering
 
 ACCESS_SHARE = 0.01
@@ -113,13 +114,9 @@ class Gateway:
         )
         self._query_book = QueryBook(self._stores.queries, clock)
         history = LocalHistoryClient(self._stores, clock, answering(self._stores))
-        self._asking = open_asking(
-            self._stores,
-            LocalArchiveClient(self._answers),
-            clock,
-            meter,
-            app_ids=lambda: self._keyring.app_ids,
-            history=history,
+        archive = LocalArchiveClient(self._answers)
+        self._asking = open_questions(
+            self._stores, archive, clock, meter, app_ids=lambda: self._keyring.app_ids
         )
         means = Means(
             self._stores,
@@ -127,7 +124,7 @@ class Gateway:
             clock,
             self._experiments,
             self._query_book,
-            ask=self._asking,
+            ask=AskMeans(self._asking, archive, self._stores.questions, clock, history),
             history=history,
         )
         self.door = Door(
@@ -144,7 +141,7 @@ class Gateway:
         await self._answers.start()
         await self._archive.start()
         await self._query_book.start()
-        await self._asking.desk.start()
+        await self._asking.start()
         await warm_up(self._stores, self._placed, clock)
         come_first()
         self._warming = self.loop.create_task(self._warm(config.app_id))
@@ -171,7 +168,7 @@ class Gateway:
                 await task
         await self._experiments.treatments.flush()
         await self._experiments.close()
-        await self._asking.desk.close()
+        await self._asking.close()
         await self._query_book.close()
         await self._archive.close()
         await self._answers.close()

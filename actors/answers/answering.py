@@ -1,0 +1,253 @@
+"""From a question to its finished answer, in stages that show; whoever works on it may die after any of them.
+
+    Fetching related content    passages by words and meaning, sieved by the question's filters
+    Verifying possible answers  the same question over the same passages was answered before? else compose
+    Generating summary          a language model writes from the passages, each sentence checked before it shows
+    finished                    success (with or without sources) or error
+
+Without a model the composed answer is the answer; with one it is what remains when the model fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import orjson
+import structlog
+
+from actors.answers.asking_on import follow_up, related
+from actors.answers.client import ArchiveClient
+from actors.answers.composing import Composed, compose
+from actors.answers.drafting import Draft
+from actors.answers.inhand import InHand
+from actors.answers.messages import ArchiveQuery, Snippet
+from actors.answers.showing import composed_of, kept_sentences, only_cited, passage_of, snippet_of
+from actors.answers.sifting import products_of, sift
+from cluster.clock import Clock
+from cluster.errors import HouseError, Unavailable
+from cluster.meter import Meter
+from cluster.query.fields import Projection
+from cluster.records.question import FETCHING, GENERATING, VERIFYING, CitedPassage, Question
+from cluster.store.ports import QuestionStore, RecordStore
+
+ROWS = 12
+"Passages an answer is made from."
+_SIEVED = 400
+"Passages looked at when a filter leaves few."
+_LOT = 24
+_RELATED = 5
+SAME_MS = 7 * 86_400_000
+_ALWAYS_THERE = frozenset({"title", "product_id", "snippet"})
+
+T = TypeVar("T")
+
+
+class ModelFailed(Exception):
+    """The language model gave no (more) text: late, broken, refused. The reason is safe to log."""
+
+
+class Writer(Protocol):
+    """A language model that writes from passages."""
+
+    @property
+    def name(self) -> str:
+        """What writes: part of what makes two answers the same."""
+        ...
+
+    def write(self, question: str, snippets: Sequence[Snippet]) -> AsyncIterator[str]:
+        """Write an answer, in pieces as they arrive.
+
+        Errors:
+            ModelFailed
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What answering works with."""
+
+    questions: QuestionStore
+    archive: ArchiveClient
+    records: RecordStore
+    clock: Clock
+    meter: Meter
+    thinking: ThreadPoolExecutor
+    writer: Writer | None = None
+
+
+class Answering:
+    """Answers questions one at a time; holds nothing of them."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+        self._log = structlog.get_logger()
+
+    async def answer(self, hand: InHand) -> None:
+        """Bring a question to its end.
+
+        Errors:
+            Lost: somebody else has it
+            HouseError: it could not be answered now
+        """
+        question = hand.question
+        asked = follow_up(question.text, question.before) if question.before else question.text
+        await hand.show(stage=FETCHING)
+        found = await self._fetch(question, asked)
+        await hand.show(stage=VERIFYING)
+        digest = digest_of(asked, question, found, self._tools.writer)
+        if await self._same(hand, digest, found):
+            return
+        composed = await self._think(
+            partial(compose, asked, found, language=question.language, now_ms=self._tools.clock.now_ms())
+        )
+        followups = await self._think(partial(related, asked, found))
+        composer = "extractive"
+        if self._tools.writer is not None and found:
+            written = await self._written(hand, asked, found, composed)
+            composed, composer = (composed, composer) if written is None else (written, "model")
+        await self._finish(hand, composed, found, followups, composer)
+        if composed.sentences and (self._tools.writer is None or composer == "model"):
+            await self._tools.questions.remember(
+                question.app_id, digest, question.question_id, ttl_ms=SAME_MS
+            )
+
+    async def retrieve(self, query: ArchiveQuery, fq: str, boost_fq: str) -> list[Snippet]:
+        """Find passages, sieved by filters over their products."""
+        if not fq.strip() and not boost_fq.strip():
+            return list((await self._tools.archive.ask(query)).snippets)
+        wide = await self._tools.archive.ask(replace(query, rows=max(_SIEVED, query.rows)))
+        kept: list[Snippet] = []
+        for start in range(0, len(wide.snippets), _LOT):
+            lot = wide.snippets[start : start + _LOT]
+            ids = [one.product_id for one in lot]
+            products = await products_of(self._tools.records, query.app_id, ids)
+            kept += sift(lot, products, fq, boost_fq)
+            if len(kept) >= query.rows and (not boost_fq.strip() or start >= 3 * _LOT):
+                break
+        kept.sort(key=lambda one: -one.score)
+        return kept[: query.rows]
+
+    async def _fetch(self, question: Question, asked: str) -> list[Snippet]:
+        query = ArchiveQuery(
+            question.app_id,
+            asked,
+            rows=ROWS,
+            type=question.type,
+            yearly_decay=question.yearly_decay,
+            exclude=question.exclude,
+        )
+        for pause_s in (0.2, 0.5, 1.0, 2.0, 4.0, 8.0):
+            try:
+                return await self.retrieve(query, question.fq, question.boost_fq)
+            except Unavailable:
+                await asyncio.sleep(pause_s)
+        return await self.retrieve(query, question.fq, question.boost_fq)
+
+    async def _same(self, hand: InHand, digest: str, found: Sequence[Snippet]) -> bool:
+        """Give the answer that was made of exactly this before."""
+        tools, app_id = self._tools, hand.question.app_id
+        before = await tools.questions.recall(app_id, digest)
+        recorded = await tools.questions.read(app_id, before) if before else None
+        if recorded is None or recorded.answer.finish_reason != "success" or not recorded.answer.sentences:
+            return False
+        snippets = [snippet_of(one) for one in recorded.answer.passages]
+        composed = composed_of(recorded.answer)
+        tools.meter.count("kiosk_answers_reused_total")
+        await self._finish(hand, composed, [*snippets, *found], recorded.answer.followups, "reused")
+        return True
+
+    async def _written(
+        self, hand: InHand, asked: str, found: Sequence[Snippet], composed: Composed
+    ) -> Composed | None:
+        """Let the model write; None when what was composed is better than what came of it."""
+        assert self._tools.writer is not None
+        draft, first = Draft(found), True
+        await hand.show(stage=GENERATING)
+        try:
+            async for piece in self._tools.writer.write(asked, found):
+                if await self._think(partial(draft.feed, piece)):
+                    await self._grow(hand, draft, found)
+                    if first:
+                        self._took("kiosk_answer_first_sentence_ms", hand)
+                    first = False
+                if draft.is_full:
+                    break
+            if await self._think(draft.close):
+                await self._grow(hand, draft, found)
+        except ModelFailed as error:
+            self._log.warning("model_failed", reason=str(error), sentences=len(draft.kept))
+            self._tools.meter.count("kiosk_model_failures_total")
+        self._tools.meter.count("kiosk_model_sentences_dropped_total", draft.dropped)
+        if draft.kept:
+            return Composed(tuple(draft.kept), refused=False, confidence=1.0)
+        return Composed() if draft.refused else None
+
+    async def _grow(self, hand: InHand, draft: Draft, found: Sequence[Snippet]) -> None:
+        grown, cited = only_cited(Composed(tuple(draft.kept), refused=False, confidence=1.0), found)
+        await hand.show(sentences=kept_sentences(grown), passages=tuple(passage_of(one) for one in cited))
+
+    async def _finish(
+        self,
+        hand: InHand,
+        composed: Composed,
+        found: Sequence[Snippet],
+        followups: Sequence[str],
+        composer: str,
+    ) -> None:
+        composed, cited = only_cited(composed, found)
+        taken = {one.product_id for one in cited}
+        beside = list(
+            {one.product_id: one for one in reversed(found) if one.product_id not in taken}.values()
+        )
+        beside = sorted(beside, key=lambda one: -one.score)[:_RELATED]
+        form = hand.question.format
+        app_id = hand.question.app_id
+        await hand.finish(
+            finish_reason="success",
+            sentences=kept_sentences(composed),
+            passages=await self.with_fields(app_id, cited, form.source_fl),
+            related=await self.with_fields(app_id, beside, form.related_resource_fl),
+            followups=tuple(followups),
+            composer=composer,
+        )
+        self._took("kiosk_answer_ms", hand)
+
+    async def with_fields(
+        self, app_id: str, snippets: Sequence[Snippet], names: Sequence[str]
+    ) -> tuple[CitedPassage, ...]:
+        """Keep passages with the fields of their products that the format asks for."""
+        if set(names) <= _ALWAYS_THERE:
+            return tuple(passage_of(one) for one in snippets)
+        ids = [one.product_id for one in snippets]
+        products = await products_of(self._tools.records, app_id, ids)
+        pick = Projection.of(names)
+        return tuple(passage_of(one, **pick(products.get(one.product_id, {}))) for one in snippets)
+
+    async def _think(self, thought: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._tools.thinking, thought)
+
+    def _took(self, name: str, hand: InHand) -> None:
+        self._tools.meter.time(name, (self._tools.clock.monotonic_s() - hand.began_s) * 1000)
+
+
+def digest_of(asked: str, question: Question, found: Sequence[Snippet], writer: Writer | None) -> str:
+    """Stand for everything an answer is made of: the question, the passages found, who writes."""
+    made_of: list[Any] = [
+        " ".join(asked.casefold().split()),
+        question.language,
+        writer.name if writer is not None else "",
+        [[one.product_id, one.position, one.text] for one in found],
+    ]
+    return hashlib.sha256(orjson.dumps(made_of)).hexdigest()
+
+
+def reason_of(error: BaseException) -> str:
+    """Say of a failure what may be logged."""
+    return error.message if isinstance(error, HouseError) else type(error).__name__

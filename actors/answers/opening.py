@@ -1,0 +1,82 @@
+"""Putting together what answers questions in a process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from actors.answers.answering import Answering, Tools, Writer
+from actors.answers.client import ArchiveClient
+from actors.answers.desk import AnswerDesk
+from actors.answers.messages import ArchiveQuery, Snippet
+from actors.answers.showing import marked, show, snippet_of, words_in
+from cluster.clock import Clock
+from cluster.ids import new_request_id
+from cluster.meter import Meter
+from cluster.records.question import Answer, Format, Question
+from cluster.store.ports import Recorded, Stores
+
+
+class LocalQuestions:
+    """`QuestionClient` in the process whose desk answers."""
+
+    def __init__(self, answering: Answering, desk: AnswerDesk, thinking: ThreadPoolExecutor) -> None:
+        self._answering = answering
+        self._thinking = thinking
+        self.desk = desk
+
+    async def start(self) -> None:
+        """Begin to look for questions nobody holds."""
+        await self.desk.start()
+
+    async def close(self) -> None:
+        """Let go of what is in hand."""
+        await self.desk.close()
+        self._thinking.shutdown(wait=False, cancel_futures=True)
+
+    async def take(self, question: Question) -> bool:
+        return await self.desk.take(question)
+
+    async def refuse(self, question: Question, reason: str) -> bool:
+        return await self.desk.refuse(question, reason)
+
+    async def formatted(self, recorded: Recorded, form: Format) -> dict[str, Any]:
+        question, answer = recorded.question, recorded.answer
+        if form.source_fl != question.format.source_fl:
+            answer = await self._filled(question, answer, "passages", form.source_fl)
+        if form.related_resource_fl != question.format.related_resource_fl:
+            answer = await self._filled(question, answer, "related", form.related_resource_fl)
+        return show(question, answer, form)
+
+    async def retrieve(self, query: ArchiveQuery, fq: str = "", boost_fq: str = "") -> list[Snippet]:
+        return await self._answering.retrieve(query, fq, boost_fq)
+
+    def excerpt(self, snippet: Snippet, question: str, most_chars: int) -> str:
+        return marked(snippet.text, words_in(snippet.text, question), most_chars=most_chars)
+
+    async def _filled(self, question: Question, answer: Answer, name: str, fields: Sequence[str]) -> Answer:
+        snippets = [snippet_of(one) for one in getattr(answer, name)]
+        filled = await self._answering.with_fields(question.app_id, snippets, fields)
+        return answer.model_copy(update={name: filled})
+
+
+def open_questions(
+    stores: Stores,
+    archive: ArchiveClient,
+    clock: Clock,
+    meter: Meter,
+    *,
+    app_ids: Callable[[], Sequence[str]],
+    writer: Writer | None = None,
+) -> LocalQuestions:
+    """Put everything together; nothing runs before `start`."""
+
+    async def apps() -> Sequence[str]:
+        return app_ids()
+
+    thinking = ThreadPoolExecutor(1, thread_name_prefix="answers")
+    answering = Answering(Tools(stores.questions, archive, stores.records, clock, meter, thinking, writer))
+    name = f"answers-{new_request_id()}"
+    desk = AnswerDesk(stores.questions, answering, clock, meter, name=name, app_ids=apps)
+    return LocalQuestions(answering, desk, thinking)

@@ -1,0 +1,250 @@
+"""Bodies of the ask endpoints and what they answer. Fields they do not know are none of their business.
+
+Source: reference 5.6, 8.8
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import Annotated, Any, Literal
+
+import orjson
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    WithJsonSchema,
+)
+
+from cluster.records.question import LONGEST_QUESTION, Format
+from deployments.api.wire.faults import wrong
+from deployments.api.wire.shared import Count, Filter, Name, Names, Offset, Real, VisitorName, Wire
+
+MOST_METADATA = 64 << 10
+"Bytes of `metadata` as JSON."
+MOST_QUESTION_IDS = 100
+
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+def question_id_of(value: Any) -> str:
+    """Read a question id.
+
+    Errors:
+        PydanticCustomError: no uuid
+    """
+    if not isinstance(value, str) or not _UUID.fullmatch(value):
+        raise wrong("value is not a valid uuid", "type_error.uuid")
+    return str(uuid.UUID(value))
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise wrong("ensure this value is not blank", "value_error.any_str.blank")
+    return text
+
+
+def _metadata(value: Any) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise wrong("value is not a valid dict", "type_error.dict")
+    if len(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)) > MOST_METADATA:
+        raise wrong(f"ensure this value has at most {MOST_METADATA} bytes", "value_error.size")
+    return value
+
+
+def _switch(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if value in (0, 1, "0", "1"):
+        return bool(int(value))
+    raise wrong("value could not be parsed to a boolean", "type_error.bool")
+
+
+Text = Annotated[str, Field(max_length=LONGEST_QUESTION), AfterValidator(_not_blank)]
+Typed = Annotated[str, Field(max_length=65_536)]
+QuestionId = Annotated[
+    str, BeforeValidator(question_id_of), WithJsonSchema({"type": "string", "format": "uuid"})
+]
+Metadata = Annotated[
+    dict[str, Any],
+    PlainValidator(_metadata),
+    WithJsonSchema({"type": "object", "additionalProperties": True}),
+]
+Switch = Annotated[
+    bool,
+    PlainValidator(_switch),
+    WithJsonSchema({"anyOf": [{"type": "boolean"}, {"type": "integer", "enum": [0, 1]}]}),
+]
+Mark = Annotated[str, Field(max_length=64)]
+Decay = Annotated[Real, Field(gt=0, le=1)]
+UserType = Literal["anonymous", "registered", "free", "subscriber", "paid", "internal"]
+
+
+class AskBody(Wire):
+    """Who asks; the same in all ask bodies."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    user_id: Name | None = None
+    anonymous_id: VisitorName | None = None
+    user_hash: Name | None = None
+    user_type: UserType | None = None
+    jwt_token: Annotated[str, Field(max_length=8192)] | None = None
+    metadata: Metadata | None = None
+    meta: Metadata | None = Field(None, alias="_meta")
+
+
+class Formatted(AskBody):
+    """How an answer should be shown; what is absent is as the question asked for."""
+
+    source_fl: Names | None = None
+    cite_start: Mark | None = None
+    cite_end: Mark | None = None
+    cite_link: Switch | None = None
+
+    def format(self, otherwise: Format) -> Format:
+        """Fill in what is absent."""
+        given = {
+            name: getattr(self, name) for name in Format.model_fields if getattr(self, name, None) is not None
+        }
+        lists = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
+        return otherwise.model_copy(update={**given, **lists})
+
+    @property
+    def formats(self) -> bool:
+        """Does it say anything about the format?"""
+        return any(getattr(self, name, None) is not None for name in Format.model_fields)
+
+
+class AskQuestion(Formatted):
+    """A question."""
+
+    question: Text
+    parent_question_id: QuestionId | None = None
+    fq: Filter | None = None
+    boost_fq: Filter | None = None
+    yearly_decay: Decay = 1.0
+    related_resource_fl: Names | None = None
+    wiki_link_template: Annotated[str, Field(max_length=2048)] | None = None
+    log_user_history: Switch = True
+    type: Name | None = None
+    language: Annotated[str, Field(pattern=r"^[A-Za-z]{2}$")] | None = None
+
+
+class AskAnswers(Formatted):
+    """Several answers at once."""
+
+    question_ids: Annotated[list[QuestionId], Field(max_length=MOST_QUESTION_IDS)]
+    related_resource_fl: Names | None = None
+
+
+class AskSearch(Formatted):
+    """A search that may be a question."""
+
+    q: Text
+    answer: Switch = True
+    rows: Count = 10
+    start: Offset = 0
+    fl: Names = Field(default_factory=lambda: ["cover_image", "url"])
+    fq: Filter | None = None
+    boost_fq: Filter | None = None
+    exclude: Names = Field(default_factory=list)
+    type: Name | None = None
+    facets: Annotated[list[Any], Field(max_length=100)] = Field(default_factory=list)
+    facet_filters: dict[str, Any] = Field(default_factory=dict)
+    order_by: str | list[Any] = "relevance"
+    yearly_decay: Decay = 1.0
+    parent_question_id: QuestionId | None = None
+    wiki_link_template: Annotated[str, Field(max_length=2048)] | None = None
+    log_user_history: Switch = True
+    snippet_max_chars: Annotated[int, Field(ge=0, le=10_000)] | None = None
+
+
+class RelatedQuestions(AskBody):
+    """Questions about one product."""
+
+    product_id: Annotated[str, Field(min_length=1, max_length=512)]
+    rows: Count = 5
+
+
+class TrendingQuestions(AskBody):
+    """What is often asked lately."""
+
+    rows: Count = 5
+
+
+class Suggestion(AskBody):
+    """What was typed."""
+
+    q: Typed
+    rows: Count = 5
+
+
+class SearchSuggestion(Suggestion):
+    """What was typed, and what it may be completed with."""
+
+    completion_fields: Annotated[list[Name], Field(min_length=1, max_length=20)] = Field(
+        default_factory=lambda: ["title"]
+    )
+
+
+class AskedQuestion(BaseModel):
+    """Where to read the answer."""
+
+    question_id: str
+
+
+class ShownAnswer(BaseModel):
+    """An answer as far as it is."""
+
+    question: str
+    question_id: str
+    parent_question_id: str | None
+    answer_stage: str
+    finished: bool
+    finish_reason: Literal["not_finished", "success", "error", "forbidden"]
+    answer: str
+    sources: list[dict[str, Any]]
+    related_resources: list[dict[str, Any]]
+    followup_questions: list[str]
+    affiliation_products: list[dict[str, Any]]
+    revision: int
+    datetime: str
+    metadata: dict[str, Any]
+    blocked_reason: str = ""
+
+
+class ShownAnswers(BaseModel):
+    """Answers in the order asked for; null for what is unknown."""
+
+    message: str
+    data: list[ShownAnswer | None]
+
+
+class FoundByAsking(BaseModel):
+    """Products by words and meaning, and where to read the answer."""
+
+    took: int
+    service_id: str
+    total: int
+    start: int
+    products: list[dict[str, Any]]
+    facet_counts: dict[str, Any] = Field(default_factory=dict)
+    question_id: str = ""
+
+
+class FoundQuestions(BaseModel):
+    """Questions to ask."""
+
+    service_id: str
+    related_questions: list[str]
+
+
+class FoundTexts(BaseModel):
+    """Completed texts."""
+
+    completions: list[str]
