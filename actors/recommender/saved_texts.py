@@ -162,8 +162,10 @@ def _built(parts: Parts, key: str, marks: npt.NDArray[np.uint64]) -> Built:
         raise Fault(f"snapshot is damaged: completions have no {error}", path=COMPLETIONS) from error
     index = index_of(index_arrays)
     texts = len(index.texts)
-    _see(len(originals) == texts and _in_turn(originals.ends, len(originals.blob)), f"{key}originals")
+    whole = originals.blob.dtype == np.uint8 and _in_turn(originals.ends, len(originals.blob))
+    _see(whole and len(originals) == texts, f"{key}originals")
     _see(len(starts) == texts + 1 and _in_turn(starts, len(holders)), f"{key}starts")
+    _see(holders.dtype.kind == "i" and holders.ndim == 1, f"{key}holders")
     _see(not len(holders) or (holders.min() >= 0 and holders.max() < len(marks)), f"{key}holders")
     _see(bool((np.diff(starts) > 0).all()), f"{key}starts")
     return Built(index, originals, starts, holders, marks)
