@@ -1,0 +1,128 @@
+"""The state machine of threads, and the histories of their clients, over both stores.
+
+`HOUSE_FREE_SEED=1` draws a new seed each run, `HOUSE_SEQUENCES` and `HOUSE_HISTORIES` say how many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from actors.history import threads as rules
+from cluster.records.thread import ReaderThreads
+from cluster.store.connect import OpenStores, open_stores
+from cluster.store.memory import memory_stores
+from cluster.store.ports import Stores
+from tests.fakes.door import NOW_MS
+from tests.suites.redis_process import RedisProcess
+from tests.suites.thread_histories import KILLED, Call, Clients, explained, seen
+from tests.suites.thread_machine import ThreadMachine
+
+SEED = random.randrange(2**32) if os.environ.get("HOUSE_FREE_SEED") else 20_261_121
+EXAMPLES = int(os.environ.get("HOUSE_SEQUENCES", "200"))
+HISTORIES = int(os.environ.get("HOUSE_HISTORIES", "150"))
+
+
+class MemoryMachine(ThreadMachine):
+    async def open(self) -> tuple[Stores, Callable[[], Awaitable[None]]]:
+        async def close() -> None:
+            return None
+
+        return memory_stores(self._clock), close
+
+
+def _machine_over(server: RedisProcess) -> type[ThreadMachine]:
+    class RedisMachine(ThreadMachine):
+        async def open(self) -> tuple[Stores, Callable[[], Awaitable[None]]]:
+            assert server.say("FLUSHALL") == b"+OK\r\n"
+            stores = await open_stores(server.url, hot_s=5.0, slow_s=10.0)
+            return stores, stores.close
+
+    return RedisMachine
+
+
+def _run(machine: type[ThreadMachine]) -> None:
+    print(f"\n{machine.__name__}: {EXAMPLES} sequences, seed {SEED}")
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        hypothesis.seed(SEED)(machine),
+        settings=settings(
+            max_examples=EXAMPLES,
+            stateful_step_count=25,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+def test_threads_in_memory_live_as_the_model_says() -> None:
+    _run(MemoryMachine)
+
+
+@pytest.mark.redis
+def test_threads_in_redis_live_as_the_model_says(redis_server: RedisProcess) -> None:
+    _run(_machine_over(redis_server))
+
+
+async def _histories(stores: Stores) -> None:
+    killed = 0
+    for number in range(HISTORIES):
+        clients = Clients(stores, SEED + number)
+        begin = await clients.play()
+        killed += sum(call.answer is KILLED for call in clients.calls)
+        assert explained(begin, clients.calls, NOW_MS), (SEED + number, clients.calls)
+    print(f"\nhistories: {HISTORIES} of {CLIENTS_TEXT}, {killed} calls killed, 0 violations, seed {SEED}")
+    assert killed > HISTORIES / 4
+
+
+CLIENTS_TEXT = "4 clients with 3 calls each"
+
+
+class Interrupted:
+    """A store whose callers are interrupted before and after every call, as a network does."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self._chance = random.Random(SEED)
+
+    def __getattr__(self, name: str) -> Any:
+        async def called(*args: Any) -> Any:
+            for _ in range(self._chance.randrange(3)):
+                await asyncio.sleep(0)
+            found = await getattr(self._store, name)(*args)
+            for _ in range(self._chance.randrange(3)):
+                await asyncio.sleep(0)
+            return found
+
+        return called
+
+
+async def test_calls_at_once_in_memory_are_explained_by_one_order() -> None:
+    stores = memory_stores()
+    await _histories(replace(stores, threads=Interrupted(stores.threads)))
+
+
+@pytest.mark.redis
+async def test_calls_at_once_in_redis_are_explained_by_one_order(redis_stores: OpenStores) -> None:
+    await _histories(redis_stores)
+
+
+def test_the_search_finds_a_dismissal_that_came_back() -> None:
+    known = rules.subscribed(rules.asked(ReaderThreads(), "q0", "q0", None, 1), "q0", on=True)
+    begin = rules.updated(known, "q0", "q0-u1", "1-0", NOW_MS)
+    dismissed = Call("dismiss_overall", "q0", 1, 2.0, None)
+    assert explained(begin, [dismissed, Call("poll", "q0", 3, 4.0, False)], NOW_MS)
+    assert not explained(begin, [dismissed, Call("poll", "q0", 3, 4.0, True)], NOW_MS)
+    assert explained(begin, [dismissed, Call("poll", "q0", 1, 4.0, True)], NOW_MS)
+    lost = Call("delete_all", "q0", 1, float("inf"), KILLED)
+    for answer in (seen(begin), frozenset()):
+        assert explained(begin, [lost, Call("list", "q0", 3, 4.0, answer)], NOW_MS)
