@@ -9,7 +9,11 @@ from typing import Any, get_args
 
 import orjson
 
+from actors.answers.client import LocalArchiveClient
+from actors.answers.host import AnswersHost
+from actors.answers.opening import LocalQuestions, open_questions
 from actors.experiments.client import LocalExperimentClient
+from actors.history.client import LocalHistoryClient
 from actors.recommender.client import RecommenderClient
 from actors.recommender.messages import Group, ReaderQuery, RecommendationResult
 from cluster.clock import Clock
@@ -23,6 +27,7 @@ from cluster.store.ports import RecordPut, Stores
 from deployments.api.door import Door
 from deployments.api.endpoints import Means, endpoints
 from deployments.api.query_log import QueryLog, SilentQueryLog
+from deployments.api.questions import AskMeans
 from deployments.edge.admission import Gate
 from deployments.edge.keyring import Keyring
 from deployments.edge.limits import Limits as Purses
@@ -87,6 +92,9 @@ class Corner:
     recommender: ToldRecommender
     door: Door
     experiments: LocalExperimentClient
+    archive: AnswersHost
+    asking: LocalQuestions
+    "Answers questions once it was started; close it then."
     keys: dict[tuple[str, str], str] = field(default_factory=dict)
     "(app id, kind of key) -> key"
 
@@ -97,6 +105,11 @@ class Corner:
     def publishable(self, app_id: str = "shop") -> str:
         """The publishable key of an app."""
         return self.keys[app_id, "publishable"]
+
+    async def close(self) -> None:
+        """Stop answering questions."""
+        await self.asking.close()
+        await self.archive.close()
 
     def headers(self, app_id: str = "shop") -> dict[str, str]:
         """Headers of a server's call."""
@@ -162,15 +175,29 @@ async def open_corner(
     recommender = ToldRecommender(stores)
     tally = Tally()
     experiments = LocalExperimentClient(stores.experiments, clock)
+    archive = AnswersHost(stores, None, None, clock, SilentMeter())
+    local = LocalArchiveClient(archive)
+    asking = open_questions(stores, local, clock, SilentMeter(), app_ids=lambda: keyring.app_ids)
+    history = LocalHistoryClient(stores, clock)
+    ask = AskMeans(asking, local, stores.questions, clock, history)
+    means = Means(
+        stores,
+        client or recommender,
+        clock,
+        experiments,
+        query_log or SilentQueryLog(),
+        ask=ask,
+        history=history,
+    )
     door = Door(
-        endpoints(Means(stores, client or recommender, clock, experiments, query_log or SilentQueryLog())),
+        endpoints(means),
         Gate(keyring, purses, SilentMeter(), most_bytes=most_bytes),
         replays=stores.idempotency,
         clock=clock,
         tally=tally,
         access_log=AccessLog(share, Random(1)),
     )
-    corner = Corner(stores, clock, vault, keyring, recommender, door, experiments)
+    corner = Corner(stores, clock, vault, keyring, recommender, door, experiments, archive, asking)
     await corner.open_app("shop")
     await corner.open_app("other")
     await corner.open_app("playground", "playground")

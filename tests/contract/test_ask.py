@@ -1,0 +1,323 @@
+"""Questions and answers against their rows of the specification, over every way into the interface."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from cluster.records.access import AppSettings
+from deployments.api.hot import HotPath
+from deployments.api.routes import ordinary_way
+from deployments.edge.signatures import sign_reader
+from tests.fakes.asgi import Answer, call
+from tests.fakes.corner_shop import upload
+from tests.fakes.door import BROWSER, PLENTY, Corner, open_corner
+from tests.fakes.small_archive import ARTICLES
+from tests.fakes.tokens import token_of
+
+ASKED = "Who signed the treaty about the water of the river?"
+
+
+class Desk:
+    """The interface as callers see it."""
+
+    def __init__(self, corner: Corner, app: Any) -> None:
+        self.corner = corner
+        self._app = app
+
+    async def post(self, path: str, body: Any, *, app: str = "shop", **more: Any) -> Answer:
+        return await self._send("POST", path, body, app, **more)
+
+    async def get(self, path: str, *, app: str = "shop", **more: Any) -> Answer:
+        return await self._send("GET", path, None, app, **more)
+
+    async def _send(
+        self, method: str, path: str, body: Any, app: str, *, browser: bool = False, token: Any = None
+    ) -> Answer:
+        headers: dict[str, str | bytes] = {"User-Agent": BROWSER}
+        if browser:
+            path += f"?api_key={self.corner.publishable(app)}"
+        else:
+            headers.update(self.corner.headers(app))
+        if token is not None:
+            headers["Authorization"] = "Bearer " + token_of(token, self.corner.secret(app))
+        raw = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        return await call(self._app, method, "/v1/ask/" + path, headers=headers, body=raw)
+
+    async def asked(self, question: str = ASKED, **more: Any) -> str:
+        known = {name: more.pop(name) for name in ("app", "browser", "token") if name in more}
+        answer = await self.post("questions", {"question": question, **more}, **known)
+        assert answer.status == 200, answer.body
+        return str(answer.json()["data"]["question_id"])
+
+    async def finished(self, question_id: str, app: str = "shop") -> dict[str, Any]:
+        """Poll as a browser does, and check what every poll must keep to."""
+        seen = 0
+        for _ in range(400):
+            answer = await self.get(f"questions/{question_id}/answer", app=app, browser=True)
+            assert answer.status == 200, answer.body
+            record: dict[str, Any] = answer.json()["data"]
+            assert record["revision"] >= seen
+            assert record["answer_stage"]
+            assert record["finished"] == (record["finish_reason"] != "not_finished")
+            seen = record["revision"]
+            if record["finished"]:
+                return record
+            await asyncio.sleep(0.01)
+        raise AssertionError("the answer was never finished")
+
+
+@pytest.fixture(params=["framework", "front"])
+async def desk(request: pytest.FixtureRequest) -> AsyncIterator[Desk]:
+    corner = await open_corner()
+    app: Any = ordinary_way(corner.door, version="0")
+    if request.param == "front":
+        app = HotPath(app, lambda: corner.door)
+    await upload(corner.stores, ARTICLES, app_id="shop")
+    await corner.asking.start()
+    yield Desk(corner, app)
+    await corner.close()
+
+
+async def test_a_question_is_answered_with_sources_that_hold_it(desk: Desk) -> None:
+    metadata = {"question_source": "_organic", "page": {"n": 1}}
+    question_id = await desk.asked(metadata=metadata, source_fl=["url", "authors"], cite_link=1)
+    record = await desk.finished(question_id)
+    assert record["question"] == ASKED
+    assert record["question_id"] == question_id
+    assert record["parent_question_id"] is None
+    assert record["finish_reason"] == "success"
+    assert record["metadata"] == metadata
+    assert record["datetime"] == "2026-03-02T09:15:30.250Z"
+    assert record["revision"] >= 2
+    source = record["sources"][0]
+    assert source["product_id"] == "river-treaty"
+    assert source["title"] == "Two countries share the River Ardle"
+    assert source["url"] == "https://news.example/river-treaty"
+    assert source["authors"] == ["Ida Holm"]
+    assert (source["child_id"], source["child_title"]) == ("river-treaty-1", "The agreement")
+    assert "<mark>" in source["snippet"]
+    assert "signed a treaty" in record["answer"]
+    assert "[[1]](https://news.example/river-treaty)" in record["answer"]
+    for name in ("related_resources", "followup_questions", "affiliation_products"):
+        assert isinstance(record[name], list)
+    assert all(set(one) == {"product_id", "title", "snippet"} for one in record["related_resources"])
+
+
+async def test_what_the_archive_does_not_hold_is_an_honest_success_without_sources(desk: Desk) -> None:
+    record = await desk.finished(await desk.asked("zyx qwv unheard of gibberish?"))
+    assert (record["finish_reason"], record["sources"]) == ("success", [])
+
+
+async def test_citations_wear_the_marks_asked_for(desk: Desk) -> None:
+    record = await desk.finished(await desk.asked(cite_start="(", cite_end=")"))
+    assert "(1)" in record["answer"]
+    assert "[1]" not in record["answer"]
+
+
+async def test_answers_come_in_the_order_asked_for_and_in_the_format_asked_for(desk: Desk) -> None:
+    one, two = await desk.asked(), await desk.asked("Why was the paper mill closed?")
+    await desk.finished(one)
+    await desk.finished(two)
+    unknown = str(uuid4())
+    plain = (await desk.post("answers", {"question_ids": [two, unknown, one, two]})).json()
+    assert plain["message"] == "success"
+    assert [item and item["question_id"] for item in plain["data"]] == [two, None, one, two]
+    body = {"question_ids": [one, unknown], "source_fl": ["url"], "cite_start": "<", "cite_link": True}
+    other = (await desk.post("answers", body)).json()["data"]
+    assert other[0]["sources"][0]["url"] == "https://news.example/river-treaty"
+    assert "[<1]](https://news.example/river-treaty)" in other[0]["answer"]
+    assert other[1] is None
+    assert (await desk.post("answers", {"question_ids": []})).json()["data"] == []
+
+
+async def test_another_apps_question_is_not_found(desk: Desk) -> None:
+    question_id = await desk.asked()
+    for path in (f"questions/{question_id}/answer", f"questions/{uuid4()}/answer"):
+        answer = await desk.get(path, app="other")
+        assert (answer.status, answer.json()) == (404, {"message": "not found"})
+    data = (await desk.post("answers", {"question_ids": [question_id]}, app="other")).json()["data"]
+    assert data == [None]
+    body = {"question": "and then?", "parent_question_id": question_id}
+    answer = await desk.post("questions", body, app="other")
+    assert (answer.status, answer.json()) == (404, {"message": "not found"})
+
+
+@pytest.mark.parametrize("question_id", ["1", "nope", "x" * 36, "1d3bb1a8-8a39-4c1b-9f0d", "%00", "%C3%A4"])
+async def test_an_id_that_is_no_uuid_is_refused(desk: Desk, question_id: str) -> None:
+    answer = await desk.get(
+        f"questions/{question_id.encode().hex() if not question_id.isascii() else question_id}/answer"
+    )
+    told = {"loc": ["path", "question_id"], "msg": "value is not a valid uuid", "type": "type_error.uuid"}
+    assert (answer.status, answer.json()) == (422, {"detail": [told]})
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        ({}, "question"),
+        ({"question": ""}, "question"),
+        ({"question": " \n\t "}, "question"),
+        ({"question": None}, "question"),
+        ({"question": 7}, "question"),
+        ({"question": "x" * 100_000}, "question"),
+        ({"question": "x", "parent_question_id": "7"}, "parent_question_id"),
+        ({"question": "x", "fq": "a:("}, "fq"),
+        ({"question": "x", "boost_fq": "((("}, "boost_fq"),
+        ({"question": "x", "yearly_decay": 0}, "yearly_decay"),
+        ({"question": "x", "yearly_decay": "much"}, "yearly_decay"),
+        ({"question": "x", "user_type": "king"}, "user_type"),
+        ({"question": "x", "metadata": []}, "metadata"),
+        ({"question": "x", "metadata": {"a": "x" * 70_000}}, "metadata"),
+        ({"question": "x", "cite_link": "maybe"}, "cite_link"),
+        ({"question": "x", "cite_start": "x" * 65}, "cite_start"),
+        ({"question": "x", "source_fl": "title"}, "source_fl"),
+        ({"question": "x", "user_id": "x" * 513}, "user_id"),
+    ],
+)
+async def test_a_bad_question_is_refused_in_detail(desk: Desk, body: dict[str, Any], name: str) -> None:
+    answer = await desk.post("questions", body)
+    assert answer.status == 422
+    assert answer.json()["detail"][0]["loc"][:2] == ["body", name]
+    assert set(answer.json()["detail"][0]) == {"loc", "msg", "type"}
+
+
+async def test_what_is_no_json_is_malformed(desk: Desk) -> None:
+    answer = await desk.post("questions", b"{")
+    assert (answer.status, answer.json()) == (400, {"message": "Malformed request."})
+
+
+async def test_too_many_or_bad_ids_are_refused(desk: Desk) -> None:
+    many = await desk.post("answers", {"question_ids": [str(uuid4())] * 101})
+    assert many.status == 422
+    bad = await desk.post("answers", {"question_ids": [str(uuid4()), "x"]})
+    assert bad.json()["detail"][0]["loc"] == ["body", "question_ids", 1]
+    assert (await desk.post("answers", {})).status == 422
+
+
+async def test_fields_nobody_knows_are_ignored_and_null_is_absence(desk: Desk) -> None:
+    body = {
+        "question": ASKED,
+        "colour": 1,
+        "_meta": {"a": 1},
+        "metadata": None,
+        "fq": None,
+        "user_hash": None,
+    }
+    answer = await desk.post("questions", body)
+    record = await desk.finished(answer.json()["data"]["question_id"])
+    assert record["metadata"] == {"a": 1}
+
+
+async def test_a_follow_up_knows_what_it_follows(desk: Desk) -> None:
+    parent = await desk.asked("What happened to the paper mill in Carrow in 2024?")
+    child = await desk.asked("and who owns it?", parent_question_id=parent.upper())
+    record = await desk.finished(child)
+    assert record["parent_question_id"] == parent
+    recorded = await desk.corner.stores.questions.read("shop", child)
+    assert recorded is not None
+    assert recorded.question.before == ("What happened to the paper mill in Carrow in 2024?",)
+
+
+async def test_a_parent_must_be_known_and_not_anothers(desk: Desk) -> None:
+    unknown = await desk.post("questions", {"question": "x", "parent_question_id": str(uuid4())})
+    assert (unknown.status, unknown.json()) == (404, {"message": "not found"})
+    ginas = await desk.asked(user_id="gina")
+    foreign = await desk.post("questions", {"question": "x", "parent_question_id": ginas, "user_id": "omar"})
+    assert (foreign.status, foreign.json()) == (404, {"message": "not found"})
+    assert await desk.asked("x", parent_question_id=ginas, user_id="gina")
+    visitors = await desk.asked(anonymous_id="anon")
+    assert await desk.asked("x", parent_question_id=visitors, user_id="gina")
+
+
+async def test_only_proven_readers_get_a_history(desk: Desk) -> None:
+    async def threads(user_id: str) -> list[str]:
+        answer = await desk.post("user_history/list", {"user_id": user_id})
+        return [thread["id"] for thread in answer.json()["data"]["threads"]]
+
+    by_server = await desk.asked(user_id="gina")
+    claimed = await desk.asked(user_id="gina", browser=True)
+    token = {"user_id": "gina", "plan": "gold", "exp": desk.corner.clock.now_ms() // 1000 + 60}
+    by_token = await desk.asked(browser=True, token=token, metadata={"plan": "x", "site": "s"})
+    proof = sign_reader(desk.corner.secret().encode(), "gina")
+    by_hash = await desk.asked(user_id="gina", user_hash=proof, browser=True)
+    silent = await desk.asked(user_id="gina", log_user_history=False)
+    for question_id in (by_server, claimed, by_token, by_hash, silent):
+        await desk.finished(question_id)
+    assert set(await threads("gina")) == {by_server, by_token, by_hash}
+    # claims the interface does not know are merged into the metadata and win
+    assert (await desk.finished(by_token))["metadata"] == {"plan": "gold", "site": "s"}
+
+
+async def test_a_token_that_names_another_reader_is_refused(desk: Desk) -> None:
+    token = {"user_id": "gina", "user_type": "free"}
+    for body, message in (
+        ({"user_id": "omar"}, "Token does not match the user"),
+        ({"user_type": "paid"}, "Token does not match the user_type"),
+    ):
+        answer = await desk.post("questions", {"question": "x", **body}, browser=True, token=token)
+        assert (answer.status, answer.json()) == (401, {"message": message})
+    wrong = {"question": "x", "user_id": "gina", "user_hash": "00"}
+    answer = await desk.post("questions", wrong, browser=True)
+    assert (answer.status, answer.json()) == (401, {"message": "user_hash is invalid."})
+    answer = await desk.post("questions", {"question": "x", "jwt_token": "a.b.c"}, browser=True)
+    assert (answer.status, answer.json()) == (401, {"message": "Invalid JWT token"})
+
+
+async def test_who_asked_enough_today_is_told_so_in_the_answer(desk: Desk) -> None:
+    settings = AppSettings.model_validate({"limits": PLENTY, "questions_per_day": "anonymous:1,free:2"})
+    await desk.corner.open_app("shop", settings=settings)
+    for _ in range(2):
+        assert (await desk.finished(await desk.asked(user_id="g", user_type="free")))[
+            "finish_reason"
+        ] == "success"
+    blocked = await desk.finished(await desk.asked(user_id="g", user_type="free"))
+    assert blocked["finish_reason"] == "forbidden"
+    assert blocked["blocked_reason"]
+    assert (blocked["answer"], blocked["sources"]) == ("", [])
+    assert (await desk.finished(await desk.asked(user_id="o", user_type="free")))[
+        "finish_reason"
+    ] == "success"
+    assert (await desk.finished(await desk.asked(user_id="g", user_type="paid")))[
+        "finish_reason"
+    ] == "success"
+    # a browser that merely claims a tier is a visitor
+    claims = [await desk.asked(user_type="internal", anonymous_id="v", browser=True) for _ in range(2)]
+    reasons = [(await desk.finished(one))["finish_reason"] for one in claims]
+    assert reasons == ["success", "forbidden"]
+
+
+async def test_filters_say_what_may_be_cited(desk: Desk) -> None:
+    only = await desk.finished(await desk.asked(fq="language:de"))
+    assert {source["product_id"] for source in only["sources"] + only["related_resources"]} <= {
+        "fluss-vertrag"
+    }
+    none = await desk.finished(await desk.asked(fq="title:nothing_like_that"))
+    assert (none["finish_reason"], none["sources"], none["related_resources"]) == ("success", [], [])
+
+
+async def test_the_playground_answers_questions(desk: Desk) -> None:
+    assert (await desk.finished(await desk.asked(app="playground"), app="playground"))["finished"]
+
+
+async def test_a_key_is_needed(desk: Desk) -> None:
+    answer = await call(
+        desk._app, "GET", f"/v1/ask/questions/{uuid4()}/answer", headers={"User-Agent": BROWSER}
+    )
+    assert (answer.status, answer.json()) == (401, {"message": "invalid api key."})
+
+
+async def test_the_same_question_over_the_same_passages_is_answered_from_memory(desk: Desk) -> None:
+    first = await desk.finished(await desk.asked())
+    again = await desk.asked("who signed the treaty about the water  of the river?", source_fl=["url"])
+    record = await desk.finished(again)
+    assert record["answer"] == first["answer"]
+    assert record["sources"][0]["url"] == "https://news.example/river-treaty"
+    recorded = await desk.corner.stores.questions.read("shop", again)
+    assert recorded is not None
+    assert recorded.answer.composer == "reused"
