@@ -72,8 +72,9 @@ class ProductTexts:
         if likeness is None:
             return found
         allowed = self._catalog.present if rows is None else rows & self._catalog.present[: len(rows)]
-        share = min(ask.meaning, 1.0) * float(getattr(self._embedder, "share", _SHARE))
-        return blended(found, likeness, allowed, share, least=ask.least_meaning)
+        share = min(2 * ask.meaning * float(getattr(self._embedder, "share", _SHARE)), 1.0)
+        bend = float(getattr(self._embedder, "bend", 1.0))
+        return blended(found, likeness, allowed, share, least=ask.least_meaning, bend=bend)
 
     def having(self, text: str, *, language: str = "", together: bool = False) -> Rows:
         """Find the products that have every word of a text; with `together` as neighbours in their title.

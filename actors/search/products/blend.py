@@ -20,11 +20,15 @@ _LEFT: Final = 1e-3
 "What is left for those behind the best: they keep their order."
 
 
-def blended(found: TextFound, likeness: Scores, allowed: Mask, share: float, *, least: float) -> TextFound:
+def blended(
+    found: TextFound, likeness: Scores, allowed: Mask, share: float, *, least: float, bend: float = 1.0
+) -> TextFound:
     """Blend what was found by words with how alike products are in meaning.
 
     Shapes:
         likeness: float32 [n], cosine by row; allowed: bool [m], m <= n
+    Units:
+        `bend` below 1 draws the leaders in words together, as an embedder may ask for
     """
     near = _nearest(likeness, allowed)
     others = near[(likeness[near] >= least) & ~np.isin(near, found.rows)]
@@ -32,7 +36,7 @@ def blended(found: TextFound, likeness: Scores, allowed: Mask, share: float, *, 
     if not len(rows):
         return found
     words = np.zeros(len(rows), np.float32)
-    words[: len(found.rows)] = _scaled(found.scores)
+    words[: len(found.rows)] = _scaled(found.scores if bend == 1.0 else np.power(found.scores, bend))
     meaning = np.zeros(len(rows), np.float32)
     if len(near):
         low, high = float(likeness[near].min()), float(likeness[near].max())

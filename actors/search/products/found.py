@@ -40,7 +40,8 @@ class TextAsk:
     correct: bool = True
     "Search for the corrected text when a word occurs nowhere; suggestions are made in any case."
     meaning: float = 0.0
-    "Share of meaning in the score, 0 to 1; above 0 products are also found that share no word."
+    """How much meaning counts, 0 to 1: at .5 as much as the embedder was measured to be worth, at 1 twice that.
+    Above 0 products are also found that share no word."""
     least_meaning: float = 0.5
     "How alike (cosine, 0 to 1) a product must be that shares no word."
     fields: Mapping[str, float] | None = None

@@ -9,7 +9,7 @@ Source:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -60,7 +60,8 @@ class Hits:
         return Hits(self.rows[kept], self.scores[kept], self.found[kept])
 
 
-Spans = dict[int, tuple[int, int]]
+Place = tuple[int, int, int]
+"Number of a part, first and last posting there."
 
 
 class Matching:
@@ -70,34 +71,40 @@ class Matching:
         self._parts = parts
         self._serving = list(parts.serving())
         self._norms = norms
-        self._spans: list[Spans] = [{} for _ in self._serving]
+        self._places: dict[int, list[Place]] = {}
+        "Term -> where it stands, in each part that has it."
 
-    def look_up(self, groups: Sequence[Group]) -> None:
+    def look_up(self, groups: Iterable[Group]) -> None:
         """Find where terms stand in every part; they need not be looked up before they are asked for."""
-        codes = list(dict.fromkeys(code for group in groups for code in group))
-        codes = [code for code in codes if not self._spans or code not in self._spans[0]]
+        codes = list({code: None for group in groups for code in group if code not in self._places})
         if not codes:
             return
         asked = np.array(codes, np.uint64)
-        for known, (_, part, _) in zip(self._spans, self._serving, strict=True):
-            known.update(zip(codes, part.spans(asked), strict=True))
+        self._places.update((code, []) for code in codes)
+        for at, (_, part, _) in enumerate(self._serving):
+            for place, first, last in part.spans(asked):
+                self._places[codes[place]].append((at, first, last))
+
+    def places(self, group: Group) -> list[Place]:
+        """Say where the terms of a group stand."""
+        places = self._places
+        try:
+            return places[group[0]] if len(group) == 1 else [one for code in group for one in places[code]]
+        except KeyError:
+            self.look_up([group])
+            return self.places(group)
 
     def count(self, group: Group) -> int:
         """Count the products that have one of these terms; a product with two of them counts twice."""
-        self.look_up([group])
-        return sum(spans[code][1] - spans[code][0] for spans in self._spans for code in group)
+        return sum(last - first for _, first, last in self.places(group))
 
     def occurs(self, group: Group) -> bool:
         """Does a product that is still there have one of these terms?"""
-        self.look_up([group])
-        for spans, (number, part, whole) in zip(self._spans, self._serving, strict=True):
-            for first, last in (spans[code] for code in group):
-                # of a frequent word hardly every product can be gone
-                if last - first > (0 if whole else _MANY) or (
-                    last > first
-                    and self._parts.owned_by(number, part.rows[first:last].astype(np.int64)).any()
-                ):
-                    return True
+        for at, first, last in self.places(group):
+            number, part, whole = self._serving[at]
+            # of a frequent word hardly every product can be gone
+            if whole or last - first > _MANY or self._parts.owned_by(number, part.rows[first:last]).any():
+                return True
         return False
 
     def rarity(self, group: Group) -> float:
@@ -121,22 +128,24 @@ class Matching:
         Cost:
             100,000 products, three words: 0.3 ms
         """
-        self.look_up([wish.group for wish in wishes])
-        wishes = sorted(wishes, key=lambda wish: (not wish.needed, self.count(wish.group)))
+        self.look_up(wish.group for wish in wishes)
+        counts = {wish.group: self.count(wish.group) for wish in wishes}
+        wishes = sorted(wishes, key=lambda wish: (not wish.needed, counts[wish.group]))
         needed = [wish for wish in wishes if wish.needed]
-        if not needed or not self._serving:
+        if not needed or not self._serving or (every and not all(counts[wish.group] for wish in needed)):
             return Hits(np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64))
-        few = every and self.count(needed[0].group) * _RARE < sum(self.count(one.group) for one in wishes)
+        few = every and counts[needed[0].group] * _RARE < sum(counts.values())
         rows: list[Any] = []
         worth: list[Any] = []
-        for at in range(len(self._serving)):
-            among = None
-            for turn, wish in enumerate(wishes):
-                found, gain = self._postings(at, wish, factors, among)
-                rows.append(found)
-                worth.append(gain)
-                if turn == 0 and few:
-                    among = found
+        among: dict[int, Rows] | None = None
+        for wish in wishes:
+            found = self._postings(wish, factors, among)
+            rows += [one for one, _ in found.values()]
+            worth += [gain for _, gain in found.values()]
+            if few and among is None:
+                among = {at: one for at, (one, _) in found.items()}
+        if not rows:
+            return Hits(np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64))
         flat = np.concatenate(rows)
         sums: Floats = np.bincount(flat, np.concatenate(worth), self._parts.rows).astype(
             np.float64, copy=False
@@ -150,38 +159,42 @@ class Matching:
 
     def fields_of(self, row: int, group: Group) -> int:
         """Say in which fields a product has one of these terms, as bits; 0 for none."""
-        self.look_up([group])
         bits = 0
-        for spans, (number, part, _) in zip(self._spans, self._serving, strict=True):
-            for first, last in (spans[code] for code in group):
-                place = first + int(np.searchsorted(part.rows[first:last], row))
-                if (
-                    place < last
-                    and int(part.rows[place]) == row
-                    and self._parts.owned_by(number, np.array([row]))[0]
-                ):
-                    bits |= int(part.fields[place])
+        for at, first, last in self.places(group):
+            number, part, _ = self._serving[at]
+            place = first + int(np.searchsorted(part.rows[first:last], row))
+            if (
+                place < last
+                and int(part.rows[place]) == row
+                and self._parts.owned_by(number, np.array([row]))[0]
+            ):
+                bits |= int(part.fields[place])
         return bits
 
     def _postings(
-        self, at: int, wish: Wish, factors: npt.NDArray[np.float64] | None, among: Rows | None
-    ) -> tuple[Rows, Floats]:
-        """Read what the products of one part have of a wish: rows, each once, and gains."""
-        number, part, whole = self._serving[at]
-        spans = [self._spans[at][code] for code in wish.group]
-        spans = [(first, last) for first, last in spans if last > first]
-        rows, counts, fields = _read(part, spans, among)
-        if not whole and len(rows):
-            kept = self._parts.owned_by(number, rows)
-            rows, counts, fields = rows[kept], counts[kept], fields[kept]
-        often = counts.astype(np.float64)
-        gains: Floats = often * (self.rarity(wish.group) * wish.weight * (K1 + 1))
-        gains /= often + self._norms[rows]
-        if factors is not None:
-            factor = factors[fields]
-            kept = factor > 0
-            rows, gains = rows[kept], (gains * factor)[kept]
-        return rows, gains + _WORD if wish.needed else gains
+        self, wish: Wish, factors: npt.NDArray[np.float64] | None, among: Mapping[int, Rows] | None
+    ) -> dict[int, tuple[Rows, Floats]]:
+        """Read what the products of each part have of a wish: rows, each once, and gains."""
+        spans: dict[int, list[tuple[int, int]]] = {}
+        for at, first, last in self.places(wish.group):
+            if among is None or at in among:
+                spans.setdefault(at, []).append((first, last))
+        worth = self.rarity(wish.group) * wish.weight * (K1 + 1)
+        found = {}
+        for at, stretches in spans.items():
+            number, part, whole = self._serving[at]
+            rows, counts, fields = _read(part, stretches, None if among is None else among[at])
+            if not whole:
+                kept = self._parts.owned_by(number, rows)
+                rows, counts, fields = rows[kept], counts[kept], fields[kept]
+            often = counts.astype(np.float64)
+            gains: Floats = often * worth / (often + self._norms[rows])
+            if factors is not None:
+                factor = factors[fields]
+                kept = factor > 0
+                rows, gains = rows[kept], (gains * factor)[kept]
+            found[at] = rows, gains + _WORD if wish.needed else gains
+        return found
 
 
 def _read(
@@ -191,8 +204,6 @@ def _read(
     lists = [_stretch(part, first, last, among) for first, last in spans]
     if len(lists) == 1:
         return lists[0]
-    if not lists:
-        return np.zeros(0, np.int64), np.zeros(0, np.uint8), np.zeros(0, np.uint8)
     rows = np.concatenate([one[0] for one in lists])
     order = np.argsort(rows, kind="stable")
     rows = rows[order]

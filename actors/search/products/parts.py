@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from actors.search.products.postings import Part, Text, merged, none, sealed
 from actors.vectors.types import Mask, Rows, room_for
@@ -107,7 +108,7 @@ class Parts:
                 self._fresh_part = sealed(list(self._fresh.values()))
             yield FRESH, self._fresh_part, True
 
-    def owned_by(self, number: int, rows: Rows) -> Mask:
+    def owned_by(self, number: int, rows: npt.NDArray[Any]) -> Mask:
         """Mark rows that a part speaks for."""
         owned: Mask = np.equal(self._owner[rows], number)
         return owned

@@ -70,16 +70,18 @@ class Part:
         """All arrays by name, for whoever writes them down."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
-    def spans(self, codes: npt.NDArray[np.uint64]) -> list[tuple[int, int]]:
-        """Find terms: first and last posting of each; an unknown one has none."""
+    def spans(self, codes: npt.NDArray[np.uint64]) -> list[tuple[int, int, int]]:
+        """Find terms: place among those asked for, first and last posting; an unknown one is left out."""
+        if not len(self.terms):
+            return []
         places = np.searchsorted(self.terms, codes)
         places[places == len(self.terms)] = 0
-        known = self.terms[places] == codes if len(self.terms) else np.zeros(len(codes), np.bool_)
-        firsts, lasts = self.starts[places], self.starts[places + 1] if len(self.terms) else places
-        return [
-            (first, last) if here else (0, 0)
-            for first, last, here in zip(firsts.tolist(), lasts.tolist(), known.tolist(), strict=True)
-        ]
+        known = np.flatnonzero(self.terms[places] == codes)
+        if not len(known):
+            return []
+        here = places[known]
+        firsts, lasts = self.starts[here].tolist(), self.starts[here + 1].tolist()
+        return list(zip(known.tolist(), firsts, lasts, strict=True))
 
 
 def sealed(texts: Sequence[Text]) -> Part:
