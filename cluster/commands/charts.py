@@ -55,8 +55,8 @@ class Drawing:
     texts: list[Text] = field(default_factory=list)
 
 
-def bar_chart(title: str, rows: Sequence[tuple[str, int]], note: str = "") -> Drawing:
-    """Draw one bar a row, the longest as wide as the page allows."""
+def bar_chart(title: str, rows: Sequence[tuple[str, int]], note: str = "", *, unit: str = "") -> Drawing:
+    """Draw one bar a row, the longest as wide as the page allows; `unit` stands behind each number."""
     most = max((count for _, count in rows), default=0)
     drawing = Drawing(title, _TOP + _LINE * max(1, len(rows)) + _MARGIN)
     drawing.texts.append(Text(_MARGIN, 30, title, 18))
@@ -67,7 +67,7 @@ def bar_chart(title: str, rows: Sequence[tuple[str, int]], note: str = "") -> Dr
         width = room * count / most if most else 0
         drawing.texts.append(Text(_LABEL, y + 17, _short(label), anchor="end"))
         drawing.bars.append(Bar(_LABEL + 10, y + 4, max(width, 1), _LINE - 9))
-        drawing.texts.append(Text(_LABEL + 18 + width, y + 17, f"{count:,}", colour=_PALE))
+        drawing.texts.append(Text(_LABEL + 18 + width, y + 17, f"{count:,}{unit}", colour=_PALE))
     if not rows:
         drawing.texts.append(Text(_MARGIN, _TOP + 17, "nothing yet", colour=_PALE))
     return drawing
