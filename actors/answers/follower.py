@@ -3,6 +3,8 @@
     load      the newest snapshot is mapped, settled records behind it are read      in the writer's thread
     follow    blocking reads; changes applied in steps                               in the writer's thread
     gap       the log was trimmed past us: load beside the old one, swap             readers never wait
+    newer     a snapshot was written: map, verify and catch up beside the old one    in a thread of its own
+              then swap; thoughts that began with the old one end with it
 
 Short thoughts are thought on the event loop, long ones in the readers' thread.
 """
@@ -36,6 +38,8 @@ Opened = tuple[Library, str]
 _READ = 64
 _BLOCK_MS = 2_000
 _LOT = 200
+LOOK_S = 0.75
+"How often the shelf is looked at for a newer snapshot."
 
 
 class Follower:
@@ -50,6 +54,7 @@ class Follower:
         clock: Clock,
         meter: Meter,
         open_library: Callable[[str], Opened],
+        newest: Callable[[str], int] = lambda app_id: 0,
     ) -> None:
         self._app_id = app_id
         self._name = name
@@ -58,11 +63,14 @@ class Follower:
         self._clock = clock
         self._meter = meter
         self._open_library = open_library
+        self._newest = newest
+        self._sequence = 0
+        "Of the newest snapshot that was looked at, whether it was any good or not."
         self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"archive-writes-{app_id}")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix=f"archive-reads-{app_id}")
         self._library: Library | None = None
         self._offset = "0"
-        self._following: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._log = structlog.get_logger().bind(app=app_id)
 
     async def start(self) -> None:
@@ -73,16 +81,19 @@ class Follower:
             Fault: the manifest of the segments is damaged
         """
         await self._load()
-        self._following = asyncio.get_running_loop().create_task(
-            follow_for_ever(self._note, self._bring_in, self._clock, missed=self._missed, failed=self._failed)
+        loop = asyncio.get_running_loop()
+        following = follow_for_ever(
+            self._note, self._bring_in, self._clock, missed=self._missed, failed=self._failed
         )
+        self._tasks = [loop.create_task(following), loop.create_task(self._look())]
 
     async def close(self) -> None:
         """Stop following and let go of the memory."""
-        if self._following is not None:
-            self._following.cancel()
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
             with contextlib.suppress(asyncio.CancelledError):
-                await self._following
+                await task
         self._writer.shutdown(wait=False, cancel_futures=True)
         self._reader.shutdown(wait=False, cancel_futures=True)
         self._library = None
@@ -109,13 +120,41 @@ class Follower:
 
     async def _load(self) -> None:
         started_s = self._clock.monotonic_s()
-        library, offset = await self._write(self._opened)
+        self._sequence = self._newest(self._app_id)
+        await self._open_beside(self._writer, started_s)
+
+    async def _open_beside(self, thread: ThreadPoolExecutor, started_s: float) -> None:
+        """Open and catch up in a thread, then let it be what is held; what was held goes with its last reader."""
+        loop = asyncio.get_running_loop()
+        library, offset = await loop.run_in_executor(thread, self._opened)
         while changes := await self._read(offset, block_ms=0):
-            offset = await self._apply(library, changes)
+            for change in changes:
+                await loop.run_in_executor(thread, self._applied, library, change)
+            offset = changes[-1].offset
         self._library, self._offset = library, offset
         took_ms = round((self._clock.monotonic_s() - started_s) * 1000)
-        self._log.info("archive_loaded", articles=library.documents, took_ms=took_ms)
+        self._log.info("archive_loaded", articles=library.documents, took_ms=took_ms, snapshot=self._sequence)
         self._meter.time("kiosk_archive_load_ms", took_ms)
+
+    async def _look(self) -> None:
+        """Take up newer snapshots for ever."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                await self._look_once()
+            except Unavailable:
+                self._sequence = 0  # again at the next look: the log could not be read to its end
+                self._missed()
+            except Exception:  # noqa: BLE001  what is held goes on answering, whatever is wrong with a newer one
+                self._failed()
+
+    async def _look_once(self) -> None:
+        newest = self._newest(self._app_id)
+        if newest <= self._sequence:
+            return
+        self._sequence = newest
+        with ThreadPoolExecutor(1, thread_name_prefix=f"archive-opens-{self._app_id}") as thread:
+            await self._open_beside(thread, self._clock.monotonic_s())
 
     def _opened(self) -> Opened:
         """Open the snapshot and bring in what settled behind it."""
@@ -134,9 +173,13 @@ class Follower:
     # --- following ------------------------------------------------------------------------------------------
 
     async def _bring_in(self) -> bool:
-        changes = await self._read(self._offset, block_ms=_BLOCK_MS)
-        if changes and self._library is not None:
-            self._offset = await self._apply(self._library, changes)
+        library, offset = self._library, self._offset
+        changes = await self._read(offset, block_ms=_BLOCK_MS)
+        if changes and library is not None:
+            offset = await self._apply(library, changes)
+            if self._library is library:
+                # else a newer snapshot took its place meanwhile, which stands at an offset of its own
+                self._offset = offset
         return len(changes) >= _READ
 
     def _missed(self) -> None:

@@ -68,8 +68,18 @@ class AnswersHost:
 
     def _made(self, app_id: str) -> Follower:
         return Follower(
-            app_id, self._name, self._stores, self._segments, self._clock, self._meter, self._opened
+            app_id,
+            self._name,
+            self._stores,
+            self._segments,
+            self._clock,
+            self._meter,
+            self._opened,
+            self._newest,
         )
+
+    def _newest(self, app_id: str) -> int:
+        return 0 if self._shelf is None else self._shelf.newest(app_id)
 
     def _opened(self, app_id: str) -> Opened:
         """Open the newest snapshot, or begin with nothing."""

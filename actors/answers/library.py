@@ -31,8 +31,11 @@ class Library:
         base: Segment | None = None,
         share: float = 0.0,
         base_version: str = "",
+        writing: Embedder | None = None,
     ) -> None:
         self.embedder = embedder
+        self._writing = writing or embedder
+        "Embeds what arrives; gives the same vectors as the readers' one."
         self.share = share if embedder is not None else 0.0
         "How much meaning counts beside words, 0 to 1."
         self.bend = float(getattr(embedder, "bend", 1.0))
@@ -97,7 +100,7 @@ class Library:
         newest = list({document.product_id: document for document in documents}.values())
         for start in range(0, len(newest), _LOT):
             lot = newest[start : start + _LOT]
-            made = build(lot, self._analyzers, self.embedder, self._mean_length())
+            made = build(lot, self._analyzers, self._writing, self._mean_length())
             # found anew before it is lost: a reader in between sees both rather than none
             before = self.segments
             self.segments = (*before, made)

@@ -24,7 +24,7 @@ from actors.answers.passages import Document, Passage
 from actors.language.analysis import Analyzers
 from actors.language.embed import Embedder
 from actors.vectors.compact import CompactVectors
-from actors.vectors.types import Mask
+from actors.vectors.types import Mask, Matrix
 
 UNKNOWN_DAY = -(1 << 30)
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -221,12 +221,19 @@ def build(
     counted = tally(terms)
     vectors = None
     if embedder is not None:
-        vectors = CompactVectors.of(embedder.embed([text for texts in words for text in texts]))
+        vectors = CompactVectors.of(_embedded(words, embedder))
     counts: Counter[str] = Counter()
     for language, texts in zip(languages, words, strict=True):
         counts[language] += len(texts)
     frame, kinds = frame_of(documents)
     return Segment(PapersInMemory(documents), frame, weigh(counted, mean_length), vectors, kinds, counts)
+
+
+def _embedded(words: Sequence[Sequence[str]], embedder: Embedder) -> Matrix:
+    """Embed the passages of documents; a slow embedder gets them document by document, and may know some of them."""
+    if getattr(embedder, "is_slow", False) and words:
+        return np.concatenate([embedder.embed(texts) for texts in words])
+    return embedder.embed([text for texts in words for text in texts])
 
 
 def merge(segments: Sequence[Segment]) -> Segment:

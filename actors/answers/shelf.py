@@ -8,11 +8,13 @@ The newest one that is whole and whose embedder is here counts. Snapshots are ma
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import structlog
 
+from actors.answers.embedded import EmbeddedOnce
 from actors.answers.library import Library
 from actors.answers.passages import Document
 from actors.answers.snapshot import PassageSnapshot
@@ -57,9 +59,16 @@ class PassageShelf:
                 base=segment,
                 share=float(snapshot.facts["share"]),
                 base_version=str(snapshot.facts["version"]),
+                writing=self._writing(embedder),
             )
             return library, str(snapshot.facts["offset"])
         return None
+
+    def _writing(self, embedder: Embedder | None) -> Embedder | None:
+        """Replicas of this node share what a slow embedder makes."""
+        if embedder is None or not getattr(embedder, "is_slow", False):
+            return embedder
+        return EmbeddedOnce(embedder, self._root / "embedded", sleep=time.sleep)
 
     def newest(self, app_id: str) -> int:
         """Sequence of the newest snapshot, 0 when there is none."""

@@ -113,3 +113,45 @@ async def test_a_snapshot_is_completed_by_the_log_behind_its_offset(
     assert (await asked(client, "river treaty"))[0] == "river-treaty"
     assert (await asked(client, "hermit beetle orchards"))[0] == "beetle-count"
     assert "dam-vote" not in await asked(client, "votes to open the dam")
+
+
+async def test_a_newer_snapshot_is_taken_up_while_questions_are_answered(
+    stores: Stores, opened: Opened, tmp_path: Path
+) -> None:
+    documents = [document for article in ARTICLES if (document := read_product(article))]
+    await upload(stores, ARTICLES[:1], app_id=APP)
+    offset = await stores.changes.last(APP, "product")
+    shelf = PassageShelf(tmp_path)
+    shelf.write(APP, documents[:1], offset=offset, written_at_ms=1)
+    client = opened(shelf=shelf)
+    assert (await asked(client, "river treaty"))[0] == "river-treaty"
+    before = (await client.ask(ArchiveQuery(APP, "river"))).corpus
+    shelf.write(APP, documents, offset=offset, written_at_ms=2)
+    for _ in range(400):
+        result = await client.ask(ArchiveQuery(APP, "river treaty"))
+        assert result.snippets[0].product_id == "river-treaty"
+        if result.corpus.split(":")[0] != before.split(":")[0]:
+            break
+        await asyncio.sleep(0.01)
+    else:
+        raise AssertionError("the newer snapshot is not taken up")
+    assert (await asked(client, "hermit beetle orchards"))[0] == "beetle-count"
+    # and the log is followed from where the newer one stands
+    await withdraw(stores, ["beetle-count"], app_id=APP)
+    await eventually(client, "hermit beetle orchards", lambda found: "beetle-count" not in found)
+
+
+async def test_a_damaged_newer_snapshot_leaves_the_old_one_answering(
+    stores: Stores, opened: Opened, tmp_path: Path
+) -> None:
+    documents = [document for article in ARTICLES if (document := read_product(article))]
+    shelf = PassageShelf(tmp_path)
+    shelf.write(APP, documents[:3], offset="0", written_at_ms=1)
+    client = opened(shelf=shelf)
+    before = (await client.ask(ArchiveQuery(APP, "river"))).corpus.split(":")[0]
+    shelf.write(APP, documents, offset="0", written_at_ms=2)
+    (shelf.folders(APP)[-1] / "papers.bin").write_bytes(b"")
+    await asyncio.sleep(1.2)
+    result = await client.ask(ArchiveQuery(APP, "river treaty"))
+    assert result.snippets[0].product_id == "river-treaty"
+    assert result.corpus.split(":")[0] == before
