@@ -66,6 +66,10 @@ class SearchReport:
     top: list[QueryLine] = field(default_factory=list)
     missing: list[QueryLine] = field(default_factory=list)
     "What was asked most and found nothing every time."
+    texts: list[tuple[str, int]] = field(default_factory=list)
+    "Most asked, however they were asked."
+    missing_texts: list[tuple[str, int]] = field(default_factory=list)
+    "Those of them that found nothing every time."
     days: list[DayLine] = field(default_factory=list)
     "Oldest first."
     languages: list[tuple[str, int]] = field(default_factory=list)
@@ -117,6 +121,9 @@ def summarise(
         queries=pl.len(), readers=pl.col("known").drop_nulls().n_unique(), unfound=pl.col("unfound").sum(),
         found=pl.col("total").mean().round(1),
     ).sort(["queries", "text", "kind"], descending=[True, False, False])  # fmt: skip
+    texts = by_text.group_by("text").agg(pl.col("queries").sum(), pl.col("unfound").sum())
+    texts = texts.sort(["queries", "text"], descending=[True, False])
+    lost = texts.filter(pl.col("unfound") == pl.col("queries"))
     return SearchReport(
         since=since,
         until=until,
@@ -125,6 +132,8 @@ def summarise(
         kinds=_kinds(frame),
         top=_lines(by_text.head(top)),
         missing=_lines(by_text.filter(pl.col("unfound") == pl.col("queries")).head(top)),
+        texts=[(row[0], row[1]) for row in texts.head(top).iter_rows()],
+        missing_texts=[(row[0], row[1]) for row in lost.head(top).iter_rows()],
         days=_days(frame),
         languages=_counted(frame, "language")[:top],
         served_by=_counted(frame, "served_by")[:top],

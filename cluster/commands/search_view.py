@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from cluster.clock import iso_ms
 from cluster.commands import screen
 from cluster.commands.charts import Drawing, bar_chart
@@ -22,10 +20,10 @@ def drawings(report: SearchReport) -> dict[str, Drawing]:
             note,
             unit="%",
         ),
-        "search-queries": bar_chart("Most asked queries", _by_text(report.top), note),
+        "search-queries": bar_chart("Most asked queries", report.texts, note),
         "search-missing": bar_chart(
             "Most asked queries that found nothing",
-            _by_text(report.missing),
+            report.missing_texts,
             note,
         ),
     }
@@ -54,14 +52,6 @@ def show(report: SearchReport, app_id: str) -> None:
     for day in report.days:
         table.add_row(day.day, str(day.queries), f"{day.share:.1%}")
     out.print(table)
-
-
-def _by_text(lines: list[QueryLine]) -> list[tuple[str, int]]:
-    """Add up the ways a query was asked."""
-    counts: Counter[str] = Counter()
-    for line in lines:
-        counts[line.text] += line.queries
-    return counts.most_common()
 
 
 def _show_queries(title: str, lines: list[QueryLine]) -> None:

@@ -52,6 +52,8 @@ def test_sums_say_what_was_asked_and_what_found_nothing(tmp_path: Path) -> None:
         ("hoe", "autocomplete", 1, 0, 0, 2.0),
     ]
     assert [(line.text, line.queries) for line in report.missing] == [("moss", 2)]
+    assert report.texts == [("tulip", 3), ("moss", 2), ("hoe", 1)]
+    assert report.missing_texts == [("moss", 2)]
     assert [(line.day, line.queries, line.unfound) for line in report.days] == [
         ("1970-01-02", 3, 1), ("1970-01-03", 2, 2), ("1970-01-04", 1, 0),
     ]  # fmt: skip
