@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 
 import mmh3
 import Stemmer
@@ -43,7 +44,7 @@ class Analyzer:
         # our own memory of whole words is the cache
         self._stem = Stemmer.Stemmer(algorithm, 0).stemWord if algorithm else str
         self.stop = STOP_WORDS.get(self.language, frozenset())
-        self._known: dict[str, tuple[int, ...]] = {}
+        self._known = _Known(self._learn)
 
     def terms(self, text: str) -> list[int]:
         """Cut a text into terms, in order, repeated ones repeated.
@@ -57,25 +58,14 @@ class Analyzer:
 
     def terms_of(self, words: Iterable[str]) -> list[int]:
         """Turn words, cut by `said`, into terms."""
-        known = self._known
-        found: list[int] = []
-        for word in words:
-            codes = known.get(word)
-            if codes is None:
-                codes = self._learn(word)
-            found += codes
-        return found
+        return list(chain.from_iterable(map(self._known.__getitem__, words)))
 
     def stems(self, text: str) -> list[str]:
         """Cut a text into the stems that are hashed; for those who want to read them."""
         return [stem for word in _SPLIT.findall(text.lower()) for stem in self._stems(word)]
 
     def _learn(self, word: str) -> tuple[int, ...]:
-        codes = tuple(code_of(stem) for stem in self._stems(word))
-        if len(self._known) >= _REMEMBERED:
-            self._known.clear()
-        self._known[word] = codes
-        return codes
+        return tuple(code_of(stem) for stem in self._stems(word))
 
     def _stems(self, word: str) -> list[str]:
         if "." in word:
@@ -93,6 +83,21 @@ class Analyzer:
 
     def _stemmed(self, word: str) -> str:
         return fold(self._stem(word)) or word
+
+
+class _Known(dict[str, tuple[int, ...]]):
+    """Words and their terms; a new word is learned when it is asked for."""
+
+    def __init__(self, learn: Callable[[str], tuple[int, ...]]) -> None:
+        super().__init__()
+        self._learn = learn
+
+    def __missing__(self, word: str) -> tuple[int, ...]:
+        codes = self._learn(word)
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        self[word] = codes
+        return codes
 
 
 class Analyzers:

@@ -18,6 +18,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from actors.language.embed import Embedder, HashingEmbedder
 from actors.search.products.blend import blended
 from actors.search.products.found import TextAsk
 from actors.search.products.index import SearchIndex
+from actors.search.products.spelling import Spelling, Vocabulary, Words
 from tests.benchmarks.peers import search as peers
 from tests.benchmarks.quality_sets import data_folder
 from tests.benchmarks.retrieval import ndcg
@@ -260,8 +262,6 @@ def index_of_changes(index: SearchIndex, products: Sequence[dict[str, Any]]) -> 
 
 
 def _timed(index: SearchIndex, ask: TextAsk, asked: Sequence[str]) -> tuple[list[float], float]:
-    from dataclasses import replace
-
     ms, found = [], []
     for question in asked[:20]:
         index.find(replace(ask, text=question))
@@ -298,8 +298,6 @@ def _resident_mb() -> int:
 
 def _show_spelling(count: int) -> int:
     """Correct real misspellings of words that are among the most frequent ones."""
-    from actors.search.products.spelling import Vocabulary
-
     folder = data_folder() / "typos"
     with gzip.open(folder / "frequency_dictionary_en_82_765.txt.gz", "rt", encoding="utf-8-sig") as lines:
         often = dict(
@@ -308,12 +306,7 @@ def _show_spelling(count: int) -> int:
     vocabulary = Vocabulary()
     least = min(often.values())
     vocabulary.add(often)
-    built, known = vocabulary.rebuilding()()
-    del built
-    from actors.search.products.spelling import Spelling
-
-    spelling = Spelling.of({word: max(n // least, 1) for word, n in often.items()})
-    vocabulary.adopt((spelling, known))
+    vocabulary.adopt(Words(Spelling.of({word: max(n // least, 1) for word, n in often.items()}), len(often)))
     table = Table("set", "cases", "first", "in five", "p50 ms", "p95 ms")
     for name in ("wikipedia", "codespell"):
         with gzip.open(folder / f"{name}.tsv.gz", "rt", encoding="utf-8") as lines:

@@ -19,15 +19,30 @@ WEIGHTS: Final = (2, 1, 1, 1, 1, 1, 1, 1)
 GROUPS: Final = (TITLE, TITLE, DESCRIPTION, DESCRIPTION, DESCRIPTION, DESCRIPTION, DESCRIPTION, METADATA)
 "What a field counts as in `matched`."
 
-_TITLE_FIELD: Final = FIELDS.index("title")
-_METADATA_FIELD: Final = FIELDS.index("metadata")
-_PARAGRAPHS_FIELD: Final = FIELDS.index("paragraphs")
 _LONGEST_TEXT: Final = 40_000
 _LONGEST_VALUE: Final = 2_000
 _MOST_VALUES: Final = 50
-_SINGLE = ("subtitle", "description", "short_description")
-_MANY = ("headers", "paragraphs", "anchors")
 _LABELS = ("brand", "color", "material", "size", "type", "tags", "authors", "publishers", "collections")
+_READ: Final = (
+    ("title", FIELDS.index("title"), _LONGEST_VALUE),
+    *(
+        (name, FIELDS.index("paragraphs" if name == "html" else name), _LONGEST_TEXT)
+        for name in (
+            "subtitle",
+            "description",
+            "short_description",
+            "headers",
+            "paragraphs",
+            "anchors",
+            "html",
+        )
+    ),
+    *(
+        (name, FIELDS.index("metadata"), _LONGEST_VALUE)
+        for name in (*_LABELS, "categories", "custom_attributes")
+    ),
+)
+"Name, number of the field, and characters of it that are read."
 
 Piece = tuple[int, str]
 "Number of the field and its text."
@@ -35,28 +50,18 @@ Piece = tuple[int, str]
 
 def pieces(record: Mapping[str, Any]) -> Iterator[Piece]:
     """Read the texts of a product, or of one of its translations."""
-    title = record.get("title")
-    if isinstance(title, str) and title:
-        yield _TITLE_FIELD, title[:_LONGEST_VALUE]
-    for name in (*_SINGLE, *_MANY):
-        field = FIELDS.index(name)
-        for text in _texts(record.get(name)):
-            yield field, text[:_LONGEST_TEXT]
-    html = record.get("html")
-    if isinstance(html, str) and html:
-        yield _PARAGRAPHS_FIELD, without_markup(html[:_LONGEST_TEXT])
-    for name in _LABELS:
-        for text in _texts(record.get(name)):
-            yield _METADATA_FIELD, text[:_LONGEST_VALUE]
-    # levels that several paths share count once
-    levels = {str(level): None for path in record.get("categories") or () for level in _texts(path)}
-    for level in levels:
-        yield _METADATA_FIELD, level[:_LONGEST_VALUE]
-    attributes = record.get("custom_attributes")
-    if isinstance(attributes, Mapping):
-        for value in attributes.values():
-            for text in _texts(value):
-                yield _METADATA_FIELD, text[:_LONGEST_VALUE]
+    for name, field, longest in _READ:
+        value = record.get(name)
+        if not value:
+            continue
+        if isinstance(value, str):
+            yield field, without_markup(value[:longest]) if name == "html" else value[:longest]
+        elif name == "categories":
+            # levels that several paths share count once
+            levels = {level: None for path in value for level in _texts(path)}
+            yield from ((field, level[:longest]) for level in levels)
+        else:
+            yield from ((field, text[:longest]) for text in _texts(value))
 
 
 def translations(product: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -71,11 +76,12 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
         return
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, (list, tuple)):
         for item in value[:_MOST_VALUES]:
             if isinstance(item, str):
                 yield item
-            elif isinstance(item, Mapping):
+            elif isinstance(item, dict):
                 yield from (text for text in item.values() if isinstance(text, str))

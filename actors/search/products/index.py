@@ -21,7 +21,7 @@ from actors.search.products.matching import K1, B, Hits, Matching, Wish
 from actors.search.products.parts import Merged, Parts
 from actors.search.products.reading import Cut, fingerprint, pair_of
 from actors.search.products.reading import cut as cut_product
-from actors.search.products.spelling import Spelling, Vocabulary
+from actors.search.products.spelling import Vocabulary, Words
 from actors.vectors.types import Mask, Rows, room_for
 
 _LANGUAGES: Final = 4
@@ -40,7 +40,7 @@ class Rebuilt:
     """What was made in another thread."""
 
     merged: Merged | None
-    spelling: tuple[Spelling, frozenset[str]] | None
+    spelling: Words | None
 
 
 class SearchIndex:

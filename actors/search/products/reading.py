@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from struct import pack
 from typing import Any, Final
+
+import mmh3
 
 from actors.language.analysis import Analyzer, Analyzers, code_of, said
 from actors.language.tokens import fold
@@ -63,10 +66,7 @@ def cut(row: int, product: Mapping[str, Any], analyzers: Analyzers) -> Cut:
 
 def fingerprint(codes: Sequence[int]) -> int:
     """Make one number of terms in their order; 0 for none."""
-    whole = 0
-    for code in codes:
-        whole = pair_of(whole, code)
-    return whole
+    return (mmh3.hash64(pack(f"<{len(codes)}Q", *codes), 13, signed=False)[0] or 1) if codes else 0
 
 
 def pair_of(left: int, right: int) -> int:
@@ -115,7 +115,7 @@ class _Texts:
     def _entitle(self, words: Sequence[str], codes: Sequence[int], analyzer: Analyzer) -> None:
         """Note neighbours in the title, and its small words, which only titles are found by."""
         self.title = list(codes)
-        more = [pair_of(left, right) for left, right in pairwise(codes)]
+        more = [((left * _LEFT) ^ (right * _RIGHT)) & _MASK or 1 for left, right in pairwise(codes)]
         more += [code_of(fold(word)) for word in words if word in analyzer.stop]
         self._take(PAIR, more)
 

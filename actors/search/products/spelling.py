@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -115,28 +116,31 @@ class Spelling:
         return Near(found, edits, edits + first - _OFTEN * math.log10(count + 1), count)
 
 
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What was built of so many words."""
+
+    spelling: Spelling
+    count: int
+
+
 class Vocabulary:
     """All words of the products, counted as they come."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
-        self._known: frozenset[str] = frozenset()
-        "Words the base has."
-        self._new: dict[str, None] = {}
+        "In the order words came, so that those the base lacks stand at the end."
+        self._indexed = 0
+        "So many words the base has."
         self._base = Spelling.of({})
-        self._fresh: Spelling | None = None
+        self._fresh: tuple[int, Spelling] = (0, self._base)
 
     def __len__(self) -> int:
         return len(self._counts)
 
     def add(self, words: Iterable[str]) -> None:
         """Count the words of a product; they stay when it goes."""
-        words = list(words)
         self._counts.update(words)
-        new = set(words).difference(self._known)
-        if new:
-            self._new.update(dict.fromkeys(new))
-            self._fresh = None
         if len(self._counts) > _MOST_WORDS:
             self._forget()
 
@@ -160,27 +164,27 @@ class Vocabulary:
     @property
     def wants_rebuild(self) -> bool:
         """Did so many words come that the base should be built again?"""
-        return len(self._new) > max(_LITTLE, _SHARE * len(self._counts))
+        return len(self._counts) - self._indexed > max(_LITTLE, _SHARE * len(self._counts))
 
-    def rebuilding(self) -> Callable[[], tuple[Spelling, frozenset[str]]]:
+    def rebuilding(self) -> Callable[[], Words]:
         """Give the work of building the base again, for another thread."""
         counts = dict(self._counts)
-        return lambda: (Spelling.of(counts), frozenset(counts))
+        return lambda: Words(Spelling.of(counts), len(counts))
 
-    def adopt(self, built: tuple[Spelling, frozenset[str]]) -> None:
+    def adopt(self, built: Words) -> None:
         """Let a built base serve."""
-        self._base, self._known = built
-        self._new = {word: None for word in self._new if word not in self._known}
-        self._fresh = None
+        self._base, self._indexed = built.spelling, min(built.count, len(self._counts))
+        self._fresh = (-1, self._base)
 
     def _of_new(self) -> Spelling:
-        """Index the words that came since; only while they are few."""
-        if self._fresh is None:
-            few = list(self._new)[-2 * _LITTLE :]
-            self._fresh = Spelling.of({word: self._counts[word] for word in few})
-        return self._fresh
+        """Index the words that came since; the newest of them, when they are many."""
+        count = len(self._counts)
+        if self._fresh[0] != count:
+            few = islice(reversed(self._counts), min(count - self._indexed, 2 * _LITTLE))
+            self._fresh = (count, Spelling.of({word: self._counts[word] for word in few}))
+        return self._fresh[1]
 
     def _forget(self) -> None:
         """Drop words that occurred once: most of them are numbers and slips."""
         self._counts = Counter({word: count for word, count in self._counts.items() if count > 1})
-        self._new = {word: None for word in self._new if word in self._counts}
+        self._indexed = 0
