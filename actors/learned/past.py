@@ -95,13 +95,12 @@ def scale_of(rows: npt.NDArray[np.integer], values: Scores, count: int) -> float
     Shapes:
         rows: int [m], 0 to count - 1; values: float32 [m]
     Cost:
-        20 us for 6,000 values over 100,000 rows
+        25 us for 6,000 values over 100,000 rows
     """
     if not len(rows):
         return 0.0
     sums = np.zeros(count, np.float32)
     np.add.at(sums, rows, values)
-    # a sum over rows of squares is a sum over entries of value times sum: nothing has to be made unique
     mean = float(values.sum(dtype=np.float64)) / count
-    variance = float(np.dot(values.astype(np.float64), sums[rows])) / count - mean * mean
+    variance = float(np.dot(sums, sums)) / count - mean * mean
     return float(variance**-0.5) if variance > 1e-24 else 0.0

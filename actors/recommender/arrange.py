@@ -68,8 +68,8 @@ def depth_for(known: int) -> int:
 
 def one_per_group(rows: Sequence[int], catalog: Catalog) -> list[int]:
     """Keep the first variant of every product; rows must be ranked, so that is the likeliest one."""
-    if not len(rows):
-        return []
+    if catalog.are_single(rows):
+        return list(rows)
     ranked = np.asarray(rows, np.int64)
     groups = catalog.groups[ranked]
     if len(ranked) <= _FEW:

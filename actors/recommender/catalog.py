@@ -7,7 +7,7 @@ product that somebody clicked before it was uploaded has a row waiting for it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,6 +73,11 @@ class Catalog:
 
     # --- rows and ids ---------------------------------------------------------------------------------------
 
+    @property
+    def row_by_id(self) -> Mapping[str, int]:
+        """Rows of product ids, not to be changed."""
+        return self._rows
+
     def row_of(self, name: str) -> int:
         """Find the row of a product, or of the first variant of a group (`group:<id>`); -1 when there is none."""
         row = self._rows.get(name, -1)
@@ -100,9 +105,15 @@ class Catalog:
         """Find the rows of all variants of a product."""
         return list(self._members.get(self._group_codes.get(group_id, -1), ()))
 
+    def are_single(self, rows: Sequence[int]) -> bool:
+        """Tell whether no two of some rows can be variants of one product, because none has any."""
+        return self._siblings.keys().isdisjoint(rows)
+
     def with_variants(self, rows: Iterable[int]) -> list[int]:
         """Add the other variants of the same products."""
         siblings = self._siblings
+        if not siblings:
+            return list(rows)
         return [variant for row in rows for variant in siblings.get(row, (row,))]
 
     # --- changes --------------------------------------------------------------------------------------------

@@ -17,6 +17,8 @@ from actors.vectors.types import Mask, Rows, Scores
 
 _FRONT = 4_096
 _SHORT = 512
+_SCATTERED = 30
+"How much more a score costs that is picked than one in a row."
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ class Ranking:
         Shapes:
             returns: int64 [m], m <= count
         Cost:
-            100,000 rows of which 10,000 are touched: 40 us; when all are touched: 0.2 ms
+            100,000 rows of which 10,000 are touched: 30 us; when all are touched: 0.2 ms
         """
         if self.front is not None and count > 0:
             for front in (self.front.first(max(_SHORT, 4 * count)), self.front):
@@ -104,8 +106,12 @@ class Ranking:
         least = np.partition(now, len(now) - count)[len(now) - count]
         if least == -np.inf or least < front.behind:
             return None
-        risen = [rows[scores[rows] >= least].astype(np.int64) for rows in self.touched]
-        candidates = np.sort(np.concatenate([front.rows[now >= least], *risen]))
-        candidates = candidates[np.append(True, candidates[1:] != candidates[:-1])]
+        if _SCATTERED * sum(map(len, self.touched)) > len(scores):
+            # comparing all in a row is quicker than picking many here and there
+            candidates = np.flatnonzero(scores >= least)
+        else:
+            risen = [rows[scores[rows] >= least].astype(np.int64) for rows in self.touched]
+            candidates = np.sort(np.concatenate([front.rows[now >= least], *risen]))
+            candidates = candidates[np.append(True, candidates[1:] != candidates[:-1])]
         best: Rows = candidates[np.argsort(-scores[candidates], kind="stable")[:count]]
         return best

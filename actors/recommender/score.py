@@ -320,5 +320,8 @@ def _scattered(part: Said, standing: Standing) -> Scores:
 
 def _inside(said: Said, count: int) -> Said:
     """Leave out rows that are not there or too young to be judged."""
-    inside: Mask = (said.rows >= 0) & (said.rows < count)
-    return said if inside.all() else Said(said.name, said.rows[inside], said.values[inside])
+    rows = said.rows
+    if rows.min(initial=0) >= 0 and rows.max(initial=-1) < count:
+        return said
+    inside: Mask = (rows >= 0) & (rows < count)
+    return Said(said.name, rows[inside], said.values[inside])
