@@ -27,7 +27,9 @@ from deployments.api.history import History
 from deployments.api.history_table import history_endpoints
 from deployments.api.interactions import Interactions
 from deployments.api.products import Products
+from deployments.api.qa_table import qa_endpoints
 from deployments.api.query_log import QueryLog, SilentQueryLog
+from deployments.api.question_bank import QuestionBanks
 from deployments.api.questions import AskMeans, Questions
 from deployments.api.recommendation import BODIES, Recommendations
 from deployments.api.records import Records
@@ -94,6 +96,7 @@ def endpoints(means: Means) -> tuple[Endpoint, ...]:
             Completions(queries, means.clock, means.new_service_id, means.query_log),
         ),
         *_experiments(ExperimentEvents(experiments, means.clock)),
+        *qa_endpoints(QuestionBanks(means.stores.question_bank, means.new_service_id)),
         *history_endpoints(History(means.history or LocalHistoryClient(means.stores, means.clock))),
     )
     if means.ask is not None:

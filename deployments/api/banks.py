@@ -1,0 +1,72 @@
+"""The question banks of all apps as this process holds them: indexed once a version, the least used forgotten.
+
+The store is asked for the version with every request, so an upload counts at once at every door; while the store is
+away the last bank that was read goes on being asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from actors.search.bank import BankIndex
+from cluster.errors import Unavailable
+from cluster.store.ports import QuestionBankStore
+
+MOST_QUESTIONS_HELD = 200_000
+"Of all apps together; beyond that the bank nobody asked for longest goes. About 2 KB each."
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    version: int
+    index: BankIndex
+
+
+class Banks:
+    """Gives the bank of an app."""
+
+    def __init__(self, store: QuestionBankStore) -> None:
+        self._store = store
+        self._held: OrderedDict[str, _Held] = OrderedDict()
+        self._making: dict[str, asyncio.Task[_Held]] = {}
+
+    async def of(self, app_id: str) -> BankIndex:
+        """Give the bank as it is now.
+
+        Errors:
+            Unavailable: the store is away and the bank was never read
+        Cost:
+            one read of a counter; after an upload the first who asks waits for the index
+        """
+        held = self._held.get(app_id)
+        try:
+            version = await self._store.version(app_id)
+            if held is None or held.version != version:
+                held = await self._make(app_id)
+        except Unavailable:
+            if held is None:
+                raise
+        self._held[app_id] = held
+        self._held.move_to_end(app_id)
+        self._make_room()
+        return held.index
+
+    async def _make(self, app_id: str) -> _Held:
+        """Read and index a bank; who asks meanwhile waits for the same work."""
+        making = self._making.get(app_id)
+        if making is None:
+            making = self._making[app_id] = asyncio.get_running_loop().create_task(self._read(app_id))
+            making.add_done_callback(lambda _: self._making.pop(app_id, None))
+        return await asyncio.shield(making)
+
+    async def _read(self, app_id: str) -> _Held:
+        bank = await self._store.load(app_id)
+        return _Held(bank.version, await asyncio.to_thread(BankIndex.of, bank.questions))
+
+    def _make_room(self) -> None:
+        while (
+            len(self._held) > 1 and sum(len(one.index) for one in self._held.values()) > MOST_QUESTIONS_HELD
+        ):
+            self._held.popitem(last=False)

@@ -1,0 +1,34 @@
+"""The rows of the question bank and of question answering in the table.
+
+Source: reference section 2, rows 48 to 50
+"""
+
+from __future__ import annotations
+
+from deployments.api.endpoint import About, Endpoint
+from deployments.api.question_bank import QuestionBanks
+from deployments.api.wire import qa as wire
+from deployments.api.wire.records import enveloped
+from deployments.edge.admission import Rules
+
+_WRITE = Rules(bucket="write", writes=True, body="json")
+_ASK = Rules(publishable=True, body="json", reads_token=True)
+_TAG = "Questions and answers"
+
+
+def qa_endpoints(banks: QuestionBanks) -> tuple[Endpoint, ...]:
+    """Make the rows."""
+    return (
+        Endpoint(
+            "qa.questions", "POST", "/v1/qa/questions", _WRITE, "detail", banks.replace, schema=banks.read_bank,
+            about=About("Replace the question bank", _TAG, wire.QuestionBank, {200: enveloped(wire.BankTaken)}),
+        ),
+        Endpoint(
+            "qa.question_autocomplete", "POST", "/v1/qa/question_autocomplete", _ASK, "detail", banks.complete,
+            schema=banks.read_typed, hot=True,
+            about=About(
+                "Complete a question of the bank", _TAG, wire.QuestionAutocomplete,
+                {200: enveloped(wire.FoundQuestions)},
+            ),
+        ),
+    )  # fmt: skip

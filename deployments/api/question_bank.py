@@ -1,0 +1,68 @@
+"""The question bank: replaced by its owner, completed while readers type.
+
+Source: reference 8.10, endpoints 49 and 50
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from pydantic import ValidationError
+
+from cluster.ids import ServiceId
+from cluster.store.ports import QuestionBankStore
+from deployments.api.banks import Banks
+from deployments.api.wire.faults import unprocessable
+from deployments.api.wire.qa import MOST_ASKED, QuestionAutocomplete, QuestionBank
+from deployments.edge.arrival import Arrival
+from deployments.edge.envelope import Reply, dumps, result, success
+
+_MANY = 20_000
+"Questions from which on a look-up is worth a thread."
+
+
+class QuestionBanks:
+    """Endpoints 49 and 50."""
+
+    def __init__(self, store: QuestionBankStore, new_service_id: Callable[[], ServiceId]) -> None:
+        self._store = store
+        self._banks = Banks(store)
+        self._new_service_id = new_service_id
+
+    def read_bank(self, request: Arrival) -> QuestionBank:
+        """Read the body of an upload."""
+        try:
+            return QuestionBank.model_validate(request.payload)
+        except ValidationError as error:
+            raise unprocessable(error) from error
+
+    async def replace(self, request: Arrival) -> Reply:
+        """Replace the bank."""
+        bank: QuestionBank = request.parsed
+        await self._store.replace(request.app_id, [entry.record() for entry in bank.data])
+        return success({"took": request.took_ms(), "service_id": self._new_service_id()})
+
+    def read_typed(self, request: Arrival) -> QuestionAutocomplete:
+        """Read the body of a completion."""
+        try:
+            return QuestionAutocomplete.model_validate(request.payload)
+        except ValidationError as error:
+            raise unprocessable(error) from error
+
+    async def complete(self, request: Arrival) -> Reply:
+        """Complete a question."""
+        asked: QuestionAutocomplete = request.parsed
+        bank = await self._banks.of(request.app_id)
+        typed = asked.q[:MOST_ASKED]
+        if len(bank) > _MANY:
+            found = await asyncio.to_thread(bank.look_up, typed, asked.rows)
+        else:
+            found = bank.look_up(typed, asked.rows)
+        return result(
+            "completions",
+            dumps([{"question": one.question, "weight": one.weight} for one in found]),
+            took_ms=request.took_ms(),
+            service_id=self._new_service_id(),
+            alias=request.credential.app.settings.service_id_response_alias,
+        )

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from cluster.errors import Unavailable
+from cluster.records.bank_question import BankQuestion
+from cluster.store.ports import Bank
+from cluster.store.twin.queries import MemoryQuestionBank
+from deployments.api import banks
+from deployments.api.banks import Banks
+
+
+class Store:
+    """A store that counts its readers and may be away."""
+
+    def __init__(self) -> None:
+        self.bank = MemoryQuestionBank()
+        self.loads = 0
+        self.away = False
+
+    async def replace(self, app_id: str, questions: Sequence[BankQuestion]) -> int:
+        return await self.bank.replace(app_id, questions)
+
+    async def version(self, app_id: str) -> int:
+        if self.away:
+            raise Unavailable("away")
+        return await self.bank.version(app_id)
+
+    async def load(self, app_id: str) -> Bank:
+        self.loads += 1
+        await asyncio.sleep(0)
+        return await self.bank.load(app_id)
+
+
+def questions(*texts: str) -> list[BankQuestion]:
+    return [BankQuestion(question=text) for text in texts]
+
+
+async def asked(held: Banks, app_id: str = "shop") -> list[str]:
+    return [one.question for one in (await held.of(app_id)).look_up("what", 9)]
+
+
+async def test_a_bank_is_indexed_once_a_version_however_many_ask() -> None:
+    store = Store()
+    held = Banks(store)
+    await store.replace("shop", questions("what a"))
+    assert await asyncio.gather(*(asked(held) for _ in range(5))) == [["what a"]] * 5
+    assert await asked(held) == ["what a"]
+    assert store.loads == 1
+    await store.replace("shop", questions("what b"))
+    assert await asked(held) == ["what b"]
+    assert store.loads == 2
+
+
+async def test_while_the_store_is_away_the_last_bank_is_asked() -> None:
+    store = Store()
+    held = Banks(store)
+    await store.replace("shop", questions("what a"))
+    await asked(held)
+    store.away = True
+    assert await asked(held) == ["what a"]
+    with pytest.raises(Unavailable):
+        await asked(held, "other")
+
+
+async def test_the_bank_nobody_asks_for_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(banks, "MOST_QUESTIONS_HELD", 2)
+    store = Store()
+    held = Banks(store)
+    for app_id in ("a", "b", "c"):
+        await store.replace(app_id, questions("what is it"))
+        await asked(held, app_id)
+    await asked(held, "c")
+    await asked(held, "b")
+    assert store.loads == 3
+    await asked(held, "a")
+    assert store.loads == 4
