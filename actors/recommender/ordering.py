@@ -11,22 +11,18 @@ from actors.recommender.search_query import DISTANCE, SCORES, OrderKey
 from actors.vectors.types import Floats, Rows, Scores
 from cluster.query.formula import is_plain_field, parse_formula
 
-_TASTE = 0.5
-"What the reader's taste counts at most, in spreads of the relevance."
 _MOST = 3.0
 _HARDLY = 1e-6
 _NEWER = 1e-13
 
 
 def blended(rows: Rows, relevance: Scores, taste: Floats, weight: float) -> Floats:
-    """Add the reader's taste to the relevance; `weight` is 0 to 1, at 0 taste orders equals only.
+    """Add the reader's taste to the relevance; `weight` is in spreads of the relevance, at 0 taste orders equals only.
 
     Of what is still equal the newer comes first, so the order is the same whatever page is asked for.
 
     Shapes:
         rows: int64 [k]; relevance: float32 [k]; taste: float64 [k]; returns: float64 [k]
-    Source:
-        ranking notes, section 6: half a spread of relevance for a spread of taste
     """
     if not len(relevance):
         return np.zeros(0)
@@ -34,7 +30,7 @@ def blended(rows: Rows, relevance: Scores, taste: Floats, weight: float) -> Floa
     spread = float(own.std()) or 1.0
     around = taste - taste.mean()
     liked = np.clip(around / max(float(around.std()), 1.0), -_MOST, _MOST)
-    blend: Floats = own + spread * ((weight * _TASTE + _HARDLY) * liked + _NEWER * rows)
+    blend: Floats = own + spread * ((weight + _HARDLY) * liked + _NEWER * rows)
     return blend
 
 

@@ -40,6 +40,8 @@ from cluster.query.fields import Projection
 _SOLD_OUT = -4.0
 "What a product starts from that is not on offer: it may be found, but nothing speaks for it."
 _SOFTNESS = 4.0
+_OWN_TASTE, _CROWD = 1.0, 0.5
+"Spreads of relevance that a spread of taste is worth: the reader's own, or what all do when nothing is known of them."
 MOST_ANCHORED = 10_000
 "So many places of a list are looked at for anchors."
 
@@ -111,7 +113,8 @@ class _Ranking:
         """Judge hits."""
         query, catalog = request.query, request.catalog
         taste = _taste(request, hits.rows)
-        weight = asked.personalization / MOST_PERSONAL
+        most = _OWN_TASTE if request.taste.known else _CROWD
+        weight = most * asked.personalization / MOST_PERSONAL
         final = blended(hits.rows, hits.relevance, taste, weight)
         if asked.order:
             order = ordered(
