@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.search.products.asking import Group
-from actors.search.products.parts import Parts
+from actors.search.products.parts import Parts, Serving
 from actors.search.products.postings import Part
 from actors.vectors.types import Floats, Mask, Rows
 
@@ -81,8 +81,8 @@ class Matching:
             return
         asked = np.array(codes, np.uint64)
         self._places.update((code, []) for code in codes)
-        for at, (_, part, _) in enumerate(self._serving):
-            for place, first, last in part.spans(asked):
+        for at, serving in enumerate(self._serving):
+            for place, first, last in serving.part.spans(asked):
                 self._places[codes[place]].append((at, first, last))
 
     def places(self, group: Group) -> list[Place]:
@@ -101,9 +101,11 @@ class Matching:
     def occurs(self, group: Group) -> bool:
         """Does a product that is still there have one of these terms?"""
         for at, first, last in self.places(group):
-            number, part, whole = self._serving[at]
+            serving = self._serving[at]
             # of a frequent word hardly every product can be gone
-            if whole or last - first > _MANY or self._parts.owned_by(number, part.rows[first:last]).any():
+            if serving.whole or last - first > _MANY:
+                return True
+            if self._kept(serving, _rows_of(serving, first, last)).any():
                 return True
         return False
 
@@ -161,13 +163,13 @@ class Matching:
         """Say in which fields a product has one of these terms, as bits; 0 for none."""
         bits = 0
         for at, first, last in self.places(group):
-            number, part, _ = self._serving[at]
-            place = first + int(np.searchsorted(part.rows[first:last], row))
-            if (
-                place < last
-                and int(part.rows[place]) == row
-                and self._parts.owned_by(number, np.array([row]))[0]
-            ):
+            serving = self._serving[at]
+            part, wanted = serving.part, np.array([row], np.int64)
+            if not self._kept(serving, wanted)[0]:
+                continue
+            code = int(wanted[0] if serving.lay is None else serving.lay.codes[row])
+            place = first + int(np.searchsorted(part.rows[first:last], code))
+            if place < last and int(part.rows[place]) == code:
                 bits |= int(part.fields[place])
         return bits
 
@@ -182,10 +184,10 @@ class Matching:
         worth = self.rarity(wish.group) * wish.weight * (K1 + 1)
         found = {}
         for at, stretches in spans.items():
-            number, part, whole = self._serving[at]
-            rows, counts, fields = _read(part, stretches, None if among is None else among[at])
-            if not whole:
-                kept = self._parts.owned_by(number, rows)
+            serving = self._serving[at]
+            rows, counts, fields = _read(serving, stretches, None if among is None else among[at])
+            if not serving.whole:
+                kept = self._kept(serving, rows)
                 rows, counts, fields = rows[kept], counts[kept], fields[kept]
             often = counts.astype(np.float64)
             gains: Floats = often * worth / (often + self._norms[rows])
@@ -196,12 +198,27 @@ class Matching:
             found[at] = rows, gains + _WORD if wish.needed else gains
         return found
 
+    def _kept(self, serving: Serving, rows: Rows) -> Mask:
+        """Mark rows that a part speaks for."""
+        kept: Mask = (rows >= 0) & self._parts.owned_by(serving.number, rows)
+        return kept
+
+
+def _rows_of(serving: Serving, first: int, last: int) -> Rows:
+    rows = serving.part.rows[first:last]
+    found: Rows = rows.astype(np.int64) if serving.lay is None else serving.lay.rows[rows]
+    return found
+
 
 def _read(
-    part: Part, spans: Sequence[tuple[int, int]], among: Rows | None
+    serving: Serving, spans: Sequence[tuple[int, int]], among: Rows | None
 ) -> tuple[Rows, npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
     """Read postings; of a product that is in several lists the highest count and all fields."""
-    lists = [_stretch(part, first, last, among) for first, last in spans]
+    if among is not None and serving.lay is not None:
+        among = serving.lay.codes_of(among)
+    lists = [_stretch(serving.part, first, last, among) for first, last in spans]
+    if serving.lay is not None:
+        lists = [(serving.lay.rows[rows], counts, fields) for rows, counts, fields in lists]
     if len(lists) == 1:
         return lists[0]
     rows = np.concatenate([one[0] for one in lists])

@@ -24,6 +24,48 @@ _ALIKE: Final = 6
 "Parts of like size that are worth merging."
 _DEAD: Final = 0.2
 "Share of a part that may be out of date."
+_DEAD_LAID: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Lay:
+    """Which rows the products of a part that was made elsewhere stand at.
+
+    Shapes:
+        rows: int64 [h], by product of the part, -1 for none; codes: int64 [r], by row, -1 for none
+    """
+
+    rows: Rows
+    codes: Rows
+
+    @classmethod
+    def of(cls, rows: Rows) -> Lay:
+        """Make both ways of one."""
+        codes = np.full(int(rows.max(initial=-1)) + 1, -1, np.int64)
+        here = np.flatnonzero(rows >= 0)
+        codes[rows[here]] = here
+        return cls(rows, codes)
+
+    def codes_of(self, rows: Rows) -> Rows:
+        """Find the products that stand at rows, ascending.
+
+        Shapes:
+            returns: int64 [m], m at most as many as rows
+        """
+        codes = self.codes[rows[rows < len(self.codes)]]
+        found: Rows = np.sort(codes[codes >= 0])
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A part that is asked."""
+
+    number: int
+    part: Part
+    whole: bool
+    "Are all of its products as they are now?"
+    lay: Lay | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +83,7 @@ class Parts:
         self.products = 0
         self._seal = seal
         self._parts: dict[int, Part] = {}
+        self._lays: dict[int, Lay] = {}
         self._dead: dict[int, int] = {}
         "How many products of each part are out of date."
         self._next = FRESH + 1
@@ -99,14 +142,37 @@ class Parts:
         self._owner[row] = _GONE
         self.products -= 1
 
-    def serving(self) -> Iterator[tuple[int, Part, bool]]:
-        """Give every part: number, postings, and whether all of its products are as they are now."""
+    def lay(self, part: Part, rows: Rows) -> None:
+        """Let a part that was made elsewhere speak for rows; what they had here is out of date.
+
+        Shapes:
+            rows: int64 [h], by product of the part, -1 for those that are not as the part has them
+        """
+        taken = rows[rows >= 0]
+        self._owner = room_for(self._owner, int(taken.max(initial=-1)) + 1, _GONE)
+        self._rows = max(self._rows, int(taken.max(initial=-1)) + 1)
+        before = self._owner[taken]
+        self.products += int(np.count_nonzero(before == _GONE))
+        for row in taken[before == FRESH].tolist():
+            del self._fresh[row]
+            self._fresh_part = None
+        for number, count in zip(*np.unique(before[before > FRESH], return_counts=True), strict=True):
+            self._dead[int(number)] += int(count)
+        number, self._next = self._next, self._next + 1
+        self._parts[number], self._lays[number] = part, Lay.of(rows)
+        self._dead[number] = len(part) - len(taken)
+        self._owner[taken] = number
+        for old in [old for old, each in self._parts.items() if self._dead[old] >= len(each)]:
+            self._drop(old)
+
+    def serving(self) -> Iterator[Serving]:
+        """Give every part."""
         for number, part in self._parts.items():
-            yield number, part, not self._dead[number]
+            yield Serving(number, part, not self._dead[number], self._lays.get(number))
         if self._fresh:
             if self._fresh_part is None:
                 self._fresh_part = sealed(list(self._fresh.values()))
-            yield FRESH, self._fresh_part, True
+            yield Serving(FRESH, self._fresh_part, True)
 
     def owned_by(self, number: int, rows: npt.NDArray[Any]) -> Mask:
         """Mark rows that a part speaks for."""
@@ -122,8 +188,12 @@ class Parts:
 
     def merging(self, *, every: bool = False) -> Callable[[], Merged]:
         """Give the work of merging parts, for another thread; changes meanwhile are kept."""
-        numbers = tuple(self._parts) if every else self._worth_merging()
-        parts = [self._parts[number] for number in numbers]
+        numbers = (
+            tuple(number for number in self._parts if number not in self._lays)
+            if every
+            else self._worth_merging()
+        )
+        parts = [_plain(self._parts[number], self._lays.get(number)) for number in numbers]
         owner = self._owner[: self._rows].copy()
         return lambda: Merged(
             merged(parts, [np.equal(owner, number) for number in numbers]) if parts else none(), numbers
@@ -134,11 +204,15 @@ class Parts:
         if not done.of or any(number not in self._parts for number in done.of):
             return
         for number in done.of:
-            del self._parts[number], self._dead[number]
+            self._drop(number)
         rows = done.part.owned.astype(np.int64)
         still = np.isin(self._owner[rows], done.of)
         number = self._add(done.part, rows[still])
         self._dead[number] = len(rows) - int(np.count_nonzero(still))
+
+    def _drop(self, number: int) -> None:
+        del self._parts[number], self._dead[number]
+        self._lays.pop(number, None)
 
     def _add(self, part: Part, rows: Rows | None = None) -> int:
         number, self._next = self._next, self._next + 1
@@ -149,11 +223,34 @@ class Parts:
     def _worth_merging(self) -> tuple[int, ...]:
         sizes: dict[int, list[int]] = {}
         for number, part in self._parts.items():
+            if number in self._lays:
+                # its pages are shared: worth more than a little order
+                if self._dead[number] > _DEAD_LAID * len(part):
+                    return (number,)
+                continue
             if self._dead[number] > _DEAD * max(len(part), self._seal):
                 return (number,)
             sizes.setdefault(_size_of(part, self._seal), []).append(number)
         alike: Sequence[int] = next((found for found in sizes.values() if len(found) >= _ALIKE), ())
         return tuple(alike)
+
+
+def _plain(part: Part, lay: Lay | None) -> Part:
+    """Bring a part that was made elsewhere to the rows here."""
+    if lay is None:
+        return part
+    rows = lay.rows[part.rows]
+    here = rows >= 0
+    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(here)])
+    owned = lay.rows[lay.rows >= 0]
+    return Part(
+        part.terms,
+        before[part.starts],
+        rows[here].astype(np.uint32),
+        part.counts[here],
+        part.fields[here],
+        np.sort(owned).astype(np.uint32),
+    )
 
 
 def _size_of(part: Part, seal: int) -> int:

@@ -15,13 +15,14 @@ from typing import Final
 
 import numpy as np
 
-from actors.search.completions.grams import Grams
+from actors.search.completions.grams import Grams, keys_of
 from actors.search.completions.prefixes import Prefixes, rank_of
 from actors.search.completions.texts import Texts
 from actors.search.distance import Pattern, edits_allowed, text_of
 from actors.search.folding import folded
-from actors.vectors.types import Floats
+from actors.vectors.types import Floats, Rows
 
+_PAIR: Final = 2
 _COMPARED: Final = 400
 _EDITS: Final = 3
 _FIRST_LETTER: Final = 0.35
@@ -71,7 +72,7 @@ class Spelling:
         kept = [word for word in counted if len(word) >= 2 and " " not in word]
         counts = np.array([counted[word] for word in kept], np.float64)
         texts = Texts.of(kept)
-        return cls(texts, Grams.of(texts, 2), Prefixes.of(texts, rank_of(counts)), counts)
+        return cls(texts, Grams.of(texts, _PAIR), Prefixes.of(texts, rank_of(counts)), counts)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -85,9 +86,7 @@ class Spelling:
         most = min(edits_allowed(len(word)), _EDITS)
         if not most or not len(self):
             return []
-        shared, counts = self.pairs.shared(text_of(f" {word} "), most, None)
-        if len(shared) > _COMPARED:
-            shared = shared[np.argpartition(-counts, _COMPARED)[:_COMPARED]]
+        shared = self._alike(word, most)
         if not len(shared):
             return []
         found = Pattern(text_of(word + " ")).nearness(self.texts.codes, self.texts.starts[shared] + 1, most)
@@ -109,6 +108,23 @@ class Spelling:
         texts, _ = self.prefixes.top(first, last, wanted, None)
         found = ((self.texts.folded(text), int(self.counts[text])) for text in texts.tolist())
         return [(begun, count) for begun, count in found if begun.startswith(word)]
+
+    def _alike(self, word: str, edits: int) -> Rows:
+        """Find the words that share most pairs of characters, as far as so many typos leave them enough."""
+        asked = np.unique(keys_of(text_of(f" {word} "), _PAIR))
+        places = np.searchsorted(self.pairs.keys, asked)
+        places[places == len(self.pairs.keys)] = 0
+        known = places[(self.pairs.keys[places] == asked) & (asked != 0)]
+        if not len(known):
+            return np.zeros(0, np.int64)
+        starts = self.pairs.starts
+        rarest = known[np.argsort(starts[known + 1] - starts[known], kind="stable")][: _PAIR * edits + 6]
+        lists = [self.pairs.texts[starts[pair] : starts[pair + 1]] for pair in rarest.tolist()]
+        counts = np.bincount(np.concatenate(lists), minlength=len(self))
+        alike: Rows = np.flatnonzero(counts >= max(len(lists) - _PAIR * edits, 1))
+        if len(alike) > _COMPARED:
+            alike = alike[np.argpartition(-counts[alike], _COMPARED)[:_COMPARED]]
+        return alike
 
     def _judged(self, word: str, text: int, edits: int) -> Near:
         found, count = self.texts.folded(text), int(self.counts[text])
