@@ -24,5 +24,6 @@ room python1 'mcp>=1.30,<2'
 room fastmcp 'fastmcp>=4,<5'
 npm --prefix "$rooms/node" install --silent --no-audit --no-fund --no-save \
     '@modelcontextprotocol/sdk@^1.32' '@modelcontextprotocol/client@^2.3' \
-    '@modelcontextprotocol/inspector@^2.12' 'mcp-remote@^0.15'
+    '@modelcontextprotocol/inspector@^2.12' 'mcp-remote@^0.15' \
+    '@modelcontextprotocol/conformance@0.2.0-alpha.12' 'node@^22'
 echo "clients are in $rooms"
