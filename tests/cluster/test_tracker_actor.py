@@ -1,0 +1,140 @@
+"""The tracker on a real Ray: found by name, restarted when killed, and every piece of news is told once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from typing import Any
+
+import orjson
+import pytest
+
+from actors.history.client import LocalHistoryClient
+from actors.history.messages import Change, Changed
+from cluster.clock import SystemClock
+from cluster.errors import Refusal
+from cluster.records.access import App
+from cluster.records.thread import Thread
+from cluster.store.connect import OpenStores, open_stores
+from cluster.store.ports import RecordPut
+from tests.suites.doing import APP
+from tests.suites.redis_process import RedisProcess
+
+pytestmark = [pytest.mark.ray, pytest.mark.redis]
+RELEASE = "test"
+KIND = "actors.history.host:TrackerHost"
+MEANS = "tests.fakes.answerer:ready_means"
+STORIES = (
+    (
+        "sold",
+        "The old cement works at Harrow Bay were sold on Monday to a cooperative, the owner of a yard nearby.",
+    ),
+    (
+        "closed",
+        "Archaeologists closed the old cement works at Harrow Bay: the owner found a cellar below the kiln.",
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def ray_here() -> Iterator[None]:
+    """A small Ray of this machine, unless the session has one already."""
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100 << 20, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def redis() -> Iterator[RedisProcess]:
+    server = RedisProcess()
+    try:
+        yield server.start()
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+async def stores(redis: RedisProcess) -> AsyncIterator[OpenStores]:
+    async with open_stores(redis.url, hot_s=5.0, slow_s=10.0) as found:
+        await found.access.put_app(App(app_id=APP, environment="development", created_at=0))
+        yield found
+
+
+async def alive(other_than: int = 0) -> dict[str, Any]:
+    """Wait until the actor watches; return what it says."""
+    from cluster.runtime import roster
+
+    for _ in range(300):
+        found = await roster.health("tracker", RELEASE)
+        if found is not None and found["pid"] != other_than and found.get("working"):
+            return found
+        await asyncio.sleep(0.1)
+    raise AssertionError("the actor does not watch")
+
+
+async def upload(stores: OpenStores, number: int) -> None:
+    title, text = STORIES[number]
+    record = {"product_id": f"news-{number}", "title": f"Cement works at Harrow Bay {title}", "text": text}
+    payload, now_ms = orjson.dumps([record]), SystemClock().now_ms()
+    await stores.intake.accept(APP, "product", "put", payload, task_id=f"t{number}", total=1, now_ms=now_ms)
+    for batch in await stores.intake.claim("test", [APP], count=9, block_ms=0):
+        await stores.intake.apply_put(
+            batch, [RecordPut(record["product_id"], orjson.dumps(record))], change_payload=payload, vectors=b"",
+            embedder="", failed=(), now_ms=now_ms,
+        )  # fmt: skip
+
+
+async def told(stores: OpenStores, questions: int) -> tuple[Thread, float]:
+    """Wait until a thread holds so many questions."""
+    begun_s = time.monotonic()
+    while time.monotonic() - begun_s < 60:
+        (thread,) = (await stores.threads.read(APP, "ada")).threads.values()
+        if len(thread.question_ids) >= questions:
+            return thread, time.monotonic() - begun_s
+        await asyncio.sleep(0.05)
+    raise AssertionError("nobody was told")
+
+
+@pytest.mark.usefixtures("ray_here")
+async def test_the_tracker_tells_of_news_and_its_death_loses_none(
+    stores: OpenStores, redis: RedisProcess
+) -> None:
+    from cluster.runtime import roster
+
+    connect = partial(open_stores, redis.url, slow_s=10.0)
+    made = [roster.find_or_create("tracker", RELEASE, KIND, connect, MEANS) for _ in range(2)]
+    try:
+        assert made[0] == made[1]
+        pid = (await alive())["pid"]
+        history = LocalHistoryClient(stores, SystemClock())
+        await history.asked(APP, "ada", "q1", "Who is the owner of the old cement works at Harrow Bay?")
+        assert await made[0].change.remote(Change(APP, "ada", "subscribe", ("q1",))) == Changed(
+            "q1", "Who is the owner of the old cement works at Harrow Bay?"
+        )
+        refused = await made[0].change.remote(Change(APP, "ada", "subscribe", ("q9",)))
+        assert isinstance(refused, Refusal)
+        await upload(stores, 0)
+        thread, took_s = await told(stores, 2)
+        print(f"\ntracker actor: told {took_s:.1f} s after the upload")
+        assert thread.has_new
+        assert await history.has_new(APP, "ada")
+        await history.change(Change(APP, "ada", "dismiss_thread", ("q1",)))
+        await upload(stores, 1)
+        os.kill(pid, signal.SIGKILL)
+        thread, took_s = await told(stores, 3)
+        print(f"tracker actor: killed, the next news was told {took_s:.1f} s after it was uploaded")
+        assert (await alive(other_than=pid))["watched"] == 1
+        await asyncio.sleep(3.0)
+        thread, _ = await told(stores, 3)
+        assert len(thread.question_ids) == 3, "nothing is told twice"
+    finally:
+        assert roster.sweep("tracker") == [f"tracker@{RELEASE}"]
