@@ -66,6 +66,10 @@ class _Waiting:
         self.size += len(change.payload) + len(change.vectors)
         self.urgent = self.urgent or change.op == "erase" or (change.noun == "user" and change.op == "remove")
 
+    def reaches(self, offset: str) -> bool:
+        """Does something wait that somebody wants up to an offset?"""
+        return bool(self.changes) and position(self.changes[0].offset) <= position(offset)
+
     def clear(self) -> None:
         self.changes = []
         self.size = 0
@@ -141,12 +145,13 @@ class Settler:
         waiting = self._waiting.get(app_id)
         if waiting is None:
             waiting = self._waiting[app_id] = await self._resume(app_id)
-        rows = 0
+        rows, wanted = 0, await self._changes.wanted(app_id)
         while True:
             got = await self._read_on(app_id, waiting)
             wrote = False
             for noun, part in waiting.items():
-                if part.changes and (self._due(part) or (at_once and not got)):
+                now = not got and (at_once or part.reaches(wanted.get(noun, "0")))
+                if part.changes and (now or self._due(part)):
                     rows += await self._write(app_id, noun, part)
                     wrote = True
             if not got and not wrote:

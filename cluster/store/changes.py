@@ -67,7 +67,18 @@ class RedisChanges:
         )
 
     async def settled(self, app_id: str) -> dict[Noun, str]:
-        flat = await self._server.ask_slow("HGETALL", keys.settled(app_id))
+        return await self._offsets(keys.settled(app_id))
+
+    async def want(self, app_id: str, offsets: Mapping[Noun, str]) -> None:
+        if offsets:
+            flat = [part for noun, offset in offsets.items() for part in (noun, offset)]
+            await self._server.ask_slow("HSET", keys.wanted(app_id), *flat)
+
+    async def wanted(self, app_id: str) -> dict[Noun, str]:
+        return await self._offsets(keys.wanted(app_id))
+
+    async def _offsets(self, key: str) -> dict[Noun, str]:
+        flat = await self._server.ask_slow("HGETALL", key)
         named = dict(zip(flat[::2], flat[1::2], strict=True))
         return {
             cast(Noun, noun): text_of(named[noun.encode()])

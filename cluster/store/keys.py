@@ -138,6 +138,11 @@ def settled(app: str) -> str:
     return f"{{{app}}}:settled"
 
 
+def wanted(app: str) -> str:
+    """Hash noun -> offset up to which somebody waits for changes to settle. Owner: whoever trains. For ever."""
+    return f"{{{app}}}:wanted"
+
+
 def trimmed(app: str) -> str:
     """Hash noun -> newest offset that was cut off the change log. Owner: settle. For ever."""
     return f"{{{app}}}:trimmed"

@@ -1,6 +1,6 @@
 """Training data from settled segments: events as arrays, and what products are like where a recipe asks for it.
 
-Redis is never read: what was accepted a moment ago and has not settled yet is learned from the next time.
+Redis is never read; whoever trains waits a moment beforehand for what was just accepted to settle (`worker`).
 """
 
 from __future__ import annotations

@@ -19,12 +19,12 @@ from typing import Any, TypeVar
 
 import structlog
 
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.segments import SegmentShelf, position
 from cluster.artifacts.shelf import Shelf
 from cluster.clock import Clock
 from cluster.errors import HouseError, Unavailable
 from cluster.records.run import LEASE_MS, Run, RunStatus, StageDone, claimed, ended, freed, noted
-from cluster.store.ports import Stores
+from cluster.store.ports import Noun, Stores
 from jobs.refresh.orders import run_named, step
 from jobs.refresh.promoting import promote
 from jobs.refresh.training import Bench, Training, sweep_leftovers
@@ -37,6 +37,11 @@ INSIST = 60
 "Signs of life for which a store may be away at the end of a stage."
 PATIENCE_S = 5.0
 "Pause before a run is given back because a part was away; times the attempt."
+
+SETTLE_S = 15.0
+"What was accepted before a run is claimed is waited for so long, until it can be read from the shelf."
+_SETTLE_LOOK_S = 0.25
+_NOUNS: tuple[Noun, ...] = ("product", "interaction")
 
 LEFT_FOR_MS = 3_600_000
 "What a run left behind is removed when it is older than this and the run has ended."
@@ -64,6 +69,7 @@ class Workplace:
     "What may be used here, beside the recipe's own limit."
     beat_s: float = BEAT_S
     patience_s: float = PATIENCE_S
+    settle_s: float = SETTLE_S
     release: str = ""
 
 
@@ -102,6 +108,7 @@ class Worker:
         training = Training(run, bench, self._say, serving, place.memory_mb, await self._in_use(run))
         beating = asyncio.create_task(self._beat())
         try:
+            await self._let_settle(app_id)
             return await self._stages(training)
         except Lost:
             self._log.info("run_left", app=app_id, run=run_id)
@@ -117,6 +124,23 @@ class Worker:
         """Claim a run, or go on with one that was ours from the start."""
         now_ms = self._place.clock.now_ms()
         return noted(now, self._owner, now.attempt, now_ms, {}) or claimed(now, self._owner, now_ms)
+
+    async def _let_settle(self, app_id: str) -> None:
+        """Have what was accepted until now settle first; a run goes on without what does not."""
+        changes = self._place.stores.changes
+        try:
+            wanted = {noun: await changes.last(app_id, noun) for noun in _NOUNS}
+            for look in range(round(self._place.settle_s / _SETTLE_LOOK_S)):
+                settled = await changes.settled(app_id)
+                if all(position(settled.get(noun, "0")) >= position(at) for noun, at in wanted.items()):
+                    return
+                if look == 0:
+                    await changes.want(app_id, wanted)
+                await asyncio.sleep(_SETTLE_LOOK_S)
+        except Unavailable as error:
+            self._log.warning("settling_not_awaited", run=self._run.run_id, reason=error.message)
+            return
+        self._log.warning("not_all_settled", app=app_id, waited_s=self._place.settle_s)
 
     # --- stages -------------------------------------------------------------------------------------------
 

@@ -52,6 +52,13 @@ class ChangeLogSuite:
         }
         assert found == {"product": products[1:], "user": users, "interaction": [clicked]}
 
+    async def test_what_somebody_waits_for_is_remembered_by_noun(self, stores: Stores) -> None:
+        assert await stores.changes.wanted(APP) == {}
+        await stores.changes.want(APP, {"product": "3-0", "interaction": "4-1"})
+        await stores.changes.want(APP, {"product": "5-0"})
+        assert await stores.changes.wanted(APP) == {"product": "5-0", "interaction": "4-1"}
+        assert await stores.changes.wanted(OTHER) == {}
+
     async def test_apps_have_logs_of_their_own(self, stores: Stores) -> None:
         await self.write(stores, 1)
         assert await stores.changes.read(OTHER, {"product": "0"}, count=5, block_ms=0) == []

@@ -518,6 +518,18 @@ async def test_changes_wait_until_they_are_old_or_many(
     assert await loop.settle_round() == 5
 
 
+async def test_what_somebody_waits_for_settles_at_once_and_nothing_after_it(
+    stores: Stores, clock: ManualClock, shelf: Shelf
+) -> None:
+    loop = loop_over(stores, clock, shelf)
+    await append(stores, click("ann", "p1"))
+    assert await loop.settle_round() == 0
+    await stores.changes.want(APP, {"interaction": await stores.changes.last(APP, "interaction")})
+    assert await loop.settle_round() == 1
+    await append(stores, click("ann", "p2"))
+    assert await loop.settle_round() == 0
+
+
 async def test_an_erased_person_is_gone_from_the_shelf_at_once(
     stores: Stores, clock: ManualClock, shelf: Shelf
 ) -> None:

@@ -58,7 +58,13 @@ class Place:
 
     def at(self, **changes: Any) -> Workplace:
         place = Workplace(
-            self.stores, self.shelf, self.clock, self.folder / "scratch", beat_s=0.02, patience_s=0.0
+            self.stores,
+            self.shelf,
+            self.clock,
+            self.folder / "scratch",
+            beat_s=0.02,
+            patience_s=0.0,
+            settle_s=0.0,
         )
         return replace(place, **changes)
 
@@ -100,6 +106,32 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     async with open_stores(server.url, hot_s=5.0, slow_s=10.0) as stores:
         await market.open_market(stores)
         yield Place(stores, tmp_path, clock)
+
+
+async def test_a_training_waits_a_moment_for_what_was_just_accepted(place: Place) -> None:
+    offset = await place.stores.interactions.append(
+        market.APP, b'[{"type":"click","product_ids":["p1"]}]', []
+    )
+    asked: list[str] = []
+
+    async def settle() -> None:
+        for _ in range(2_000):
+            if wanted := await place.stores.changes.wanted(market.APP):
+                break
+            await asyncio.sleep(0.01)
+        asked.append(wanted["interaction"])
+        for noun, at in wanted.items():
+            await place.stores.changes.settle(market.APP, noun, at, place.clock.now_ms())
+
+    settling = asyncio.create_task(settle())
+    done = await place.worked(await place.ordered(), settle_s=30.0)
+    await settling
+    assert (done.status, asked) == ("finished", [offset])
+
+
+async def test_a_training_goes_on_without_what_does_not_settle(place: Place) -> None:
+    await place.stores.interactions.append(market.APP, b'[{"type":"click","product_ids":["p1"]}]', [])
+    assert (await place.worked(await place.ordered(), settle_s=0.5)).status == "finished"
 
 
 async def test_a_training_publishes_one_snapshot_and_leaves_nothing_behind(place: Place) -> None:

@@ -42,6 +42,12 @@ class MemoryChanges:
     async def settled(self, app_id: str) -> dict[Noun, str]:
         return {cast(Noun, noun): offset for noun, offset in self._state.apps[app_id].settled.items()}
 
+    async def want(self, app_id: str, offsets: Mapping[Noun, str]) -> None:
+        self._state.apps[app_id].wanted.update(offsets)
+
+    async def wanted(self, app_id: str) -> dict[Noun, str]:
+        return {cast(Noun, noun): offset for noun, offset in self._state.apps[app_id].wanted.items()}
+
     async def settle(self, app_id: str, noun: Noun, offset: str, now_ms: int) -> int:
         app = self._state.apps[app_id]
         limit = app.settled.get(noun, "0")

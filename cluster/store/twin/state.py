@@ -145,6 +145,7 @@ class AppState:
     tasks: dict[str, StoredTask] = field(default_factory=dict)
     changes: dict[str, Log[Logged]] = field(default_factory=lambda: defaultdict(Log))
     settled: dict[str, str] = field(default_factory=dict)
+    wanted: dict[str, str] = field(default_factory=dict)
     trimmed: dict[str, str] = field(default_factory=dict)
     followers: dict[str, tuple[dict[str, str], int]] = field(default_factory=dict)
     quarantine: list[Mapping[str, object]] = field(default_factory=list)
