@@ -309,9 +309,7 @@ class ChangeLog(Protocol):
         """Ask that everything up to these offsets settles soon, without waiting for more to come."""
         ...
 
-    async def wanted(self, app_id: str) -> dict[Noun, str]:
-        """What was asked for last; it stays when it has settled."""
-        ...
+    async def wanted(self, app_id: str) -> dict[Noun, str]: ...
 
     async def settle(self, app_id: str, noun: Noun, offset: str, now_ms: int) -> int:
         """Record that everything up to `offset` stands on the shelf; trim what no live follower needs.
