@@ -43,7 +43,7 @@ class MemoryChanges:
         return {cast(Noun, noun): offset for noun, offset in self._state.apps[app_id].settled.items()}
 
     async def want(self, app_id: str, offsets: Mapping[Noun, str]) -> None:
-        self._state.apps[app_id].wanted.update(offsets)
+        self._state.apps[app_id].wanted.update({str(noun): at for noun, at in offsets.items()})
 
     async def wanted(self, app_id: str) -> dict[Noun, str]:
         return {cast(Noun, noun): offset for noun, offset in self._state.apps[app_id].wanted.items()}
