@@ -74,6 +74,26 @@ class Settings(BaseSettings):
     redis_memory_mb: int = Field(default=0, ge=0)
     "Memory our own Redis may use before it refuses writes; 0: no bound. Not secret."
 
+    llm_url: str = ""
+    """Address of a server with the OpenAI chat interface, as `https://models.example.com/v1`, that writes answers;
+    without one they are composed of the sources' own sentences. Not secret."""
+    llm_model: str = ""
+    "The model to ask for. Not secret."
+    llm_key: SecretStr | None = None
+    "Sent to that server as a bearer token. Secret."
+    llm_internal: bool = False
+    "The server may have a loopback, private or link-local address. Not secret."
+    llm_connect_s: float = Field(default=3.0, gt=0, le=30)
+    "How long a connection to it may take. Not secret."
+    llm_first_s: float = Field(default=12.0, gt=0, le=50)
+    "How long its first piece of text may take. Not secret."
+    llm_between_s: float = Field(default=6.0, gt=0, le=50)
+    "How long the next piece may take. Not secret."
+    llm_total_s: float = Field(default=40.0, gt=0, le=50)
+    "How long all of it may take. Not secret."
+    llm_tokens: int = Field(default=700, ge=16, le=8_000)
+    "Tokens it may write for one answer. Not secret."
+
     @field_validator("public_url")
     @classmethod
     def _is_origin(cls, text: str) -> str:
@@ -88,6 +108,23 @@ class Settings(BaseSettings):
     def snapshot_cache_dir(self) -> Path:
         """Where snapshots from a shelf elsewhere are kept on this machine."""
         return self.data_dir / "cache" / "snapshots"
+
+    @property
+    def llm(self) -> dict[str, Any] | None:
+        """What answers are told about the language model; None when there is none."""
+        if not self.llm_url:
+            return None
+        return {
+            "url": self.llm_url,
+            "model": self.llm_model,
+            "key": self.llm_key.get_secret_value() if self.llm_key is not None else "",
+            "may_be_internal": self.llm_internal,
+            "connect_s": self.llm_connect_s,
+            "first_s": self.llm_first_s,
+            "between_s": self.llm_between_s,
+            "total_s": self.llm_total_s,
+            "most_tokens": self.llm_tokens,
+        }
 
     @property
     def redis_is_external(self) -> bool:

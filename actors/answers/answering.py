@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -60,7 +61,7 @@ class Writer(Protocol):
         """What writes: part of what makes two answers the same."""
         ...
 
-    def write(self, question: str, snippets: Sequence[Snippet]) -> AsyncIterator[str]:
+    def write(self, question: str, snippets: Sequence[Snippet]) -> AsyncGenerator[str, None]:
         """Write an answer, in pieces as they arrive.
 
         Errors:
@@ -171,14 +172,15 @@ class Answering:
         draft, first = Draft(found), True
         await hand.show(stage=GENERATING)
         try:
-            async for piece in self._tools.writer.write(asked, found):
-                if await self._think(partial(draft.feed, piece)):
-                    await self._grow(hand, draft, found)
-                    if first:
-                        self._took("kiosk_answer_first_sentence_ms", hand)
-                    first = False
-                if draft.is_full:
-                    break
+            async with aclosing(self._tools.writer.write(asked, found)) as pieces:
+                async for piece in pieces:
+                    if await self._think(partial(draft.feed, piece)):
+                        await self._grow(hand, draft, found)
+                        if first:
+                            self._took("kiosk_answer_first_sentence_ms", hand)
+                        first = False
+                    if draft.is_full:
+                        break
             if await self._think(draft.close):
                 await self._grow(hand, draft, found)
         except ModelFailed as error:

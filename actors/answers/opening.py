@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -10,6 +10,8 @@ from actors.answers.answering import Answering, Tools, Writer
 from actors.answers.client import ArchiveClient
 from actors.answers.desk import AnswerDesk
 from actors.answers.messages import ArchiveQuery, Snippet
+from actors.answers.provider.terms import ModelTerms
+from actors.answers.provider.writer import ModelWriter
 from actors.answers.showing import marked, show, snippet_of, words_in
 from cluster.clock import Clock
 from cluster.ids import new_request_id
@@ -21,8 +23,15 @@ from cluster.store.ports import Recorded, Stores
 class LocalQuestions:
     """`QuestionClient` in the process whose desk answers."""
 
-    def __init__(self, answering: Answering, desk: AnswerDesk, thinking: ThreadPoolExecutor) -> None:
+    def __init__(
+        self,
+        answering: Answering,
+        desk: AnswerDesk,
+        thinking: ThreadPoolExecutor,
+        writer: Writer | None = None,
+    ) -> None:
         self._answering = answering
+        self._writer = writer
         self._thinking = thinking
         self.desk = desk
 
@@ -33,6 +42,8 @@ class LocalQuestions:
     async def close(self) -> None:
         """Let go of what is in hand."""
         await self.desk.close()
+        if isinstance(self._writer, ModelWriter):
+            await self._writer.close()
         self._thinking.shutdown(wait=False, cancel_futures=True)
 
     async def take(self, question: Question) -> bool:
@@ -68,9 +79,17 @@ def open_questions(
     meter: Meter,
     *,
     app_ids: Callable[[], Sequence[str]],
+    llm: Mapping[str, Any] | None = None,
     writer: Writer | None = None,
 ) -> LocalQuestions:
-    """Put everything together; nothing runs before `start`."""
+    """Put everything together; nothing runs before `start`. `llm` holds the fields of `ModelTerms`; without it no
+    language model is asked.
+
+    Errors:
+        Invalid: the terms make no sense
+    """
+    if llm is not None:
+        writer = ModelWriter(ModelTerms(**llm), clock, meter)
 
     async def apps() -> Sequence[str]:
         return app_ids()
@@ -79,4 +98,4 @@ def open_questions(
     answering = Answering(Tools(stores.questions, archive, stores.records, clock, meter, thinking, writer))
     name = f"answers-{new_request_id()}"
     desk = AnswerDesk(stores.questions, answering, clock, meter, name=name, app_ids=apps)
-    return LocalQuestions(answering, desk, thinking)
+    return LocalQuestions(answering, desk, thinking, writer)

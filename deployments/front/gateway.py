@@ -116,7 +116,12 @@ class Gateway:
         history = LocalHistoryClient(self._stores, clock, answering(self._stores))
         archive = LocalArchiveClient(self._answers)
         self._asking = open_questions(
-            self._stores, archive, clock, meter, app_ids=lambda: self._keyring.app_ids
+            self._stores,
+            archive,
+            clock,
+            meter,
+            app_ids=lambda: self._keyring.app_ids,
+            llm=settings.llm,
         )
         means = Means(
             self._stores,

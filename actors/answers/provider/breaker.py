@@ -1,0 +1,68 @@
+"""While a provider fails, nobody waits for it.
+
+closed  --5 failures in a row-->  open  --20 s-->  half open: one may try
+half open  --it works--> closed, --it fails--> open again, twice as long, five minutes at most
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from cluster.clock import Clock
+from cluster.meter import Meter
+
+FAILURES_TO_OPEN = 5
+OPEN_S = 20.0
+LONGEST_S = 300.0
+
+
+class ModelBreaker:
+    """Remembers how the last calls went."""
+
+    def __init__(self, clock: Clock, meter: Meter) -> None:
+        self._clock = clock
+        self._meter = meter
+        self._failures = 0
+        self._open_s = OPEN_S
+        self._until_s = 0.0
+        self._is_tried = False
+        self._log = structlog.get_logger()
+
+    @property
+    def state(self) -> str:
+        """`closed`, `open` or `half open`."""
+        if not self._until_s:
+            return "closed"
+        return "open" if self._clock.monotonic_s() < self._until_s else "half open"
+
+    def lets_through(self) -> bool:
+        """May somebody call? Half open, the first one who asks may, until it is known how that went."""
+        if self.state == "closed":
+            return True
+        if self.state == "open" or self._is_tried:
+            return False
+        self._is_tried = True
+        return True
+
+    def worked(self) -> None:
+        """A call went well."""
+        if self._until_s:
+            self._log.info("model_returned")
+            self._meter.gauge("kiosk_model_away", 0)
+        self._failures, self._open_s, self._until_s, self._is_tried = 0, OPEN_S, 0.0, False
+
+    def failed(self) -> None:
+        """A call failed."""
+        self._failures += 1
+        if self._until_s:
+            self._open_s = min(LONGEST_S, 2 * self._open_s) if self._is_tried else self._open_s
+        elif self._failures < FAILURES_TO_OPEN:
+            return
+        else:
+            self._log.warning("model_went_away", failures=self._failures)
+            self._meter.gauge("kiosk_model_away", 1)
+        self._until_s, self._is_tried = self._clock.monotonic_s() + self._open_s, False
+
+    def left(self) -> None:
+        """A call was given up by us; it says nothing."""
+        self._is_tried = False

@@ -1,0 +1,97 @@
+"""Server-sent events of a chat completion to pieces of text, however they are cut into packets.
+
+Source: the server-sent events part of the HTML standard; the OpenAI chat completions interface
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+MOST_LINE = 256 << 10
+
+
+class Garbage(Exception):
+    """The reply is not what it should be."""
+
+
+class Events:
+    """Collects bytes, gives pieces of text."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self.is_done = False
+        "The provider said that this was all."
+
+    def feed(self, packet: bytes) -> list[str]:
+        """Take in a packet.
+
+        Errors:
+            Garbage
+        """
+        pieces: list[str] = []
+        *lines, self._rest = (self._rest + packet).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        if len(self._rest) > MOST_LINE:
+            raise Garbage("a line without an end")
+        for line in lines:
+            if not line.startswith(b"data:") or self.is_done:
+                continue
+            data = line[5:].strip()
+            if data == b"[DONE]":
+                self.is_done = True
+            elif data:
+                pieces += self._piece(data)
+        return pieces
+
+    def _piece(self, data: bytes) -> list[str]:
+        event = _parsed(data)
+        choice = _choice(event)
+        if choice is None:
+            return []
+        if choice.get("finish_reason"):
+            self.is_done = True
+        delta = choice.get("delta")
+        return _texts(delta.get("content")) if isinstance(delta, dict) else []
+
+
+def whole(body: bytes) -> str:
+    """Read a reply that came in one piece, from a provider that does not stream.
+
+    Errors:
+        Garbage
+    """
+    choice = _choice(_parsed(body))
+    message = choice.get("message") if choice is not None else None
+    if not isinstance(message, dict):
+        raise Garbage("no message")
+    return "".join(_texts(message.get("content")))
+
+
+def _parsed(data: bytes) -> dict[str, Any]:
+    try:
+        event = orjson.loads(data)
+    except ValueError:
+        raise Garbage("no JSON") from None
+    if not isinstance(event, dict):
+        raise Garbage("no object")
+    if event.get("error"):
+        raise Garbage("an error within the stream")
+    return event
+
+
+def _choice(event: dict[str, Any]) -> dict[str, Any] | None:
+    choices = event.get("choices")
+    if choices is None or choices == []:
+        return None
+    if not isinstance(choices, list) or not isinstance(choices[0], dict):
+        raise Garbage("no choices")
+    return choices[0]
+
+
+def _texts(content: Any) -> list[str]:
+    if content is None or content == "":
+        return []
+    if not isinstance(content, str):
+        raise Garbage("content is no text")
+    return [content]

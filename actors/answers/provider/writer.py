@@ -1,0 +1,170 @@
+"""An answer written by a language model, with a deadline for everything.
+
+connect     until somebody listens
+first       until the first piece of text
+between     until the next piece: bytes that are no text do not count, so dripping gains nothing
+total       until the end
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import httpx
+
+from actors.answers.answering import ModelFailed
+from actors.answers.messages import Snippet
+from actors.answers.provider.address import GuardedTransport, Internal
+from actors.answers.provider.breaker import ModelBreaker
+from actors.answers.provider.prompt import messages_for
+from actors.answers.provider.stream import Events, Garbage, whole
+from actors.answers.provider.terms import ModelTerms
+from cluster.clock import Clock
+from cluster.meter import Meter
+
+_TURN_S = 2.0
+"How long an answer waits for its turn before it is composed instead."
+
+
+class ModelWriter:
+    """`Writer` over any server with the OpenAI chat interface."""
+
+    def __init__(
+        self,
+        terms: ModelTerms,
+        clock: Clock,
+        meter: Meter,
+        *,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._terms = terms.checked()
+        self._clock = clock
+        self._meter = meter
+        self.breaker = ModelBreaker(clock, meter)
+        self._turns = asyncio.Semaphore(terms.at_once)
+        self._client = httpx.AsyncClient(
+            transport=transport or GuardedTransport(may_be_internal=terms.may_be_internal),
+            timeout=httpx.Timeout(terms.total_s, connect=terms.connect_s, pool=terms.connect_s),
+            follow_redirects=False,
+            trust_env=False,
+        )
+
+    @property
+    def name(self) -> str:
+        """What writes."""
+        return self._terms.name
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def write(self, question: str, snippets: Sequence[Snippet]) -> AsyncGenerator[str, None]:
+        """Write an answer, in pieces as they arrive.
+
+        Errors:
+            ModelFailed: late, broken, refused, or given up on for now
+        """
+        if not self.breaker.lets_through():
+            raise ModelFailed("given up on for now")
+        wrote = False
+        try:
+            async with self._turn(), aclosing(self._pieces(question, snippets)) as pieces:
+                async for piece in pieces:
+                    wrote = True
+                    yield piece
+        except _Failures as error:
+            self.breaker.failed()
+            raise ModelFailed(_reason(error)) from None
+        except (GeneratorExit, asyncio.CancelledError, ModelFailed):
+            # the reader has enough, or we never came to ask: only the first says something about the provider
+            (self.breaker.worked if wrote else self.breaker.left)()
+            raise
+        self.breaker.worked()
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        try:
+            await asyncio.wait_for(self._turns.acquire(), _TURN_S)
+        except asyncio.TimeoutError:
+            raise ModelFailed("too many at once") from None
+        try:
+            yield
+        finally:
+            self._turns.release()
+
+    async def _pieces(self, question: str, snippets: Sequence[Snippet]) -> AsyncGenerator[str, None]:
+        terms, clock = self._terms, self._clock
+        began_s = clock.monotonic_s()
+        limit_s = began_s + terms.first_s
+        async with aclosing(self._packets(question, snippets)) as packets:
+            while True:
+                left_s = min(limit_s, began_s + terms.total_s) - clock.monotonic_s()
+                try:
+                    piece = await asyncio.wait_for(packets.__anext__(), max(left_s, 0.001))
+                except StopAsyncIteration:
+                    return
+                if piece:
+                    limit_s = clock.monotonic_s() + terms.between_s
+                    yield piece
+
+    async def _packets(self, question: str, snippets: Sequence[Snippet]) -> AsyncGenerator[str, None]:
+        """Give the text of each packet; empty for packets without any."""
+        terms, events, read = self._terms, Events(), 0
+        url, body = terms.url.rstrip("/") + "/chat/completions", self._body(question, snippets)
+        async with self._client.stream("POST", url, headers=self._headers(), json=body) as reply:
+            if reply.status_code != 200:
+                raise Garbage(f"status {reply.status_code}")
+            streams = "text/event-stream" in reply.headers.get("content-type", "")
+            held = b""
+            async for packet in reply.aiter_bytes():
+                read += len(packet)
+                if read > terms.most_bytes:
+                    raise Garbage("too long")
+                if streams:
+                    yield "".join(events.feed(packet))
+                    if events.is_done:
+                        return
+                else:
+                    held += packet
+                    yield ""
+            if not streams:
+                yield whole(held)
+            elif not events.is_done:
+                raise Garbage("broken off")
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"accept": "text/event-stream", "user-agent": "kiosk"}
+        return {**headers, "authorization": f"Bearer {self._terms.key}"} if self._terms.key else headers
+
+    def _body(self, question: str, snippets: Sequence[Snippet]) -> dict[str, Any]:
+        return {
+            "model": self._terms.model,
+            "stream": True,
+            "temperature": 0,
+            "max_tokens": self._terms.most_tokens,
+            "messages": messages_for(question, snippets, f"<<{secrets.token_hex(8)}>>"),
+        }
+
+
+_Failures = (
+    httpx.HTTPError,
+    httpx.StreamError,
+    httpx.InvalidURL,
+    Garbage,
+    Internal,
+    asyncio.TimeoutError,
+    OSError,
+)
+
+
+def _reason(error: BaseException) -> str:
+    """Say what went wrong; the words of others may hold what must not be logged."""
+    if isinstance(error, Garbage):
+        return str(error)
+    if isinstance(error, Internal):
+        return "an internal address"
+    return "too late" if isinstance(error, asyncio.TimeoutError) else type(error).__name__
