@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cluster.errors import Invalid
 from cluster.store.ports import Stores
 from deployments.archive.oauth.addresses import Addresses
 from tests.contract.oauth.conftest import Scene
@@ -145,3 +146,15 @@ def test_where_the_doors_listen_is_the_address_of_last_resort() -> None:
     assert Addresses.of("", host="0.0.0.0", port=9).base("news") == "http://127.0.0.1:9"
     assert Addresses.of("", host="::1", port=9).base("news") == "http://[::1]:9"
     assert Addresses.of("", host="localhost", port=9).base("news") == "http://localhost:9"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://news.example.com", "http://127.0.0.1.evil.example", "ftp://news.example.com", "news.example.com",
+        "https://news.example.com/archive", "https://ida@news.example.com",
+    ],
+)  # fmt: skip
+def test_a_plain_address_beyond_loopback_is_refused(address: str) -> None:
+    with pytest.raises(Invalid):
+        Addresses.of(address)
