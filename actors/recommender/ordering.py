@@ -60,8 +60,10 @@ def _refined(level: Rows, values: Floats, threshold: float) -> Rows:
         return level
     order = np.lexsort((values, level))
     found, before = values[order], level[order]
-    gap = np.abs(np.diff(found))
-    near = gap <= threshold * np.maximum(np.abs(found[1:]), np.abs(found[:-1]))
+    with np.errstate(all="ignore"):
+        # a gap beyond all bounds is simply large
+        gap = np.abs(np.diff(found))
+        near = gap <= threshold * np.maximum(np.abs(found[1:]), np.abs(found[:-1]))
     parted = np.append(False, (np.diff(before) != 0) | ~near)
     refined = np.empty_like(level)
     refined[order] = np.cumsum(parted)

@@ -21,6 +21,8 @@ from cluster.query.scalars import Scalar
 Units = NDArray[np.int64]
 "Which unit each row belongs to, int64 [rows]"
 
+_EXACT = 1 << 53
+
 Counted = list[tuple[Scalar, int]]
 
 
@@ -70,8 +72,8 @@ def count_units(rows: NDArray[np.int64], units: Units | None) -> int:
 
 
 def plain(number: float) -> int | float:
-    """Write a whole number as one."""
-    return int(number) if number.is_integer() else number
+    """Write a whole number as one, as long as a double tells it from its neighbours."""
+    return int(number) if number.is_integer() and abs(number) < _EXACT else number
 
 
 def _counted(

@@ -11,6 +11,7 @@ import pytest
 
 from actors.recommender.client import RecommenderClient
 from actors.recommender.messages import Boost, Kind, ReaderQuery, RecommendationResult
+from actors.recommender.search_query import Facet, FacetFilter, OrderKey, SearchQuery
 from cluster.errors import NotFound
 from cluster.query.parser import parse
 from cluster.store.ports import Stores
@@ -65,6 +66,49 @@ class ClientSuite:
         assert found.products[0]["title"] == "Draw hoe with ash handle"
         assert found.products[0]["_boosted_rules"] == ["dear"]
         assert set(ids(found)) <= {"draw-hoe", "hand-fork", "trowel-green", "trowel-red"}
+
+    async def test_searches_travel_both_ways(self, client: RecommenderClient) -> None:
+        asked = SearchQuery(
+            text="steel",
+            original="steel",
+            order=(OrderKey("price * 2", ascending=True),),
+            facets=(Facet("brand", "brand"), Facet("x", "x", keys=(("dear", parse("price:[30 TO *]")),))),
+            facet_filters=(FacetFilter("tags", parse("tags:steel")),),
+            existence=("draw-hoe", "teapot"),
+        )
+        found = await client.answer(query("search", search=asked, fields=("title",), rows=2))
+        assert ids(found) == ["hand-fork", "trowel-green"]
+        assert found.search is not None
+        assert found.search.total == 5
+        assert found.search.facets["brand"] == [("Alder", 2), ("Birk", 2), ("Fernhill", 1)]
+        assert found.search.facets["x"] == [("dear", 2)]
+        assert found.search.existence == {"draw-hoe": True, "teapot": False}
+        assert orjson.loads(orjson.dumps(found.products)) == found.products
+
+    async def test_products_are_given_by_their_ids(self, client: RecommenderClient) -> None:
+        found = await client.answer(query("mget", anchors=("nobody", "teapot"), fields=("brand",)))
+        assert found.products == [
+            {"_found": False, "product_id": "nobody"},
+            {"_found": True, "product_id": "teapot", "brand": "Mori"},
+        ]
+
+    async def test_a_new_product_is_found_by_its_words_within_a_second(
+        self, client: RecommenderClient, stores: Stores
+    ) -> None:
+        asked = query("search", search=SearchQuery(text="pewter", original="pewter"))
+        assert ids(await client.answer(asked)) == []
+        await upload(stores, [{"product_id": "mug", "type": "ware", "title": "Pewter mug"}])
+
+        async def there() -> bool:
+            return ids(await client.answer(asked)) == ["mug"]
+
+        await within_a_second(there, self.patience_s)
+        await withdraw(stores, ["mug"])
+
+        async def gone() -> bool:
+            return not await there()
+
+        await within_a_second(gone, self.patience_s)
 
     async def test_answers_are_plain_json(self, client: RecommenderClient) -> None:
         found = await client.answer(query("user_to_categories", user_id="gina", group_rows=2, fields=("*",)))
