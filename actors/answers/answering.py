@@ -181,11 +181,11 @@ class Answering:
                         first = False
                     if draft.is_full:
                         break
-            if await self._think(draft.close):
-                await self._grow(hand, draft, found)
         except ModelFailed as error:
             self._log.warning("model_failed", reason=str(error), sentences=len(draft.kept))
             self._tools.meter.count("kiosk_model_failures_total")
+        if await self._think(draft.close):
+            await self._grow(hand, draft, found)
         self._tools.meter.count("kiosk_model_sentences_dropped_total", draft.dropped)
         if draft.kept:
             return Composed(tuple(draft.kept), refused=False, confidence=1.0)
