@@ -52,8 +52,8 @@ class Grams:
         starts = np.append(np.flatnonzero(first), len(keys)).astype(np.int64)
         return cls(size, keys[first], starts, owner)
 
-    def shared(self, typed: Text, edits: int, allowed: Allowed | None) -> tuple[Rows, Rows]:
-        """Count for each text how many of the rarest n-grams of what was typed it has.
+    def shared(self, typed: Text, edits: int, among: int, allowed: Allowed | None) -> tuple[Rows, Rows]:
+        """Count for each of so many texts how many of the rarest n-grams of what was typed it has.
 
         Shapes:
             typed: uint16 [c], with the blank before its first word
@@ -71,7 +71,7 @@ class Grams:
         lengths = self.starts[found + 1] - self.starts[found]
         rarest = found[np.argsort(lengths, kind="stable")][: self.size * edits + 6]
         lists = [self.texts[self.starts[gram] : self.starts[gram + 1]] for gram in rarest.tolist()]
-        return _counted(lists, len(wanted), self.size * edits, allowed)
+        return _counted(lists, self.size * edits, among, allowed)
 
 
 def keys_of(codes: Text, size: int) -> npt.NDArray[np.uint64]:
@@ -93,15 +93,14 @@ def keys_of(codes: Text, size: int) -> npt.NDArray[np.uint64]:
 
 
 def _counted(
-    lists: list[npt.NDArray[np.int32]], grams: int, lost: int, allowed: Allowed | None
+    lists: list[npt.NDArray[np.int32]], lost: int, among: int, allowed: Allowed | None
 ) -> tuple[Rows, Rows]:
     """Count how often each text occurs in lists; keep those that could still be near enough."""
-    flat = np.concatenate(lists)
-    if not len(flat):
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    counts = np.bincount(flat)
-    least = max(len(lists) - lost, 1)
-    texts = np.flatnonzero(counts >= least)
+    # one byte a text: there are never more lists than that holds, and little memory is walked through
+    counts = np.zeros(among, np.uint8)
+    for texts in lists:
+        counts[texts] += np.uint8(1)
+    enough: Rows = np.flatnonzero(counts >= max(len(lists) - lost, 1))
     if allowed is not None:
-        texts = texts[allowed(texts)]
-    return texts, counts[texts]
+        enough = enough[allowed(enough)]
+    return enough, counts[enough].astype(np.int64)

@@ -23,6 +23,10 @@ _INSIDE = 0.15
 _SHUFFLED = 0.5
 "What it costs to be found by words alone."
 _COMPARED = 700
+_LONG = 14
+"Among so many characters typos may spoil each other, which counts as one more."
+_FEW = 2
+"More typos are looked for when nothing is found with so many."
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +87,15 @@ class Index:
         most = edits_allowed(len(typed.strip()))
         if len(exact.texts) >= (page or wanted) or not most:
             return exact
-        found = _joined(exact, self._with_numbers(self._near(typed, most, allowed), typed), wanted)
-        if " " in typed.strip() and (len(found.texts) < wanted or found.edits[0] > 1):
+        if len(exact.texts):
+            # what begins exactly so is meant; a single typo away may be, too
+            most = 1
+        near = self._with_numbers(self._near(typed, min(most, _FEW), allowed), typed)
+        if most > _FEW and not len(near.texts):
+            spoilt = int(len(typed) >= _LONG)
+            near = self._with_numbers(self._near(typed, most + spoilt, allowed), typed)
+        found = _joined(exact, near, wanted)
+        if " " in typed.strip() and (not len(found.texts) or found.edits.min() > 1):
             shuffled = self._with_numbers(self._by_words(typed, most, wanted, allowed), typed)
             found = _joined(found, shuffled, wanted)
         return found
@@ -113,15 +124,12 @@ class Index:
         """Compare what was typed with the texts that share most with it."""
         marked = text_of(" " + typed)
         grams = self.triples if most <= 2 and len(marked) - 2 > 3 * most else self.pairs
-        shared, counts = grams.shared(marked, most, allowed)
+        shared, counts = grams.shared(marked, most, len(self.texts), allowed)
         if len(shared) > _COMPARED:
             # of equally alike texts the more popular ones are compared
             worth = counts + 0.5 * self.pull[shared]
             shared = shared[np.argpartition(-worth, _COMPARED)[:_COMPARED]]
-        lengths = self.place_starts[shared + 1] - self.place_starts[shared]
-        owner = np.repeat(np.arange(len(shared)), lengths)
-        offsets = np.arange(len(owner)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        places = self.places[self.place_starts[shared][owner] + offsets].astype(np.int64)
+        owner, places = self._places(shared, len(typed) - most)
         found = Pattern(text_of(typed)).nearness(self.texts.codes, places, most)
         kept = np.flatnonzero(found.edits <= most)
         texts, places = shared[owner[kept]], places[kept]
@@ -132,6 +140,21 @@ class Index:
         order = np.lexsort((cost, texts))
         best = order[_first_of_each(texts[order])]
         return Found(texts[best], edits[best], cost[best], places[best], cut[best])
+
+    def _places(self, texts: Rows, least: int) -> tuple[Rows, Rows]:
+        """Find where the words of texts begin, as far as so many characters follow.
+
+        Shapes:
+            returns: int64 [m] each, positions in `texts`, and places
+        """
+        first = self.place_starts[texts]
+        lengths = self.place_starts[texts + 1] - first
+        owner = np.repeat(np.arange(len(texts)), lengths)
+        offsets = np.arange(len(owner)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        places = self.places[first[owner] + offsets].astype(np.int64)
+        # a text ends with a blank and a zero
+        long = self.texts.starts[texts + 1][owner] - 1 - places >= least
+        return owner[long], places[long]
 
     def _by_words(self, typed: str, most: int, wanted: int, allowed: Allowed | None) -> Found:
         texts, edits = self.words.texts_with(typed, allowed)

@@ -89,7 +89,7 @@ class Words:
         exact, _ = self.prefixes.top(first, last, _WORDS_EACH, None)
         candidates = exact
         if most and not word.isdigit():
-            shared, counts = self.grams.shared(text_of(" " + word), most, None)
+            shared, counts = self.grams.shared(text_of(" " + word), most, len(self.vocabulary), None)
             if len(shared) > _COMPARED:
                 shared = shared[np.argpartition(-counts, _COMPARED)[:_COMPARED]]
             candidates = np.union1d(exact, shared)
