@@ -17,6 +17,7 @@ from math import inf
 from typing import Any
 
 from actors.experiments.drafts import read_drafts
+from actors.experiments.edits import Edit, edited
 from cluster.clock import Clock, iso_ms
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.experiment import STEPS, Experiment, Status, overlaps
@@ -120,6 +121,21 @@ class ExperimentDesk:
     async def archive(self, app_id: str, named: str) -> Experiment:
         """Put it away."""
         return await self._step(app_id, named, "Archived", lambda one, now: {})
+
+    async def edit(self, app_id: str, named: str, edit: Edit) -> Experiment:
+        """Change an experiment where it stands; nobody who has a variant gets another one.
+
+        Errors:
+            NotFound: no such experiment or variant; Invalid: `edits` says what may be changed when
+        """
+        for _ in range(_TRIES):
+            book = await self._stores.experiments.book(app_id)
+            before = _found(book, app_id, named)
+            after = edited(before, edit, self._clock.now_ms())
+            written = before if after == before else await self._stores.experiments.swap(after, book.version)
+            if written is not None:
+                return written
+        raise Conflict(f"experiments of {app_id} are being changed by others; try again")
 
     async def _add(self, experiment: Experiment) -> Experiment:
         for _ in range(_TRIES):

@@ -17,7 +17,7 @@ from cluster.errors import Invalid
 from cluster.records.experiment import Experiment
 from cluster.records.interaction import INTERACTION_TYPES
 
-_OURS = ("app_id", "experiment_id", "status", "starts_at", "ends_at", "created_at", "revision")
+_OURS = ("app_id", "experiment_id", "status", "starts_at", "ends_at", "created_at", "weights_at", "revision")
 "What a draft may not say: it is given, or a step of the experiment's life."
 
 

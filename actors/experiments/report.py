@@ -116,6 +116,8 @@ def report(
         1,000,000 people and as many conversions: some 5 s
     """
     met, person_of = _people(exposures, links)
+    # before a change of weights another split was meant, and people of both times are not alike
+    met = {person: exposure for person, exposure in met.items() if exposure.at_ms >= experiment.weights_at}
     converted, conversions = _conversions(experiment, met, person_of, did)
     variants = experiment.variants
     rows: dict[str, list[str]] = defaultdict(list)

@@ -26,6 +26,7 @@ def told(experiment: Experiment, now_ms: int) -> dict[str, Any]:
         "starts_at": iso_ms(experiment.starts_at) if experiment.starts_at else None,
         "ends_at": iso_ms(ends_at) if ends_at is not None else None,
         "created_at": iso_ms(experiment.created_at),
+        "weights_at": iso_ms(experiment.weights_at) if experiment.weights_at else None,
     }
 
 
@@ -71,6 +72,10 @@ def show_report(found: Report) -> None:
             "" if line.lift is None else f"{line.lift.value:+.2%}", _interval(line.lift), _verdict(line),
         )  # fmt: skip
     out.print(table, "")
+    if found.experiment.weights_at:
+        out.print(
+            f"Counted: who met it since the weights were changed, {iso_ms(found.experiment.weights_at)}.\n"
+        )
     if any(line.served.requests for line in found.lines):
         table = screen.table("variant", "requests", "failed", "p50 ms", "p95 ms", "worse than the control in")
         for line in found.lines:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from actors.experiments.desk import ExperimentDesk
+from actors.experiments.edits import Edit
 from cluster.clock import SystemClock
 from cluster.commands import screen
 from cluster.commands.charts import write_charts
@@ -46,6 +47,18 @@ REPORT_EPILOG = """
   kiosk experiments report development paywall --charts ./charts
 
 Read it as often as you like: the intervals hold for all looks together.
+"""
+
+EDIT_EPILOG = """
+[bold]Examples[/]
+
+  kiosk experiments edit development paywall --traffic 0.8
+  kiosk experiments edit development paywall --weight three=1 --weight five=3
+  kiosk experiments edit development paywall --weight five=0          takes nobody new
+  kiosk experiments edit development paywall --until 2026-12-15T08:00:00Z
+
+While it runs: name, end, weights, and traffic upwards. Everything else only of a draft. After a change of weights the
+report counts the people who met it since.
 """
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
@@ -116,6 +129,40 @@ def schedule(
         return await desk.schedule(name, experiment, begins, ends)
 
     _step(name, as_json, plan)
+
+
+@app.command("edit", epilog=EDIT_EPILOG)
+def edit(
+    name: Name,
+    experiment: Named,
+    title: Annotated[str | None, typer.Option("--name", help="Another name.")] = None,
+    traffic: Annotated[float | None, typer.Option(help="Share of the readers, 0 to 1.")] = None,
+    weight: Annotated[
+        list[str] | None, typer.Option(help="Variant and weight, as blue=2; again for others.")
+    ] = None,
+    until: Annotated[str, typer.Option(help="Moment at which it ends.")] = "",
+    goal: Annotated[str, typer.Option(help="Types of interactions, separated by commas.")] = "",
+    layer: Annotated[str | None, typer.Option(help="Layer.")] = None,
+    part: Annotated[str, typer.Option("--slice", help="Part of the layer, as 0,0.5.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Change one, also while it runs; nobody who has a variant gets another."""
+    wanted = Edit(
+        name=title,
+        traffic=traffic,
+        weights=_weights(weight or []),
+        ends_at=_moment(until, "--until") if until else None,
+        goal=tuple(kind.strip() for kind in goal.split(",")) if goal else None,
+        layer=layer,
+        slice=_slice(part) if part else None,
+    )
+    if wanted == Edit():
+        raise Invalid("say what is to be changed; `kiosk experiments edit --help` lists it")
+    found = _at_desk(name, lambda desk: desk.edit(name, experiment, wanted))
+    if as_json:
+        screen.tell_json(told(found, now_ms()))
+        return
+    show_one(found, now_ms())
 
 
 @app.command("pause")
@@ -214,6 +261,27 @@ def _moment(text: str, option: str) -> int:
         return moment_ms(text)
     except ValueError:
         raise Invalid(f"{option}: {text!r} is no moment; write it as 2026-12-01T08:00:00Z") from None
+
+
+def _weights(given: list[str]) -> dict[str, float]:
+    found = {}
+    for text in given:
+        variant, mark, weight = text.rpartition("=")
+        try:
+            found[variant] = float(weight)
+        except ValueError:
+            mark = ""
+        if not mark:
+            raise Invalid(f"--weight: {text!r} is no variant and its weight; write it as blue=2")
+    return found
+
+
+def _slice(text: str) -> tuple[float, float]:
+    try:
+        first, last = (float(part) for part in text.split(","))
+    except ValueError:
+        raise Invalid(f"--slice: {text!r} is no part of a layer; write it as 0,0.5") from None
+    return first, last
 
 
 def _items(file: str) -> list[Any]:

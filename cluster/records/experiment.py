@@ -86,6 +86,8 @@ class Experiment(BaseModel):
     goal: tuple[str, ...] = ("checkout",)
     "Types of interactions that count as a conversion."
     created_at: int = 0
+    weights_at: int = 0
+    "When weights were last changed while it ran; reports count who met it since."
     revision: int = 0
     "Grows with every change."
 

@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from actors.experiments.assignment import takes_part, variant_for
 from actors.experiments.client import LocalExperimentClient
 from actors.experiments.desk import ExperimentDesk
+from actors.experiments.edits import Edit
 from actors.experiments.messages import ExperimentEvent
 from cluster.errors import Conflict, Invalid
 from cluster.records.experiment import STEPS, Experiment, Status
@@ -113,6 +114,23 @@ class ExperimentMachine(RuleBasedStateMachine):
             assert legal
             assert after.status == TARGETS[step]
         # a change is in force half a second later, and a schedule still lies ahead then
+        self._clock.pass_ms(1_000)
+        self._look()
+
+    @rule(slug=SLUGS, traffic=st.sampled_from([0.4, 0.7, 1.0]), weight=st.sampled_from([0, 1, 3]))
+    def edit(self, slug: str, traffic: float, weight: int) -> None:
+        """An administrator changes traffic and weights, perhaps while it runs; nobody's variant may change by that."""
+        before, now_ms = self.seen[slug], self._clock.now_ms()
+        stands = before.standing(now_ms)
+        same = traffic == before.traffic and weight == before.variants[1].weight
+        legal = same or stands == "Draft" or (stands in ("Active", "Scheduled") and traffic >= before.traffic)
+        try:
+            after = self._do(self._desk.edit(APP, slug, Edit(traffic=traffic, weights={"b": weight})))
+        except Invalid:
+            assert not legal
+        else:
+            assert legal
+            assert (after.traffic, after.variants[1].weight) == (traffic, weight)
         self._clock.pass_ms(1_000)
         self._look()
 

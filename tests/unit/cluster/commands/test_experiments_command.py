@@ -74,6 +74,11 @@ def test_an_experiment_is_made_started_reported_and_put_away(home: Path) -> None
         in _refusal("schedule", "bookshop", "red", "--at", "2099-01-01T00:00:00Z").message
     )
     assert "blue is Active; from there" in _refusal("archive", "bookshop", "blue").message
+    after = _told("edit", "bookshop", "blue", "--weight", "blue=3", "--name", "Bluer")
+    assert ([one["weight"] for one in after["variants"]], after["name"]) == ([1, 3], "Bluer")
+    assert after["weights_at"] is not None
+    assert "traffic can only go up from 1" in _refusal("edit", "bookshop", "blue", "--traffic", "0.5").message
+    assert "since" in _run("report", "bookshop", "blue").output
     found = _told("report", "bookshop", "blue", "--charts", str(home / "charts"))
     assert [line["people"] for line in found["variants"]] == [0, 0]
     assert len(found["charts"]) == 4
@@ -102,6 +107,14 @@ def test_what_is_wrong_with_words_and_files_is_said_before_anything_is_opened(ho
         assert words in _refusal("create", "bookshop", "-", given=text).message
     assert "can't be read" in _refusal("create", "bookshop", str(home / "none.json")).message
     assert isinstance(_refusal("schedule", "bookshop", "x", "--at", "tomorrow"), Invalid)
+    for words in (
+        (),
+        ("--weight", "blue"),
+        ("--weight", "blue=much"),
+        ("--slice", "half"),
+        ("--until", "soon"),
+    ):
+        assert isinstance(_refusal("edit", "bookshop", "x", *words), Invalid)
 
 
 def test_a_snapshot_has_to_be_on_the_shelf(tmp_path: Path) -> None:
