@@ -9,6 +9,8 @@ from urllib.parse import quote, urlsplit
 
 DEFAULT_LICENCE = "CC BY 2.5"
 
+_PLAIN_ADDRESS = re.compile(r"https?://[A-Za-z0-9.-]+(?:/[!-~]*)?")
+"What nearly all are: told apart in a fraction of the time it takes to cut them into parts."
 _KNOWN_LICENCES = {
     "CC BY 2.5": ("Creative Commons Attribution 2.5", "https://creativecommons.org/licenses/by/2.5/"),
     "CC BY 3.0": ("Creative Commons Attribution 3.0", "https://creativecommons.org/licenses/by/3.0/"),
@@ -68,6 +70,8 @@ def licence_sentence(licence: str) -> str:
 
 def web_address(url: str) -> str:
     """Take an address of the web as it is; anything else (scripts, files, broken ones) becomes empty."""
+    if _PLAIN_ADDRESS.fullmatch(url):
+        return url
     try:
         parts = urlsplit(url.strip())
     except ValueError:

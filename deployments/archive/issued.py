@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from dataclasses import dataclass
+from functools import lru_cache
 
 PURPOSE = "archive offsets"
 "What the key is derived for."
@@ -61,7 +62,16 @@ class Issuer:
         return hashlib.blake2b(message, digest_size=16, key=self.key, person=person).digest()
 
 
-def _names(*names: str) -> bytes:
+def _names(app_id: str, user_id: str, product_id: str) -> bytes:
     """Join names so that no two lists of names look the same."""
-    parts = [name.encode("utf-8", "surrogatepass") for name in names]
-    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    return _person(app_id, user_id) + _measured(product_id)
+
+
+@lru_cache(maxsize=1_024)
+def _person(app_id: str, user_id: str) -> bytes:
+    return _measured(app_id) + _measured(user_id)
+
+
+def _measured(name: str) -> bytes:
+    part = name.encode("utf-8", "surrogatepass")
+    return len(part).to_bytes(4, "big") + part
