@@ -53,8 +53,16 @@ class QuestionClient(Protocol):
         """Find passages as an answer is made from, sieved by filters over their products."""
         ...
 
-    def excerpt(self, snippet: Snippet, question: str, most_chars: int) -> str:
-        """Cut a passage around the question's words: HTML-escaped, with `<mark>`."""
+    async def suggested(self, app_id: str, text: str, rows: int) -> list[str]:
+        """Say what could be asked about a text, of what the archive holds."""
+        ...
+
+    async def about(self, app_id: str, product_id: str, rows: int) -> list[str]:
+        """Say what could be asked about a product; nothing for one the archive does not hold."""
+        ...
+
+    def excerpt(self, text: str, question: str, most_chars: int) -> str:
+        """Cut a text around the question's words: HTML-escaped, with `<mark>`."""
         ...
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from actors.answers.answering import Answering, Tools, Writer
+from actors.answers.asking_on import related
 from actors.answers.client import ArchiveClient
 from actors.answers.desk import AnswerDesk
-from actors.answers.messages import ArchiveQuery, Snippet
+from actors.answers.messages import ArchiveQuery, Article, Snippet
 from actors.answers.provider.terms import ModelTerms
 from actors.answers.provider.writer import ModelWriter
 from actors.answers.showing import marked, show, snippet_of, words_in
@@ -19,6 +21,11 @@ from cluster.meter import Meter
 from cluster.records.question import Answer, Format, Question
 from cluster.store.ports import Recorded, Stores
 
+_READ = 10
+"Passages read for what could be asked."
+_EXCERPT_CHARS = 900
+_MOST_EXCERPTS = 8
+
 
 class LocalQuestions:
     """`QuestionClient` in the process whose desk answers."""
@@ -26,11 +33,13 @@ class LocalQuestions:
     def __init__(
         self,
         answering: Answering,
+        archive: ArchiveClient,
         desk: AnswerDesk,
         thinking: ThreadPoolExecutor,
         writer: Writer | None = None,
     ) -> None:
         self._answering = answering
+        self._archive = archive
         self._writer = writer
         self._thinking = thinking
         self.desk = desk
@@ -63,13 +72,40 @@ class LocalQuestions:
     async def retrieve(self, query: ArchiveQuery, fq: str = "", boost_fq: str = "") -> list[Snippet]:
         return await self._answering.retrieve(query, fq, boost_fq)
 
-    def excerpt(self, snippet: Snippet, question: str, most_chars: int) -> str:
-        return marked(snippet.text, words_in(snippet.text, question), most_chars=most_chars)
+    async def suggested(self, app_id: str, text: str, rows: int) -> list[str]:
+        found = await self._answering.retrieve(ArchiveQuery(app_id, text, rows=_READ, type=None), "", "")
+        return await self._related(text, found, rows)
+
+    async def about(self, app_id: str, product_id: str, rows: int) -> list[str]:
+        article = await self._archive.article(app_id, product_id, 0)
+        return [] if article is None else await self._related(article.title, excerpts_of(article), rows)
+
+    def excerpt(self, text: str, question: str, most_chars: int) -> str:
+        return marked(text, words_in(text, question), most_chars=most_chars)
+
+    async def _related(self, text: str, snippets: Sequence[Snippet], rows: int) -> list[str]:
+        loop = asyncio.get_running_loop()
+        return list(await loop.run_in_executor(self._thinking, related, text, snippets))[:rows]
 
     async def _filled(self, question: Question, answer: Answer, name: str, fields: Sequence[str]) -> Answer:
         snippets = [snippet_of(one) for one in getattr(answer, name)]
         filled = await self._answering.with_fields(question.app_id, snippets, fields)
         return answer.model_copy(update={name: filled})
+
+
+def excerpts_of(article: Article) -> list[Snippet]:
+    """Cut the beginning of an article into passages."""
+    texts = [
+        article.content[at : at + _EXCERPT_CHARS] for at in range(0, len(article.content), _EXCERPT_CHARS)
+    ]
+    about: dict[str, Any] = {
+        "title": article.title, "child_title": article.child_title, "authors": article.authors,
+        "published": article.published, "url": article.url, "licence": article.licence,
+    }  # fmt: skip
+    return [
+        Snippet(product_id=article.product_id, position=at, text=text, score=1.0, **about)
+        for at, text in enumerate(texts[:_MOST_EXCERPTS])
+    ]
 
 
 def open_questions(
@@ -98,4 +134,4 @@ def open_questions(
     answering = Answering(Tools(stores.questions, archive, stores.records, clock, meter, thinking, writer))
     name = f"answers-{new_request_id()}"
     desk = AnswerDesk(stores.questions, answering, clock, meter, name=name, app_ids=apps)
-    return LocalQuestions(answering, desk, thinking, writer)
+    return LocalQuestions(answering, archive, desk, thinking, writer)

@@ -5,8 +5,14 @@ Source: reference section 2, rows 27 to 35
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from actors.recommender.client import RecommenderClient
+from cluster.ids import ServiceId
+from deployments.api.ask_search import AskSearches
+from deployments.api.ask_suggestions import AskSuggestions
 from deployments.api.endpoint import About, Endpoint
-from deployments.api.questions import Questions
+from deployments.api.questions import AskMeans, Questions
 from deployments.api.wire import ask as wire
 from deployments.api.wire.records import Told, enveloped
 from deployments.edge.admission import Rules
@@ -16,8 +22,52 @@ _ASK = Rules(publishable=True, body="json", reads_token=True, token_in_body=True
 _TAG = "Ask"
 
 
-def ask_endpoints(desk: Questions) -> tuple[Endpoint, ...]:
+def ask_endpoints(
+    means: AskMeans, recommender: RecommenderClient, new_service_id: Callable[[], ServiceId]
+) -> tuple[Endpoint, ...]:
     """Make the rows."""
+    questions = Questions(means)
+    return (
+        *_questions(questions),
+        *_search(AskSearches(means, questions, recommender, new_service_id)),
+        *_suggestions(AskSuggestions(means, recommender, new_service_id)),
+    )
+
+
+def _search(desk: AskSearches) -> tuple[Endpoint, ...]:
+    return (
+        Endpoint(
+            "ask.search", "POST", "/v1/ask/search", _ASK, "detail", desk.answer, schema=desk.read, hot=True,
+            about=About(
+                "Search by words and meaning, and ask", _TAG, wire.AskSearch,
+                {200: enveloped(wire.FoundByAsking), 404: Told},
+            ),
+        ),
+    )  # fmt: skip
+
+
+def _suggestions(desk: AskSuggestions) -> tuple[Endpoint, ...]:
+    questions, texts = {200: enveloped(wire.FoundQuestions)}, {200: enveloped(wire.FoundTexts)}
+    rows = (
+        ("related_questions", "Name questions about a product", wire.RelatedQuestions, desk.related, questions),
+        ("trending_questions", "Name what many ask lately", wire.TrendingQuestions, desk.trending, questions),
+        ("query_suggestion", "Turn a query into questions", wire.Suggestion, desk.suggestion, texts),
+        ("autocomplete", "Complete a question", wire.Suggestion, desk.autocomplete, texts),
+        (
+            "search_autocomplete", "Complete a search", wire.SearchSuggestion, desk.search_autocomplete,
+            {200: enveloped(wire.FoundCompletedFields)},
+        ),
+    )  # fmt: skip
+    return tuple(
+        Endpoint(
+            f"ask.{name}", "POST", f"/v1/ask/{name}", _ASK, "detail", answer,
+            schema=desk.reader(body), hot=True, about=About(summary, _TAG, body, replies),
+        )
+        for name, summary, body, answer, replies in rows
+    )  # fmt: skip
+
+
+def _questions(desk: Questions) -> tuple[Endpoint, ...]:
     return (
         Endpoint(
             "ask.questions", "POST", "/v1/ask/questions", _ASK, "detail", desk.ask, schema=desk.read, hot=True,

@@ -29,8 +29,9 @@ from deployments.api.interactions import Interactions
 from deployments.api.products import Products
 from deployments.api.qa_table import qa_endpoints
 from deployments.api.query_log import QueryLog, SilentQueryLog
+from deployments.api.question_answers import QuestionAnswers
 from deployments.api.question_bank import QuestionBanks
-from deployments.api.questions import AskMeans, Questions
+from deployments.api.questions import AskMeans
 from deployments.api.recommendation import BODIES, Recommendations
 from deployments.api.records import Records
 from deployments.api.search import Searches
@@ -96,11 +97,14 @@ def endpoints(means: Means) -> tuple[Endpoint, ...]:
             Completions(queries, means.clock, means.new_service_id, means.query_log),
         ),
         *_experiments(ExperimentEvents(experiments, means.clock)),
-        *qa_endpoints(QuestionBanks(means.stores.question_bank, means.new_service_id)),
+        *qa_endpoints(
+            QuestionBanks(means.stores.question_bank, means.new_service_id),
+            QuestionAnswers(means.recommender, means.new_service_id, means.query_log),
+        ),
         *history_endpoints(History(means.history or LocalHistoryClient(means.stores, means.clock))),
     )
     if means.ask is not None:
-        table = (*table, *ask_endpoints(Questions(means.ask)))
+        table = (*table, *ask_endpoints(means.ask, means.recommender, means.new_service_id))
     # last: a bulk call asks whatever stands above
     return (*table, *_bulk(BulkCalls(table)))
 

@@ -248,3 +248,17 @@ class FoundTexts(BaseModel):
     """Completed texts."""
 
     completions: list[str]
+
+
+class CompletedText(BaseModel):
+    """One completion."""
+
+    text: str
+    text_with_markups: str
+    text_with_inverted_markups: str
+
+
+class FoundCompletedFields(BaseModel):
+    """Completions by field."""
+
+    completions: dict[str, list[CompletedText]]

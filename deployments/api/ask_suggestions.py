@@ -1,0 +1,135 @@
+"""What could be asked: questions about a product, questions of many readers, and the rest of what is being typed.
+
+Source: reference 8.8, endpoints 31 to 35
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from actors.recommender.client import RecommenderClient
+from actors.recommender.messages import ReaderQuery
+from cluster.errors import HouseError, NotFound
+from cluster.ids import DEFAULT_ENGINE, ServiceId
+from deployments.api.questions import AskMeans, read_body
+from deployments.api.wire import ask as wire
+from deployments.edge.arrival import Arrival
+from deployments.edge.envelope import Reply, success
+
+TRENDING_DAYS = 7
+TRENDING_READERS = 3
+"Different readers a question needs before it is shown to others."
+MOST_TYPED = 500
+_ANYTHING = "news"
+_DAY_MS = 86_400_000
+_WIDE = 200
+
+
+class AskSuggestions:
+    """Endpoints 31 to 35."""
+
+    def __init__(
+        self, means: AskMeans, recommender: RecommenderClient, new_service_id: Callable[[], ServiceId]
+    ) -> None:
+        self._means = means
+        self._recommender = recommender
+        self._new_service_id = new_service_id
+
+    def reader(self, model: Any) -> Callable[[Arrival], Any]:
+        """Make the schema step of one endpoint."""
+
+        def read(request: Arrival) -> Any:
+            return read_body(model, request.payload)
+
+        return read
+
+    async def related(self, request: Arrival) -> Reply:
+        """Name questions about a product."""
+        body: wire.RelatedQuestions = request.parsed
+        found = await self._means.client.about(request.app_id, body.product_id, body.rows)
+        return self._questions(found)
+
+    async def trending(self, request: Arrival) -> Reply:
+        """Name questions many ask lately, filled up with some the archive answers."""
+        body: wire.TrendingQuestions = request.parsed
+        often = await self._often(request.app_id, body.rows)
+        if len(often) < body.rows:
+            often += await self._suggested(request.app_id, _ANYTHING, body.rows)
+        return self._questions(_unique(often, body.rows))
+
+    async def suggestion(self, request: Arrival) -> Reply:
+        """Turn a query into questions."""
+        body: wire.Suggestion = request.parsed
+        typed = " ".join(body.q[:MOST_TYPED].split())
+        found = _matching(await self._often(request.app_id, _WIDE), typed)
+        if len(found) < body.rows:
+            found += await self._suggested(request.app_id, typed or _ANYTHING, body.rows)
+        return success({"completions": _unique(found, body.rows)})
+
+    async def autocomplete(self, request: Arrival) -> Reply:
+        """Complete a question."""
+        body: wire.Suggestion = request.parsed
+        typed = " ".join(body.q[:MOST_TYPED].split())
+        found = _matching(await self._often(request.app_id, _WIDE), typed)
+        if len(found) < body.rows:
+            completed = await self._completed(request, body.q, ("suggested_queries", "title"), body.rows)
+            found += [one["text"] for entries in completed.values() for one in entries]
+        return success({"completions": _unique(found, body.rows)})
+
+    async def search_autocomplete(self, request: Arrival) -> Reply:
+        """Complete a search."""
+        body: wire.SearchSuggestion = request.parsed
+        fields = tuple(dict.fromkeys(body.completion_fields))
+        completed = await self._completed(request, body.q, fields, body.rows)
+        return success({"completions": completed})
+
+    def _questions(self, found: list[str]) -> Reply:
+        return success({"related_questions": found, "service_id": self._new_service_id()})
+
+    async def _often(self, app_id: str, rows: int) -> list[str]:
+        today = self._means.clock.now_ms() // _DAY_MS
+        days = range(today, today - TRENDING_DAYS, -1)
+        return await self._means.store.often_asked(app_id, days, readers=TRENDING_READERS, rows=rows)
+
+    async def _suggested(self, app_id: str, text: str, rows: int) -> list[str]:
+        """Ask the archive; while it is away there are fewer suggestions, and no error."""
+        try:
+            return await self._means.client.suggested(app_id, text, rows)
+        except HouseError:
+            return []
+
+    async def _completed(
+        self, request: Arrival, typed: str, fields: tuple[str, ...], rows: int
+    ) -> dict[str, list[dict[str, Any]]]:
+        """Ask the engine; an app without one completes nothing."""
+        query = ReaderQuery(
+            kind="autocomplete", app_id=request.app_id, engine_id=DEFAULT_ENGINE, rows=rows,
+            typed=typed[:MOST_TYPED], completion_fields=fields,
+            language=request.credential.app.settings.primary_language,
+        )  # fmt: skip
+        try:
+            completions = (await self._recommender.answer(query)).completions
+        except NotFound:
+            completions = {}
+        return {
+            name: [
+                {key: value for key, value in one.items() if key != "product"}
+                for one in completions.get(name, [])
+            ]
+            for name in fields
+        }
+
+
+def _matching(often: Iterable[str], typed: str) -> list[str]:
+    """Choose questions with a word that begins as what was typed, those that begin with it first."""
+    wanted = typed.casefold()
+    if not wanted:
+        return list(often)
+    found = [(text.casefold().find(wanted), text) for text in often]
+    inside = [(at, text) for at, text in found if at == 0 or (at > 0 and not text[at - 1].isalnum())]
+    return [text for at, text in inside if at == 0] + [text for at, text in inside if at > 0]
+
+
+def _unique(texts: Iterable[str], rows: int) -> list[str]:
+    return list({text.casefold(): text for text in reversed(list(texts))}.values())[::-1][:rows]
