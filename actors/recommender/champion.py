@@ -18,6 +18,7 @@ from actors.learned.model import CommonModel, Model, QuickModel
 from actors.learned.past import Past, scale_of
 from actors.learned.registry import Learned
 from actors.recommender.events import EVENT_WEIGHTS, written_ms
+from actors.recommender.saved_products import SEARCH, SavedProducts
 from actors.recommender.saved_texts import COMPLETIONS, SavedTexts
 from actors.recommender.taste import Steps
 from actors.recommender.trending import DAY_MS, DecayedCounts
@@ -52,6 +53,9 @@ class Champion:
         kept = learned.snapshot.parts.get(COMPLETIONS)
         self.completions = None if kept is None else SavedTexts.load(self.version, kept, product_ids)
         "Titles and other fields, indexed when the snapshot was made; none in older ones."
+        searched = learned.snapshot.parts.get(SEARCH)
+        self.search = None if searched is None else SavedProducts.load(self.version, searched)
+        "All texts of products, indexed likewise."
         self.newest_ms = int(float(facts["data"]["newest_s"]) * 1000)
         offset = facts.get("offsets", {}).get("interaction", "")
         self.learned_until_ms = written_ms(offset) if offset else self.newest_ms

@@ -48,6 +48,8 @@ _READ = 128
 _BLOCK_MS = 2_000
 _STEP_S = 0.0015
 _LOOSE_ROWS = 50_000
+# a moment of sleep hands the interpreter to the event loop, which answers for others meanwhile
+_PAUSE = partial(time.sleep, 0.0002)
 
 
 class Follower:
@@ -182,6 +184,7 @@ class Follower:
         run = asyncio.get_running_loop().run_in_executor
         for engine_id, champion in await run(None, self._champions.over, ids):
             recommender.adopt(engine_id, champion, self._clock.now_ms())
+        await run(None, recommender.overlay.texts.settle, _PAUSE)
         took_ms = round((self._clock.monotonic_s() - started_s) * 1000)
         catalog = recommender.overlay.catalog
         self._log.info("recommender_loaded", products=catalog.products, took_ms=took_ms)
@@ -197,8 +200,7 @@ class Follower:
                 # whatever is still whole serves until the segments are repaired
                 self._log.error("segments_damaged", segments=list(state.damaged))
                 self._meter.count("kiosk_segments_damaged_total", len(state.damaged))
-            # a moment of sleep hands the interpreter to the event loop, which answers for others meanwhile
-            boot(recommender, state, embedder, pause=partial(time.sleep, 0.0002))
+            boot(recommender, state, embedder, pause=_PAUSE)
             since_ms = self._clock.now_ms() - WINDOW_MS
             recommender.overlay.learn_searches(self._segments.searches(self._app_id, since_ms))
         return recommender

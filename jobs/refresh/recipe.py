@@ -34,6 +34,7 @@ from jobs.refresh.learner import STRICT, PartRecipe
 from jobs.refresh.popularity import PopularityRecipe
 from jobs.refresh.repeats import RepeatsRecipe
 from jobs.refresh.rules import RulesRecipe
+from jobs.refresh.searching import SearchRecipe
 from jobs.refresh.session_knn import SessionKnnRecipe
 
 PRESETS = ("default", "fast", "sequence", "shop", "session")
@@ -157,6 +158,8 @@ class Recipe(BaseModel):
     "What new items are like, for items without events."
     completions: CompletionsRecipe | None = CompletionsRecipe()
     "Titles, indexed for the search bar; none leaves that to every recommender."
+    search: SearchRecipe | None = SearchRecipe()
+    "All texts of products, indexed for searches; none leaves that to every recommender."
 
     @model_validator(mode="after")
     def _names_agree(self) -> Self:

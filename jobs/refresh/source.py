@@ -69,7 +69,9 @@ def read_source(segments: SegmentShelf, app_id: str, recipe: Recipe) -> Source:
         users = segments.records(app_id, "user", salvage=True)
         data = replace(data, profiles=Profiles.of(users, data.readers, recipe.cohorts.fields))
     texts: tuple[bytes, ...] = ()
-    if recipe.completions is not None:
+    if recipe.search is not None:
+        texts = tuple(product.json for product in settled.products)
+    elif recipe.completions is not None:
         texts = completable((product.json for product in settled.products), recipe.completions)
     return Source(data, settled.offsets, embedder, len(settled.products), tuple(settled.damaged), texts)
 

@@ -29,6 +29,7 @@ from jobs.refresh.fit import fit
 from jobs.refresh.plan import Plan
 from jobs.refresh.recipe import Recipe, parse
 from jobs.refresh.reports import Reports
+from jobs.refresh.searching import search_of
 from jobs.refresh.source import Source, read_source
 from jobs.refresh.split import Split
 from jobs.refresh.stages import data_facts, examined, plan_facts, plan_of, planned, splitted
@@ -204,10 +205,14 @@ class Training:
         return kept
 
     def _indexed(self, recipe: Recipe) -> Mapping[str, Parts]:
-        if recipe.completions is None or not self._source.texts:
-            return {}
-        self._say("index completions", 0.9)
-        return completions_of(recipe.completions, self._source.texts, self._source.data)
+        texts, extras = self._source.texts, dict[str, Parts]()
+        if recipe.completions is not None and texts:
+            self._say("index completions", 0.85)
+            extras.update(completions_of(recipe.completions, texts, self._source.data))
+        if recipe.search is not None and texts:
+            self._say("index products", 0.9)
+            extras.update(search_of(recipe.search, texts))
+        return extras
 
     @property
     def _folder(self) -> Path:

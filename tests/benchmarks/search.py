@@ -28,10 +28,11 @@ from rich.table import Table
 
 from actors.language import encoder, latent
 from actors.language.embed import Embedder, HashingEmbedder
-from actors.search.products.blend import blended
+from actors.search.products.blend import BEST, blended
 from actors.search.products.found import TextAsk
 from actors.search.products.index import SearchIndex
 from actors.search.products.spelling import Spelling, Vocabulary, Words
+from actors.vectors.top import best_rows
 from tests.benchmarks.peers import search as peers
 from tests.benchmarks.quality_sets import data_folder
 from tests.benchmarks.retrieval import ndcg
@@ -102,12 +103,13 @@ def by_words(index: SearchIndex, question: str) -> list[int]:
 
 def hybrid(index: SearchIndex, vectors: Any, embedder: Embedder, share: float) -> Ranked:
     """Rank by words and meaning."""
-    everyone = np.ones(len(vectors), bool)
 
     def ranked(question: str) -> list[int]:
         found = index.find(TextAsk(question, partial=True))
         likeness = vectors @ embedder.embed([question])[0]
-        mixed = blended(found, likeness, everyone, share, least=-1.0, bend=getattr(embedder, "bend", 1.0))
+        near = best_rows(likeness, BEST)
+        bend = float(getattr(embedder, "bend", 1.0))
+        mixed = blended(found, near, likeness[near], share, least=-1.0, bend=bend)
         rows: list[int] = mixed.rows[:20].tolist()
         return rows
 

@@ -22,6 +22,7 @@ GROUPS: Final = (TITLE, TITLE, DESCRIPTION, DESCRIPTION, DESCRIPTION, DESCRIPTIO
 _LONGEST_TEXT: Final = 40_000
 _LONGEST_VALUE: Final = 2_000
 _MOST_VALUES: Final = 50
+_LONGEST_MEANING: Final = 3_000
 _LABELS = ("brand", "color", "material", "size", "type", "tags", "authors", "publishers", "collections")
 _READ: Final = (
     ("title", FIELDS.index("title"), _LONGEST_VALUE),
@@ -62,6 +63,14 @@ def pieces(record: Mapping[str, Any]) -> Iterator[Piece]:
             yield from ((field, level[:longest]) for level in levels)
         else:
             yield from ((field, text[:longest]) for text in _texts(value))
+
+
+def text_for_meaning(product: Mapping[str, Any]) -> str:
+    """Write down what a product is about, for an embedder: the title twice, then everything else, cut off somewhere."""
+    texts = [text for _, text in pieces(product)]
+    if not texts:
+        texts = [text for _, record in translations(product) for _, text in pieces(record)]
+    return " ".join([str(product.get("title") or ""), *texts])[:_LONGEST_MEANING]
 
 
 def translations(product: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -21,6 +21,7 @@ from actors.search.products.matching import K1, B, Hits, Matching, Wish
 from actors.search.products.parts import Merged, Parts
 from actors.search.products.reading import Cut, fingerprint, pair_of
 from actors.search.products.reading import cut as cut_product
+from actors.search.products.saved import SavedIndex
 from actors.search.products.spelling import Vocabulary, Words
 from actors.vectors.types import Mask, Rows, room_for
 
@@ -95,6 +96,30 @@ class SearchIndex:
         """Take a product out; the next question doesn't find it."""
         self._forget(row)
         self._parts.remove(row)
+        self._norms = None
+
+    def lay(self, saved: SavedIndex, rows: Rows) -> None:
+        """Let an index that was made elsewhere speak for rows whose products are as it has them.
+
+        Shapes:
+            rows: int64 [h], by product of that index, -1 for those that are not
+        Cost:
+            100,000 products: 20 ms, with a vocabulary that has to be taken over 0.1 s more
+        """
+        codes = np.flatnonzero(rows >= 0)
+        taken = rows[codes]
+        count = int(taken.max(initial=-1)) + 1
+        self._lengths = room_for(self._lengths, count)
+        self._titles = room_for(self._titles, count)
+        self._spoken = room_for(self._spoken, count)
+        self._length += float((saved.lengths[codes] - self._lengths[taken]).sum())
+        self._lengths[taken], self._titles[taken] = saved.lengths[codes], saved.titles[codes]
+        self._spoken[taken] = self._same_bits(saved, codes)
+        own = np.bincount(saved.own[codes], minlength=256).tolist()
+        self._languages.update({name: own[at] for at, name in enumerate(saved.languages) if own[at]})
+        if not len(self._vocabulary):
+            self._vocabulary.take(saved.vocabulary())
+        self._parts.lay(saved.part, rows)
         self._norms = None
 
     @property
@@ -231,6 +256,14 @@ class SearchIndex:
         for language in known.languages:
             bits |= 1 << self._bits.setdefault(language, min(len(self._bits) + 1, 63))
         return bits
+
+    def _same_bits(self, saved: SavedIndex, codes: Rows) -> npt.NDArray[np.uint64]:
+        """Say which languages products have texts in, by the bits they have here."""
+        theirs, ours = saved.spoken[codes], np.zeros(len(codes), np.uint64)
+        for at, name in enumerate(saved.languages):
+            bit = self._bits.setdefault(name, min(len(self._bits) + 1, 63))
+            ours |= ((theirs >> np.uint64(at)) & np.uint64(1)) << np.uint64(bit)
+        return ours
 
     def _speak(self, language: str, rows: Rows) -> Mask:
         bit = self._bits.get(language[:2].lower())

@@ -160,6 +160,10 @@ class Vocabulary:
         if len(self._counts) > _MOST_WORDS:
             self._forget()
 
+    def take(self, counts: Mapping[str, int]) -> None:
+        """Take counted words over."""
+        self._counts.update(counts)
+
     def near(self, word: str, wanted: int) -> list[Near]:
         """Find words a few typos away, the likeliest first."""
         found: dict[str, Near] = {}
