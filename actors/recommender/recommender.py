@@ -92,6 +92,8 @@ class Recommender:
         holdings.adopt(champion)
         if champion is not None and champion.completions is not None:
             self.completions.adopt(champion.completions, self.overlay.catalog)
+        if champion is not None and champion.search is not None:
+            self.overlay.texts.lay(champion.search)
         if now_ms:
             holdings.standing(now_ms)
 
