@@ -15,6 +15,7 @@ from actors.recommender.crowd import Crowd, Crowds
 from actors.recommender.groups import Groups
 from actors.recommender.newcomers import Kin, Newcomers
 from actors.recommender.overlay import Overlay
+from actors.recommender.pages import Pages
 from actors.recommender.ranking import Front
 from actors.recommender.sections import Sections
 from actors.recommender.trending import zscores
@@ -158,6 +159,7 @@ class Holdings:
         self.champion: Champion | None = None
         self.completions = Completions() if completions is None else completions
         self.sections = Sections()
+        self.pages = Pages()
         self._crowds = Crowds(overlay) if crowds is None else crowds
         self._newcomers = Newcomers(overlay)
         self._standing: Standing | None = None

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from actors.recommender.answer_query import AnswerQuery, AnswersFound
 from actors.recommender.search_query import SearchFound, SearchQuery
 from cluster.query.tree import Node
 from cluster.records.recent import RecentEvent
@@ -23,6 +24,7 @@ Kind = Literal[
     "autocomplete",
     "search",
     "mget",
+    "question_answering",
 ]
 
 
@@ -121,6 +123,8 @@ class ReaderQuery:
     "Answer from this version of the engine, whatever serves; experiments say so, never callers."
     search: SearchQuery | None = None
     "search only."
+    question: AnswerQuery | None = None
+    "question_answering only."
     explain: bool = False
     "Say of every product where it came from."
     explain_missing: tuple[str, ...] = ()
@@ -156,5 +160,7 @@ class RecommendationResult:
     "Which rung of the fallback ladder answered; logged, never returned to callers."
     search: SearchFound | None = None
     "search only: what was found beside the page in `products`."
+    answers: AnswersFound | None = None
+    "question_answering only."
     explanation: Mapping[str, Any] | None = None
     "Only when the query asked for one."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from actors.language.embed import Embedder
-from actors.recommender import completing, grouped, pipeline, searching
+from actors.recommender import answering, completing, grouped, pipeline, searching
 from actors.recommender.built import Laid
 from actors.recommender.champion import Champion
 from actors.recommender.completions import Completions
@@ -35,6 +35,7 @@ ANSWERS: Mapping[Kind, Answer] = {
     "autocomplete": completing.complete,
     "search": searching.search,
     "mget": searching.several,
+    "question_answering": answering.answer,
 }
 
 
@@ -102,9 +103,12 @@ class Recommender:
         catalog = self.overlay.catalog
         if query.kind == "autocomplete":
             return all(
-                name in QUERIES or self.completions.knows((canonical(name), query.language, query.only_language))
+                name in QUERIES
+                or self.completions.knows((canonical(name), query.language, query.only_language))
                 for name in query.completion_fields
             )
+        if query.kind == "question_answering":
+            return False
         if catalog.products <= _FEW_PRODUCTS:
             return True
         if catalog.products > _MANY_PRODUCTS or self.of(query.engine_id).champion is None:

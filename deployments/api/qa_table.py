@@ -6,9 +6,10 @@ Source: reference section 2, rows 48 to 50
 from __future__ import annotations
 
 from deployments.api.endpoint import About, Endpoint
+from deployments.api.question_answers import QuestionAnswers
 from deployments.api.question_bank import QuestionBanks
 from deployments.api.wire import qa as wire
-from deployments.api.wire.records import enveloped
+from deployments.api.wire.records import Told, enveloped
 from deployments.edge.admission import Rules
 
 _WRITE = Rules(bucket="write", writes=True, body="json")
@@ -16,9 +17,17 @@ _ASK = Rules(publishable=True, body="json", reads_token=True)
 _TAG = "Questions and answers"
 
 
-def qa_endpoints(banks: QuestionBanks) -> tuple[Endpoint, ...]:
+def qa_endpoints(banks: QuestionBanks, pages: QuestionAnswers) -> tuple[Endpoint, ...]:
     """Make the rows."""
     return (
+        Endpoint(
+            "qa.question_answering", "POST", "/v1/qa/question_answering", _ASK, "detail", pages.answer,
+            schema=pages.read, hot=True,
+            about=About(
+                "Answer a question from the pages of products", _TAG, wire.QuestionAnswering,
+                {200: enveloped(wire.FoundAnswers), 404: Told},
+            ),
+        ),
         Endpoint(
             "qa.questions", "POST", "/v1/qa/questions", _WRITE, "detail", banks.replace, schema=banks.read_bank,
             about=About("Replace the question bank", _TAG, wire.QuestionBank, {200: enveloped(wire.BankTaken)}),

@@ -5,15 +5,40 @@ Source: reference 8.10, endpoints 48 to 50
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from actors.recommender.answer_query import AnswerQuery
+from actors.recommender.messages import ReaderQuery
+from cluster.ids import DEFAULT_ENGINE
+from cluster.query.parser import parse
+from cluster.query.tree import All, Node
 from cluster.records.bank_question import LONGEST_QUESTION, MOST_QUESTIONS, BankQuestion
-from deployments.api.wire.shared import Count, Wire, number_not_bool
+from deployments.api.wire.search import Spellcheck, SpellcheckReply
+from deployments.api.wire.shared import (
+    BoostRule,
+    Count,
+    Filter,
+    Flag,
+    Geo,
+    Name,
+    Names,
+    Offset,
+    Positions,
+    Real,
+    VisitorName,
+    Wire,
+    boosts_of,
+    number_not_bool,
+    tree_of,
+)
 
 MOST_ASKED = 1_000
 "Characters of `q` that are read."
+
+
+Probability = Annotated[Real, Field(ge=0, le=1)]
 
 
 class BankEntry(Wire):
@@ -66,3 +91,110 @@ class FoundQuestions(BaseModel):
     took: int
     service_id: str
     completions: list[QuestionCompletion]
+
+
+class QuestionAnswering(Wire):
+    """A question to the pages of products, and which answers are good enough."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    q: Annotated[str, Field(min_length=1, max_length=65_536)]
+    min_probability: Probability
+    version: Literal["v1.2", "v1.3"] = "v1.2"
+    "Both are answered alike."
+    rows: Count = 1
+    start: Offset = 0
+    fl: Names = Field(default_factory=list)
+    spellcheck: Spellcheck = Spellcheck()
+    enable_answer_html: Flag = False
+    enable_answer_block: Flag = False
+    fq: Filter | None = None
+    boost_fq: Filter | None = None
+    boost_positions: Positions | None = None
+    boost_rule_name: Name = ""
+    boost_rules: Annotated[list[BoostRule], Field(max_length=100)] = Field(default_factory=list)
+    boost_probability_threshold: Probability | None = None
+    geo: Geo = Geo()
+    engine_id: Name | None = None
+    type: Name | None = None
+    language: Annotated[str, Field(pattern=r"^[A-Za-z]{2}$")] | None = None
+    user_id: Name | None = None
+    anonymous_id: VisitorName | None = None
+
+
+class Answer(BaseModel):
+    """A paragraph of a page."""
+
+    text: str
+    css_selector: str
+    "From the root of the page."
+    probability: float
+    html: str | None = None
+
+
+class AnswerBlock(BaseModel):
+    """The block a paragraph stands in."""
+
+    html: str
+    css_selector: str
+    relevant_children_slice: Annotated[list[int], Field(min_length=2, max_length=2)]
+    answer_css_selector: str
+    title: str
+
+
+class FoundAnswer(BaseModel):
+    """An answer and its product."""
+
+    model_config = ConfigDict(extra="allow")
+
+    product_id: str
+    answer: Answer
+    answer_block: AnswerBlock | None = None
+
+
+class FoundAnswers(BaseModel):
+    """Answers, best first."""
+
+    took: int
+    service_id: str
+    total: int
+    spellcheck: SpellcheckReply
+    answers: list[FoundAnswer]
+
+
+def to_answer_query(body: QuestionAnswering, *, app_id: str, user_id: str) -> ReaderQuery:
+    """Turn a body into a query; only products that allow it are asked.
+
+    Errors:
+        FilterSyntax, Unprocessable: a filter makes no sense
+    """
+    enabled: Node = parse("enable_question_answering:true")
+    wanted = tree_of(body.fq, "fq")
+    least = body.min_probability
+    boosted = body.boost_probability_threshold
+    return ReaderQuery(
+        kind="question_answering",
+        app_id=app_id,
+        engine_id=body.engine_id or DEFAULT_ENGINE,
+        user_id=user_id,
+        anonymous_id=body.anonymous_id or "",
+        rows=body.rows,
+        start=body.start,
+        type=body.type,
+        dedupe=False,
+        fields=tuple(body.fl),
+        filter=enabled if wanted is None else All((enabled, wanted)),
+        boosts=boosts_of(body),
+        circles=tuple(entry.circle() for entry in body.geo.filter),
+        boost_circles=tuple(entry.circle(entry.boost_positions) for entry in body.geo.boost),
+        language=(body.language or "").lower(),
+        question=AnswerQuery(
+            text=body.q[:MOST_ASKED],
+            original=body.q[:MOST_ASKED],
+            least=least,
+            least_boosted=least if boosted is None else boosted,
+            correct=body.spellcheck.enable_auto_spelling_correction,
+            html=body.enable_answer_html,
+            block=body.enable_answer_block,
+        ),
+    )

@@ -9,7 +9,7 @@ Source: reference 1, 6.1, 6.4 to 6.6
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import (
     BaseModel,
@@ -202,6 +202,30 @@ class Query(Wire):
     geo: Geo = Geo()
 
 
+class Boosting(Protocol):
+    """A body with boost rules."""
+
+    @property
+    def boost_fq(self) -> str | None:
+        """Filter of the single rule."""
+        ...
+
+    @property
+    def boost_positions(self) -> list[int] | None:
+        """Where its products stand."""
+        ...
+
+    @property
+    def boost_rule_name(self) -> str:
+        """What it is called."""
+        ...
+
+    @property
+    def boost_rules(self) -> list[BoostRule]:
+        """Further rules."""
+        ...
+
+
 _NOTHING_TO_PLACE = (
     "positions need a boost_fq that says which products should stand there: "
     "add one, or take the positions out"
@@ -222,7 +246,7 @@ def tree_of(text: str | None, *path: str | int, within: str = "body") -> Node | 
         refuse_filter(error, *path, within=within)
 
 
-def boosts_of(body: Query) -> tuple[Boost, ...]:
+def boosts_of(body: Boosting) -> tuple[Boost, ...]:
     """Gather all boost rules of a body, the single one first. An empty list of positions equals its absence.
 
     Errors:
