@@ -36,6 +36,10 @@ SNIPPET_CHARS = 320
 _RANK_DAMPING = 60.0
 "Source: reciprocal rank fusion, Cormack et al. 2009"
 _PASSAGES_WEIGH = 1.2
+MEANS_IT = 0.25
+"Score from which a passage is about the question though it shares no word with it."
+_MATCHED = 1e-3
+"`_search_score` of what the engine found itself; what it was told to include has less."
 _LIGHT = 1
 "How much taste counts, of 5: what was asked for comes first."
 
@@ -122,7 +126,7 @@ class AskSearches:
             yearly_decay=body.yearly_decay, exclude=tuple(body.exclude),
         )  # fmt: skip
         found = await self._means.client.retrieve(query)
-        return {one.product_id: one for one in found}
+        return {one.product_id: one for one in found if one.lexical or one.score >= MEANS_IT}
 
     async def _found(self, query: ReaderQuery, by_passage: Sequence[str]) -> RecommendationResult:
         """Let the engine search, what the passages found included; nothing without an engine."""
@@ -175,6 +179,8 @@ class AskSearches:
         if not {"description", "*"} & set(body.fl):
             record.pop("description", None)
         underscored = {name: value for name, value in marks[product_id].items() if name.startswith("_")}
+        if passage is not None:
+            underscored["_search_score"] = max(underscored.get("_search_score", 0.0), round(passage.score, 6))
         snippet = self._means.client.excerpt(text, body.q, chars) if chars else ""
         return {**record, "snippet": snippet, **underscored}
 
@@ -187,7 +193,7 @@ def fused(found: Sequence[Mapping[str, Any]], by_passage: Sequence[str]) -> list
     passage_rank = {product_id: rank for rank, product_id in enumerate(by_passage)}
     scores = []
     for rank, product in enumerate(found):
-        score = 1.0 / (_RANK_DAMPING + rank) if product.get("_search_score") else 0.0
+        score = 1.0 / (_RANK_DAMPING + rank) if product.get("_search_score", 0.0) >= _MATCHED else 0.0
         place = passage_rank.get(str(product["product_id"]))
         if place is not None:
             score += _PASSAGES_WEIGH / (_RANK_DAMPING + place)
