@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from actors.recommender.arrange import Placed
 from actors.recommender.catalog import Catalog
-from actors.recommender.search_query import Anchoring
+from actors.search.messages import Anchoring
 from actors.vectors.types import Mask, Rows
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from actors.recommender.search_query import Spelling
+from actors.search.messages import Spelling
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from actors.recommender.catalog import Catalog
-from actors.recommender.search_query import Facet, FacetFilter
+from actors.search.messages import Facet, FacetFilter
 from actors.vectors.types import Mask, Rows
 from cluster.query.automaton import Automaton, Effort
 from cluster.query.column import Pairs

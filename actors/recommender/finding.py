@@ -11,7 +11,7 @@ import numpy as np
 
 from actors.recommender.recall import admitted
 from actors.recommender.request import Request
-from actors.recommender.search_query import SearchQuery
+from actors.search.messages import SearchQuery
 from actors.search.products.found import Correction, TextAsk, TextFound
 from actors.vectors.types import Mask, Rows, Scores
 from cluster.query.parser import FULL_TEXT

@@ -11,8 +11,8 @@ from actors.recommender.catalog import Catalog
 from actors.recommender.finding import Hits
 from actors.recommender.messages import ReaderQuery
 from actors.recommender.score import shown_score
-from actors.recommender.search_query import SearchQuery, Spelling
 from actors.search.folding import folded
+from actors.search.messages import SearchQuery, Spelling
 from actors.search.products.found import Correction
 from cluster.query.fields import Projection
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from actors.recommender.answer_query import AnswerQuery, AnswersFound
-from actors.recommender.search_query import SearchFound, SearchQuery
+from actors.search.messages import SearchFound, SearchQuery
 from cluster.query.tree import Node
 from cluster.records.recent import RecentEvent
 

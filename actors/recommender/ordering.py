@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from actors.recommender.catalog import Catalog
-from actors.recommender.search_query import DISTANCE, SCORES, OrderKey
+from actors.search.messages import DISTANCE, SCORES, OrderKey
 from actors.vectors.types import Floats, Rows, Scores
 from cluster.query.formula import is_plain_field, parse_formula
 

@@ -25,7 +25,7 @@ from actors.recommender.ordering import blended, ordered
 from actors.recommender.recall import deep_enough
 from actors.recommender.request import Request
 from actors.recommender.score import score_rows
-from actors.recommender.search_query import (
+from actors.search.messages import (
     BOOSTING,
     MOST_PERSONAL,
     PERSONALIZATION,

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from actors.recommender.messages import Boost, ReaderQuery
-from actors.recommender.search_query import SearchQuery
+from actors.search.messages import SearchQuery
 from cluster.query.boost_rules import ReadyRule, clauses_of
 from cluster.query.tree import Node
 from cluster.records.boost_rule import BoostRule

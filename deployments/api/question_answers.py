@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from actors.recommender.answer_query import AnswersFound
 from actors.recommender.client import RecommenderClient
 from actors.recommender.messages import ReaderQuery
-from actors.recommender.search_query import Spelling
+from actors.search.messages import Spelling
 from cluster.ids import ServiceId
 from deployments.api.query_log import QueryLog
 from deployments.api.wire.faults import unprocessable

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from actors.recommender.client import RecommenderClient
 from actors.recommender.messages import ReaderQuery, RecommendationResult
-from actors.recommender.search_query import SearchFound, SearchQuery, Spelling
+from actors.search.messages import SearchFound, SearchQuery, Spelling
 from cluster.clock import Clock
 from cluster.ids import ServiceId
 from deployments.api.query_log import QueryLog

@@ -7,7 +7,7 @@ from typing import Any
 
 from actors.recommender.messages import RecommendationResult
 from actors.recommender.recommender import Recommender
-from actors.recommender.search_query import SearchFound
+from actors.search.messages import SearchFound
 from deployments.api.wire.search import Search, to_search_query
 from tests.fakes.corner_shop import APP, NOW_MS
 

@@ -11,7 +11,7 @@ import pytest
 
 from actors.recommender.client import RecommenderClient
 from actors.recommender.messages import Boost, Kind, ReaderQuery, RecommendationResult
-from actors.recommender.search_query import Facet, FacetFilter, OrderKey, SearchQuery
+from actors.search.messages import Facet, FacetFilter, OrderKey, SearchQuery
 from cluster.errors import NotFound
 from cluster.query.parser import parse
 from cluster.store.ports import Stores

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from actors.recommender.messages import ReaderQuery
-from actors.recommender.search_query import MOST_PERSONAL, SearchQuery
+from actors.search.messages import MOST_PERSONAL, SearchQuery
 from cluster.errors import FilterSyntax
 from cluster.ids import DEFAULT_ENGINE
 from cluster.query.parser import FULL_TEXT, parse

@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
-from actors.recommender.search_query import DISTANCE, SCORES, Anchoring, Facet, FacetFilter, OrderKey
+from actors.search.messages import DISTANCE, SCORES, Anchoring, Facet, FacetFilter, OrderKey
 from cluster.errors import FilterSyntax
 from cluster.query import tree
 from cluster.query.automaton import Effort

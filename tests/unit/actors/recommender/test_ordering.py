@@ -9,7 +9,7 @@ import pytest
 
 from actors.recommender.catalog import Catalog
 from actors.recommender.ordering import blended, ordered
-from actors.recommender.search_query import OrderKey
+from actors.search.messages import OrderKey
 
 
 def order(records: list[dict[str, Any]], *keys: OrderKey) -> list[int]:

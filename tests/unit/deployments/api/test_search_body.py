@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from actors.recommender.messages import ReaderQuery
-from actors.recommender.search_query import Anchoring, Facet, FacetFilter, OrderKey, SearchQuery
+from actors.search.messages import Anchoring, Facet, FacetFilter, OrderKey, SearchQuery
 from cluster.errors import FilterSyntax, Unprocessable
 from cluster.query.parser import parse
 from cluster.query.tree import Any as AnyOf

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from actors.recommender.messages import ReaderQuery
-from actors.recommender.search_query import SearchQuery
+from actors.search.messages import SearchQuery
 from cluster.errors import Invalid
 from cluster.query.boost_rules import ready_in_order
 from cluster.records.boost_rule import read_rules
