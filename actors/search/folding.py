@@ -13,6 +13,7 @@ import unicodedata
 from typing import Final
 
 _ASCII_JUNK = re.compile(r"[^a-z0-9]+")
+_ASCII_WORD: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 _ASCII_JOINED: Final = str.maketrans("", "", "'")
 _APOSTROPHES: Final = frozenset("'’ʼ`´")
 _SPECIAL: Final = {
@@ -43,6 +44,8 @@ def folded_with_places(text: str) -> tuple[str, list[int]]:
     Shapes:
         the list is as long as the folded text
     """
+    if text.isascii():
+        return _ascii_with_places(text)
     pieces = _pieces(text)
     while pieces and pieces[0][0] == " ":
         pieces.pop(0)
@@ -81,6 +84,22 @@ def _pieces(text: str) -> list[tuple[str, int]]:
             elif pieces and pieces[-1][0] != " ":
                 pieces.append((" ", place))
     return _composed(pieces)
+
+
+def _ascii_with_places(text: str) -> tuple[str, list[int]]:
+    """Fold as `folded` folds plain letters, where there is nothing to take apart."""
+    chars: list[str] = []
+    places: list[int] = []
+    for place, char in enumerate(text.lower()):
+        if char in _ASCII_WORD:
+            chars.append(char)
+            places.append(place)
+        elif char != "'" and chars and chars[-1] != " ":
+            chars.append(" ")
+            places.append(place)
+    if chars and chars[-1] == " ":
+        del chars[-1], places[-1]
+    return "".join(chars), places
 
 
 def _parts(char: str) -> str:

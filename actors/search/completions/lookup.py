@@ -25,6 +25,8 @@ _SHUFFLED = 0.5
 _COMPARED = 700
 _LONG = 14
 "Among so many characters typos may spoil each other, which counts as one more."
+_SURE = 6
+"A typo in so many characters leaves no doubt that they were typed in this order."
 _FEW = 2
 "More typos are looked for when nothing is found with so many."
 
@@ -95,7 +97,7 @@ class Index:
             spoilt = int(len(typed) >= _LONG)
             near = self._with_numbers(self._near(typed, most + spoilt, allowed), typed)
         found = _joined(exact, near, wanted)
-        if " " in typed.strip() and (not len(found.texts) or found.edits.min() > 1):
+        if " " in typed.strip() and (not len(found.texts) or found.edits.min() > max(1, len(typed) // _SURE)):
             shuffled = self._with_numbers(self._by_words(typed, most, wanted, allowed), typed)
             found = _joined(found, shuffled, wanted)
         return found

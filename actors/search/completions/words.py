@@ -68,6 +68,8 @@ class Words:
         lists = []
         for at, word in enumerate(words):
             near, edits = self._near(word, whole=not (open_end and at == len(words) - 1))
+            if not len(near):
+                return np.zeros(0, np.int64), np.zeros(0)
             lists.append((int((self.starts[near + 1] - self.starts[near]).sum()), near, edits))
         texts, cost = np.zeros(0, np.int64), np.zeros(0)
         for turn, (_, near, edits) in enumerate(sorted(lists, key=lambda entry: entry[0])):
