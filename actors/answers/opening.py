@@ -14,6 +14,7 @@ from actors.answers.desk import AnswerDesk
 from actors.answers.messages import ArchiveQuery, Article, Snippet
 from actors.answers.provider.terms import ModelTerms
 from actors.answers.provider.writer import ModelWriter
+from actors.answers.rechecking import Rechecker
 from actors.answers.showing import marked, show, snippet_of, words_in
 from cluster.clock import Clock
 from cluster.ids import new_request_id
@@ -35,6 +36,7 @@ class LocalQuestions:
         answering: Answering,
         archive: ArchiveClient,
         desk: AnswerDesk,
+        rechecker: Rechecker,
         thinking: ThreadPoolExecutor,
         writer: Writer | None = None,
     ) -> None:
@@ -43,13 +45,19 @@ class LocalQuestions:
         self._writer = writer
         self._thinking = thinking
         self.desk = desk
+        self.rechecker = rechecker
+        self._rechecking: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Begin to look for questions nobody holds."""
         await self.desk.start()
+        self._rechecking = asyncio.get_running_loop().create_task(self.rechecker.follow())
 
     async def close(self) -> None:
         """Let go of what is in hand."""
+        if self._rechecking is not None:
+            self._rechecking.cancel()
+            await asyncio.gather(self._rechecking, return_exceptions=True)
         await self.desk.close()
         if isinstance(self._writer, ModelWriter):
             await self._writer.close()
@@ -134,4 +142,5 @@ def open_questions(
     answering = Answering(Tools(stores.questions, archive, stores.records, clock, meter, thinking, writer))
     name = f"answers-{new_request_id()}"
     desk = AnswerDesk(stores.questions, answering, clock, meter, name=name, app_ids=apps)
-    return LocalQuestions(answering, archive, desk, thinking, writer)
+    rechecker = Rechecker(stores, clock, meter, thinking, name=name, app_ids=apps)
+    return LocalQuestions(answering, archive, desk, rechecker, thinking, writer)

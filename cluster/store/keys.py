@@ -322,7 +322,7 @@ def question_asker(app: str, day: int) -> str:
 
 
 def question_checked(app: str) -> str:
-    """String: offset of the product log up to which finished answers were checked again. For ever."""
+    """Hash checker -> offset of the product log up to which it checked finished answers again. For ever."""
     return f"{{{app}}}:question-checked"
 
 

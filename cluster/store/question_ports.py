@@ -53,7 +53,7 @@ class QuestionStore(Protocol):
         """Write the next revision and go on holding it.
 
         False, and nothing written: it is finished, somebody else holds it, or the revision is not larger.
-        A finished one is entered under every product it cites.
+        A finished one is entered under every product it cites or names beside.
         """
         ...
 
@@ -109,8 +109,8 @@ class QuestionStore(Protocol):
         """Forget all questions of readers."""
         ...
 
-    async def checked_up_to(self, app_id: str) -> str:
-        """Read up to which change of products finished answers were checked; empty at first."""
+    async def checked_up_to(self, app_id: str, checker: str) -> str:
+        """Read up to which change of products somebody checked finished answers; empty at first."""
         ...
 
-    async def note_checked(self, app_id: str, offset: str) -> None: ...
+    async def note_checked(self, app_id: str, checker: str, offset: str) -> None: ...

@@ -88,7 +88,8 @@ class RedisQuestions:
     ) -> bool:
         app_id, question_id = question.app_id, question.question_id
         name = keys.question(app_id, question_id)
-        cited = dict.fromkeys(one.product_id for one in answer.passages) if answer.finished else {}
+        shown_beside = (*answer.passages, *answer.related) if answer.finished else ()
+        cited = dict.fromkeys(one.product_id for one in shown_beside)
         names = [
             name,
             keys.question_open(app_id),
@@ -173,12 +174,12 @@ class RedisQuestions:
                 gone += int(await self._server.run(_ERASE, names, some))
         return gone
 
-    async def checked_up_to(self, app_id: str) -> str:
-        found = await self._server.ask_slow("GET", keys.question_checked(app_id))
+    async def checked_up_to(self, app_id: str, checker: str) -> str:
+        found = await self._server.ask_slow("HGET", keys.question_checked(app_id), checker)
         return "" if found is None else name_of(found)
 
-    async def note_checked(self, app_id: str, offset: str) -> None:
-        await self._server.ask_slow("SET", keys.question_checked(app_id), offset)
+    async def note_checked(self, app_id: str, checker: str, offset: str) -> None:
+        await self._server.ask_slow("HSET", keys.question_checked(app_id), checker, offset)
 
     async def _recorded(self, app_id: str, name: str, found: Sequence[bytes | None]) -> Recorded | None:
         question = await self._open(Question, app_id, name, "asked", found[0])

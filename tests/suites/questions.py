@@ -197,7 +197,8 @@ class QuestionSuite:
         assert await store.erase(APP, ["u:gina"]) == 0
 
     async def test_how_far_changes_were_checked_is_kept(self, stores: Stores) -> None:
-        assert await stores.questions.checked_up_to(APP) == ""
-        await stores.questions.note_checked(APP, "5-0")
-        assert await stores.questions.checked_up_to(APP) == "5-0"
-        assert await stores.questions.checked_up_to(OTHER) == ""
+        assert await stores.questions.checked_up_to(APP, "now") == ""
+        await stores.questions.note_checked(APP, "now", "5-0")
+        assert await stores.questions.checked_up_to(APP, "now") == "5-0"
+        assert await stores.questions.checked_up_to(APP, "late") == ""
+        assert await stores.questions.checked_up_to(OTHER, "now") == ""

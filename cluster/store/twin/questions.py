@@ -34,7 +34,7 @@ class MemoryQuestions:
         self._citing: dict[tuple[str, str], set[str]] = defaultdict(set)
         self._counts: Counter[tuple[str, str, int]] = Counter()
         self._asked: dict[tuple[str, int], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-        self._checked: dict[str, str] = {}
+        self._checked: dict[tuple[str, str], str] = {}
 
     async def ask(
         self, question: Question, answer: Answer, shown: bytes, *, holder: str, until_ms: int
@@ -67,7 +67,7 @@ class MemoryQuestions:
         if answer.revision <= kept.recorded.answer.revision:
             return False
         kept.recorded, kept.shown, kept.until_ms = replace(kept.recorded, answer=answer), shown, until_ms
-        for one in answer.passages if answer.finished else ():
+        for one in (*answer.passages, *answer.related) if answer.finished else ():
             self._citing[question.app_id, one.product_id].add(question.question_id)
         return True
 
@@ -143,8 +143,8 @@ class MemoryQuestions:
             del self._kept[name]
         return len(own)
 
-    async def checked_up_to(self, app_id: str) -> str:
-        return self._checked.get(app_id, "")
+    async def checked_up_to(self, app_id: str, checker: str) -> str:
+        return self._checked.get((app_id, checker), "")
 
-    async def note_checked(self, app_id: str, offset: str) -> None:
-        self._checked[app_id] = offset
+    async def note_checked(self, app_id: str, checker: str, offset: str) -> None:
+        self._checked[app_id, checker] = offset
