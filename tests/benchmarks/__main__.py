@@ -3,6 +3,7 @@
 foundation   reads, recommendations of a small shop, interactions, uploads; beside a bare echo
 engine       recommendations over 100,000 products x 128 and 1,000,000 interactions; beside a bare echo
 ingest       files of millions into an installation, killed on the way
+completions  completions of 100,000 titles, in process and through HAProxy (`kiosk bench completions --help`)
 sizes        what a request costs as the catalog grows, up to 1,000,000 products, in one process
 quality      ranking on public sets beside other libraries (`kiosk bench quality --help`)
 """
@@ -26,6 +27,11 @@ def main() -> int:
         from tests.benchmarks import quality_report
 
         return quality_report.main(sys.argv[2:])
+    if sys.argv[1:2] == ["completions"]:
+        from tests.benchmarks import completions_served
+
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+        return completions_served.main(sys.argv[2:])
     if sys.argv[1:2] == ["sizes"]:
         from tests.benchmarks import engine_sizes
 
