@@ -229,7 +229,7 @@ def finals(queries: Iterable[Searched]) -> list[Searched]:
     """Leave out the keystrokes on the way to what was asked.
 
     A completion counts unless its typist goes on typing within two seconds. Of typists who are no readers (many may
-    stand behind one server) the next text must also begin like this one, or this one like it.
+    stand behind one server) the next text must also go on from this one, or this one from it.
     """
     ordered = sorted(queries, key=lambda query: query.at)
     following: dict[str, Searched] = {}
@@ -247,8 +247,10 @@ def finals(queries: Iterable[Searched]) -> list[Searched]:
 
 
 def _goes_on(query: Searched, later: Searched) -> bool:
-    alike = later.text.startswith(query.text) or query.text.startswith(later.text)
-    return later.at - query.at <= TYPING_MS and (alike or bool(query.reader))
+    if later.at - query.at > TYPING_MS:
+        return False
+    begins = later.text.startswith(query.text) or query.text.startswith(later.text)
+    return bool(query.reader) or (begins and later.text != query.text)
 
 
 def _small(entries: Sequence[FileEntry]) -> list[FileEntry]:

@@ -22,6 +22,7 @@ from actors.recommender.messages import ReaderQuery, RecommendationResult
 from cluster.errors import NotFound
 from cluster.ids import ServiceId
 from deployments.api.askers import Asker, asker_of
+from deployments.api.query_log import QueryLog
 from deployments.api.questions import AskMeans, Questions, read_body
 from deployments.api.wire.ask import AskSearch, question_id_of
 from deployments.api.wire.search import ManyProducts, Search, to_named_query, to_search_query
@@ -53,7 +54,9 @@ class AskSearches:
         questions: Questions,
         recommender: RecommenderClient,
         new_service_id: Callable[[], ServiceId],
+        query_log: QueryLog,
     ) -> None:
+        self._query_log = query_log
         self._means = means
         self._questions = questions
         self._recommender = recommender
@@ -72,10 +75,14 @@ class AskSearches:
         snippets = await self._passages(request.app_id, body)
         found = await self._found(query, list(snippets))
         products = await self._page(request.app_id, body, query, found, snippets)
+        total = found.search.total if found.search is not None else 0
+        self._query_log.note(
+            request, "ask", body.q, total=total, served_by="ask_search", engine_id=query.engine_id
+        )
         data: dict[str, Any] = {
             "took": request.took_ms(),
             "service_id": self._new_service_id(),
-            "total": found.search.total if found.search is not None else 0,
+            "total": total,
             "start": body.start,
             "products": products,
         }

@@ -12,6 +12,7 @@ from cluster.ids import ServiceId
 from deployments.api.ask_search import AskSearches
 from deployments.api.ask_suggestions import AskSuggestions
 from deployments.api.endpoint import About, Endpoint
+from deployments.api.query_log import QueryLog
 from deployments.api.questions import AskMeans, Questions
 from deployments.api.wire import ask as wire
 from deployments.api.wire.records import Told, enveloped
@@ -23,13 +24,16 @@ _TAG = "Ask"
 
 
 def ask_endpoints(
-    means: AskMeans, recommender: RecommenderClient, new_service_id: Callable[[], ServiceId]
+    means: AskMeans,
+    recommender: RecommenderClient,
+    new_service_id: Callable[[], ServiceId],
+    query_log: QueryLog,
 ) -> tuple[Endpoint, ...]:
     """Make the rows."""
     questions = Questions(means)
     return (
         *_questions(questions),
-        *_search(AskSearches(means, questions, recommender, new_service_id)),
+        *_search(AskSearches(means, questions, recommender, new_service_id, query_log)),
         *_suggestions(AskSuggestions(means, recommender, new_service_id)),
     )
 

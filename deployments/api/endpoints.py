@@ -104,7 +104,7 @@ def endpoints(means: Means) -> tuple[Endpoint, ...]:
         *history_endpoints(History(means.history or LocalHistoryClient(means.stores, means.clock))),
     )
     if means.ask is not None:
-        table = (*table, *ask_endpoints(means.ask, means.recommender, means.new_service_id))
+        table = (*table, *ask_endpoints(means.ask, means.recommender, means.new_service_id, means.query_log))
     # last: a bulk call asks whatever stands above
     return (*table, *_bulk(BulkCalls(table)))
 

@@ -155,12 +155,17 @@ def typed(*texts: str, every_ms: int = 300, reader: str = "", typist: str = "t")
         (typed("trowe", "trow", "trowel"), ["trowel"]),
         (typed("trow", "trowel", every_ms=2_001), ["trow", "trowel"]),
         (typed("trow", "hoe"), ["trow", "hoe"]),
+        (typed("trow", "trow"), ["trow", "trow"]),
+        (typed("trow", "trow", reader="gina", typist="gina"), ["trow"]),
         (typed("trow", "hoe", reader="gina", typist="gina"), ["hoe"]),
         ([asked("trow", kind="search", typist="t"), *typed("trowel")], ["trow", "trowel"]),
         (typed("t", "tr", typist=""), ["t", "tr"]),
         ([*typed("tr", "tro", typist="a"), *typed("tro", "trow", typist="b")], ["tro", "trow"]),
     ],
-    ids=["a word", "a correction", "pauses", "many behind one server", "one reader", "searches", "nobody", "two"],
+    ids=[
+        "a word", "a correction", "pauses", "many behind one server", "one wish of many", "a wish again",
+        "one reader", "searches", "nobody", "two",
+    ],
 )  # fmt: skip
 def test_keystrokes_on_the_way_are_no_queries(queries: list[Any], left: list[str]) -> None:
     assert [query.text for query in finals(queries)] == left
