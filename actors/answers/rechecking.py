@@ -97,6 +97,8 @@ class Rechecker:
             return []
         await log.note_follower(app_id, f"{LEASE}-{checker}", {"product": offset}, now_ms)
         changes = await log.read(app_id, {"product": offset}, count=_READ, block_ms=0)
+        if not delay_ms:
+            return changes
         return [change for change in changes if int(change.offset.partition("-")[0]) <= now_ms - delay_ms]
 
     async def _check(self, app_id: str, change: Change) -> int:

@@ -1,0 +1,353 @@
+"""What answers live through: workers that die, stores that go away, articles that change under them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from actors.answers.asking import AskedAgain, StoreAsking
+from actors.answers.client import LocalArchiveClient
+from actors.answers.desk import MOST_ATTEMPTS
+from actors.answers.host import AnswersHost
+from actors.answers.inhand import LEASE_MS
+from actors.answers.messages import ArchiveQuery, ArchiveResult
+from actors.answers.opening import LocalQuestions, open_questions
+from actors.answers.rechecking import LATE_MS
+from actors.answers.showing import WITHDRAWN
+from cluster.clock import SystemClock
+from cluster.errors import Unavailable
+from cluster.ids import new_question_id
+from cluster.meter import SilentMeter
+from cluster.records.question import ANSWER_WITHIN_MS, Answer, CitedPassage, CitedSentence, Question
+from cluster.store.memory import memory_stores
+from cluster.store.ports import Recorded, Stores
+from tests.fakes.corner_shop import upload, withdraw
+from tests.fakes.small_archive import ARTICLES
+from tests.suites.manual_clock import ManualClock
+
+APP = "news"
+ASKED = "Who signed the treaty about the water of the river?"
+OTHERWISE = "<p>The talks about the border failed in winter.</p>"
+TREATY = next(article for article in ARTICLES if article["product_id"] == "river-treaty")
+
+
+class Moody(LocalArchiveClient):
+    """An archive that does what a test wants before it answers."""
+
+    def __init__(self, host: AnswersHost) -> None:
+        super().__init__(host)
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.wrong: list[Exception] = []
+        self.asked = 0
+
+    async def ask(self, query: ArchiveQuery) -> ArchiveResult:
+        self.asked += 1
+        await self.gate.wait()
+        if self.wrong:
+            raise self.wrong.pop()
+        return await super().ask(query)
+
+
+class House:
+    """Stores and an archive, and as many processes that answer as a test wants."""
+
+    def __init__(self, stores: Stores, clock: ManualClock, archive: Moody) -> None:
+        self.stores = stores
+        self.clock = clock
+        self.archive = archive
+        self.open: list[LocalQuestions] = []
+
+    async def worker(self) -> LocalQuestions:
+        """Start a process that answers; its loops are turned by hand."""
+        made = open_questions(self.stores, self.archive, self.clock, SilentMeter(), app_ids=lambda: (APP,))
+        made.desk._loops = [asyncio.get_running_loop().create_task(asyncio.sleep(3600))]
+        self.open.append(made)
+        return made
+
+    def question(self, text: str = ASKED, **more: Any) -> Question:
+        now_ms = self.clock.now_ms()
+        times = {"asked_at": now_ms, "deadline_at": now_ms + ANSWER_WITHIN_MS}
+        return Question(**{"question_id": new_question_id(), "app_id": APP, "text": text, **times, **more})
+
+    async def recorded(self, question: Question | str) -> Recorded:
+        question_id = question if isinstance(question, str) else question.question_id
+        found = await self.stores.questions.read(APP, question_id)
+        assert found is not None
+        return found
+
+    async def shown(self, question: Question) -> dict[str, Any]:
+        raw = await self.stores.questions.shown(APP, question.question_id)
+        assert raw is not None
+        record: dict[str, Any] = json.loads(raw)
+        return record
+
+    async def answered(self, text: str = ASKED, **more: Any) -> Question:
+        worker, question = await self.worker(), self.question(text, **more)
+        await worker.take(question)
+        await worker.desk.settle()
+        assert (await self.recorded(question)).answer.finished
+        return question
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    stores, clock = memory_stores(), ManualClock(SystemClock().now_ms())
+    await upload(stores, ARTICLES, app_id=APP)
+    host = AnswersHost(stores, None, None, SystemClock(), SilentMeter())
+    made = House(stores, clock, Moody(host))
+    yield made
+    made.archive.gate.set()
+    for worker in made.open:
+        await worker.close()
+    await host.close()
+
+
+def kill(worker: LocalQuestions) -> None:
+    """Stop a process between two instructions: nothing is released, nothing is written."""
+    for task in [*worker.desk._tasks.values(), *worker.desk._loops]:
+        task.cancel()
+    worker.desk._hands.clear()
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    for _ in range(500):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it never came to that")
+
+
+async def test_the_answer_of_a_worker_that_died_is_finished_by_another(house: House) -> None:
+    house.archive.gate.clear()
+    first, second = await house.worker(), await house.worker()
+    question = house.question()
+    await first.take(question)
+    await _until(lambda: house.archive.asked == 1)
+    before = (await house.shown(question))["revision"]
+    kill(first)
+    house.archive.gate.set()
+    await second.desk.sweep()
+    assert second.desk.in_hand == 0, "it is still held"
+    house.clock.advance(LEASE_MS)
+    await second.desk.sweep()
+    await second.desk.settle()
+    record = await house.shown(question)
+    assert (record["finish_reason"], record["finished"]) == ("success", True)
+    assert record["revision"] > before
+    assert record["sources"][0]["product_id"] == "river-treaty"
+    assert (await house.recorded(question)).attempts == 2
+
+
+async def test_a_worker_that_wakes_up_late_can_not_change_what_another_finished(house: House) -> None:
+    house.archive.gate.clear()
+    sleeper, other = await house.worker(), await house.worker()
+    question = house.question()
+    await sleeper.take(question)
+    await _until(lambda: house.archive.asked == 1)
+    house.clock.advance(LEASE_MS)
+    await other.desk.sweep()
+    house.archive.gate.set()
+    await other.desk.settle()
+    record = await house.shown(question)
+    await sleeper.desk.settle()
+    assert await house.shown(question) == record
+    assert record["finish_reason"] == "success"
+
+
+async def test_a_worker_that_closes_hands_over_at_once(house: House) -> None:
+    house.archive.gate.clear()
+    first, second = await house.worker(), await house.worker()
+    question = house.question()
+    await first.take(question)
+    await _until(lambda: house.archive.asked == 1)
+    await first.close()
+    house.archive.gate.set()
+    await second.desk.sweep()
+    await second.desk.settle()
+    assert (await house.recorded(question)).answer.finish_reason == "success"
+
+
+async def test_holding_on_keeps_others_away(house: House) -> None:
+    house.archive.gate.clear()
+    first, second = await house.worker(), await house.worker()
+    await first.take(house.question())
+    await _until(lambda: house.archive.asked == 1)
+    for _ in range(3):
+        house.clock.advance(LEASE_MS - 1_000)
+        await first.desk._beat()
+        await second.desk.sweep()
+    assert (first.desk.in_hand, second.desk.in_hand) == (1, 0)
+
+
+async def test_no_answer_stays_unfinished_beyond_its_deadline(house: House) -> None:
+    house.archive.gate.clear()
+    first, second = await house.worker(), await house.worker()
+    question = house.question()
+    await first.take(question)
+    await _until(lambda: house.archive.asked == 1)
+    kill(first)
+    house.clock.advance(ANSWER_WITHIN_MS)
+    await second.desk.sweep()
+    await second.desk.settle()
+    record = await house.shown(question)
+    assert (record["finished"], record["finish_reason"], record["sources"]) == (True, "error", [])
+    assert record["answer"]
+
+
+async def test_a_question_that_kills_its_workers_is_given_up(house: House) -> None:
+    house.archive.gate.clear()
+    question = house.question()
+    for attempt in range(1, MOST_ATTEMPTS + 1):
+        worker = await house.worker()
+        if attempt == 1:
+            await worker.take(question)
+        else:
+            await worker.desk.sweep()
+        await _until(lambda attempt=attempt: house.archive.asked == attempt)
+        kill(worker)
+        house.clock.advance(LEASE_MS)
+    last = await house.worker()
+    await last.desk.sweep()
+    await last.desk.settle()
+    assert (await house.recorded(question)).answer.finish_reason == "error"
+    assert house.archive.asked == MOST_ATTEMPTS
+
+
+async def test_an_archive_that_is_still_loading_is_waited_for(house: House) -> None:
+    house.archive.wrong = [Unavailable("loading"), Unavailable("loading")]
+    question = await house.answered()
+    assert (await house.recorded(question)).answer.finish_reason == "success"
+    assert house.archive.asked == 3
+
+
+async def test_a_fault_ends_the_answer_and_is_told(house: House) -> None:
+    house.archive.wrong = [ValueError("broken")]
+    question = await house.answered()
+    record = await house.shown(question)
+    assert (record["finish_reason"], record["sources"]) == ("error", [])
+    assert "broken" not in json.dumps(record)
+
+
+async def test_more_questions_than_hands_wait_for_whoever_has_room(house: House) -> None:
+    house.archive.gate.clear()
+    first, second = await house.worker(), await house.worker()
+    first.desk._most = 2
+    questions = [house.question(f"{ASKED} {number}") for number in range(5)]
+    for question in questions:
+        await first.take(question)
+    assert first.desk.in_hand == 2
+    house.archive.gate.set()
+    await second.desk.sweep()
+    assert second.desk.in_hand == 3
+    await first.desk.settle()
+    await second.desk.settle()
+    for question in questions:
+        assert (await house.recorded(question)).answer.finish_reason == "success"
+
+
+async def test_a_question_put_on_a_readers_behalf_is_found_in_the_store(house: House) -> None:
+    parent = await house.answered(user_id="gina")
+    asking = StoreAsking(house.stores.questions, house.clock, new_question_id)
+    again = AskedAgain(APP, "gina", ASKED, parent.question_id, question_id=new_question_id())
+    assert await asking.ask(again) == again.question_id == await asking.ask(again)
+    outcome = await asking.outcome(APP, again.question_id)
+    assert outcome is not None
+    assert not outcome.finished
+    worker = await house.worker()
+    await worker.desk.sweep()
+    await worker.desk.settle()
+    outcome = await asking.outcome(APP, again.question_id)
+    assert outcome is not None
+    assert (outcome.finish_reason, outcome.sources[0]) == ("success", "river-treaty")
+    record = await house.shown((await house.recorded(again.question_id)).question)
+    assert record["parent_question_id"] == parent.question_id
+    assert record["metadata"] == {"service_generated_by": "answer_update_monitor"}
+    assert await asking.outcome(APP, new_question_id()) is None
+
+
+# --- what is cited changes ------------------------------------------------------------------------------------------
+
+
+async def _rechecked(house: House) -> int:
+    return await house.open[-1].rechecker.turn()
+
+
+async def test_an_answer_whose_article_goes_is_withdrawn(house: House) -> None:
+    question = await house.answered()
+    await _rechecked(house)
+    before = await house.shown(question)
+    assert before["sources"]
+    await withdraw(house.stores, ["river-treaty"], app_id=APP)
+    assert await _rechecked(house) == 1
+    record = await house.shown(question)
+    assert (record["sources"], record["answer"], record["finish_reason"]) == ([], WITHDRAWN, "success")
+    assert record["revision"] == before["revision"] + 1
+    assert await _rechecked(house) == 0
+    # and the same question is answered anew, not with what is gone
+    again = await house.shown(await house.answered())
+    assert again["answer"] != before["answer"]
+
+
+async def test_an_answer_whose_article_says_something_else_loses_those_sentences(house: House) -> None:
+    question = await house.answered()
+    await _rechecked(house)
+    children = [{**child, "html": OTHERWISE} for child in TREATY["children"]]
+    await upload(house.stores, [{**TREATY, "children": children}], app_id=APP)
+    assert await _rechecked(house) == 1
+    assert (await house.shown(question))["answer"] == WITHDRAWN
+
+
+async def test_an_answer_stays_when_its_article_still_says_so(house: House) -> None:
+    question = await house.answered()
+    await _rechecked(house)
+    before = await house.shown(question)
+    await upload(house.stores, [TREATY], app_id=APP)
+    assert await _rechecked(house) == 0
+    first = TREATY["children"][0]
+    longer = {**first, "html": "<p>It was a sunny day in the small town.</p>" + first["html"]}
+    await upload(
+        house.stores,
+        [{**TREATY, "title": "A treaty", "children": [longer, *TREATY["children"][1:]]}],
+        app_id=APP,
+    )
+    assert await _rechecked(house) == 1
+    record = await house.shown(question)
+    assert record["answer"] == before["answer"]
+    assert record["sources"][0]["title"] == "A treaty"
+    assert record["revision"] == before["revision"] + 1
+
+
+async def test_changes_before_the_first_turn_are_nobodys_news_and_late_ones_are_seen_again(
+    house: House,
+) -> None:
+    worker = await house.worker()
+    await worker.rechecker.turn()
+    await withdraw(house.stores, ["river-treaty"], app_id=APP)
+    await worker.rechecker.turn()
+    # an answer that was under way while the article went, as a slow worker would write it
+    stale = await _citing(house)
+    assert await worker.rechecker.turn() == 0
+    house.clock.advance(LATE_MS + 1_000_000_000_000)
+    assert await worker.rechecker.turn() == 1
+    assert (await house.recorded(stale)).answer.sentences == ()
+
+
+async def _citing(house: House) -> Question:
+    question = house.question("slow")
+    passage = CitedPassage(product_id="river-treaty", position=0, text="Velmora signed.")
+    done = Answer(
+        revision=2,
+        finish_reason="success",
+        sentences=(CitedSentence(text="Velmora signed.", passage=0, start=0, end=15),),
+        passages=(passage,),
+    )
+    await house.stores.questions.ask(
+        question, Answer(), b"{}", holder="slow", until_ms=house.clock.now_ms() + 9
+    )
+    assert await house.stores.questions.write(question, done, b"{}", holder="slow", until_ms=0)
+    return question
