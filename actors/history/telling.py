@@ -30,7 +30,7 @@ PATIENCE_MS = 120_000
 SAME = 0.9
 "Share of a new answer's words that stood in the one before: from here on it says nothing new."
 
-_MARK = re.compile(r"\[\d+\](?:\([^)]*\))?|<[^>]+>")
+_MARK = re.compile(r"\[\d{1,4}\](?:\([^()<\[]{0,200}\))?|<[^<>]{1,80}>")
 _log = structlog.get_logger()
 
 

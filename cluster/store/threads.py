@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pydantic import ValidationError
 
 from cluster.records.thread import ReaderThreads
-from cluster.store import keys
+from cluster.store import keys, thread_keys
 from cluster.store.quarantine import Quarantine
 from cluster.store.script import Script
 from cluster.store.seal import salt_of, seal, unseal
@@ -34,7 +34,7 @@ class RedisThreads:
         return (await self.read_many(app_id, [user_id]))[0]
 
     async def read_many(self, app_id: str, user_ids: Sequence[str]) -> list[ReaderThreads]:
-        names = [keys.threads(app_id), keys.thread_revision(app_id)]
+        names = [thread_keys.threads(app_id), thread_keys.thread_revision(app_id)]
         found = []
         for page in _pages(user_ids):
             bodies, revisions = await self._server.run(_READ, names, page)
@@ -47,7 +47,7 @@ class RedisThreads:
         sealed = b""
         if after.threads:
             body = after.model_dump_json(exclude=_DERIVED, exclude_defaults=True).encode()
-            sealed = seal(body, salt_of(keys.threads(app_id), user_id))
+            sealed = seal(body, salt_of(thread_keys.threads(app_id), user_id))
         watching = (
             "nothing" if not after.watched else "same" if after.watched == before.watched else "changed"
         )
@@ -55,14 +55,21 @@ class RedisThreads:
         return bool(await self._server.run(_SWAP, _names(app_id), args))
 
     async def has_new(self, app_id: str, user_id: str) -> bool:
-        return bool(await self._server.ask("SISMEMBER", keys.thread_new(app_id), user_id))
+        return bool(await self._server.ask("SISMEMBER", thread_keys.thread_new(app_id), user_id))
 
     async def erase(self, app_id: str, user_ids: Sequence[str]) -> int:
         return await erase_threads(self._server, app_id, user_ids)
 
     async def watchers(self, app_id: str, after: int, limit: int) -> list[Watcher]:
         flat = await self._server.ask_slow(
-            "ZRANGEBYSCORE", keys.thread_watch(app_id), f"({after}", "+inf", "WITHSCORES", "LIMIT", 0, limit
+            "ZRANGEBYSCORE",
+            thread_keys.thread_watch(app_id),
+            f"({after}",
+            "+inf",
+            "WITHSCORES",
+            "LIMIT",
+            0,
+            limit,
         )
         return [
             Watcher(name_of(name), int(float(score)))
@@ -70,15 +77,15 @@ class RedisThreads:
         ]
 
     async def judged(self, app_id: str) -> str:
-        return text_of(await self._server.ask_slow("GET", keys.thread_judged(app_id)) or b"")
+        return text_of(await self._server.ask_slow("GET", thread_keys.thread_judged(app_id)) or b"")
 
     async def note_judged(self, app_id: str, offset: str) -> None:
-        await self._server.ask_slow("SET", keys.thread_judged(app_id), offset)
+        await self._server.ask_slow("SET", thread_keys.thread_judged(app_id), offset)
 
     async def _open(self, app_id: str, user_id: str, sealed: bytes | None) -> ReaderThreads:
         if sealed is None:
             return ReaderThreads()
-        key = keys.threads(app_id)
+        key = thread_keys.threads(app_id)
         body = unseal(sealed, salt_of(key, user_id))
         try:
             if body is not None:
@@ -87,7 +94,7 @@ class RedisThreads:
             pass
         await self._quarantine.field(app_id, key, keys.quarantine(app_id), user_id, sealed)
         # what can't be shown must not be announced
-        await self._server.ask_slow("SREM", keys.thread_new(app_id), user_id)
+        await self._server.ask_slow("SREM", thread_keys.thread_new(app_id), user_id)
         return ReaderThreads()
 
 
@@ -100,10 +107,11 @@ async def erase_threads(server: Server, app_id: str, user_ids: Sequence[str]) ->
 
 
 def _names(app_id: str) -> list[str]:
+    of = thread_keys
     return [
-        keys.threads(app_id), keys.thread_revision(app_id), keys.thread_new(app_id), keys.thread_watch(app_id),
-        keys.thread_version(app_id),
-    ]  # fmt: skip
+        name(app_id)
+        for name in (of.threads, of.thread_revision, of.thread_new, of.thread_watch, of.thread_version)
+    ]
 
 
 def _pages(user_ids: Sequence[str]) -> Iterator[list[str]]:

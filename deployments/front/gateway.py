@@ -54,7 +54,7 @@ from deployments.edge.keyring import Keyring
 from deployments.edge.limits import Limits
 from deployments.edge.tally import Tally
 from deployments.edge.trace import AccessLog
-from deployments.hosts.tracking import answering
+from deployments.hosts.gateway import answering
 
 ACCESS_SHARE = 0.01
 "Share of requests that get an access line."

@@ -1,4 +1,4 @@
-"""What brings the history tracker together with whoever answers questions: `deployments.hosts.tracking:open_means`."""
+"""What brings the history tracker together with whoever answers questions: `deployments.hosts.gateway:open_means`."""
 
 from __future__ import annotations
 
