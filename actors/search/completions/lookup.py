@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ from actors.search.completions.grams import Grams
 from actors.search.completions.prefixes import Allowed, Prefixes
 from actors.search.completions.texts import Texts
 from actors.search.completions.words import Words
-from actors.search.distance import Pattern, edits_allowed, text_of
+from actors.search.distance import LONGEST, Pattern, edits_allowed, text_of
 from actors.vectors.types import Floats, Mask, Rows
 
 _PULL = 0.8
@@ -23,6 +24,7 @@ _INSIDE = 0.15
 _SHUFFLED = 0.5
 "What it costs to be found by words alone."
 _COMPARED = 700
+_NUMBER = re.compile(r"\d+")
 _LONG = 14
 "Among so many characters typos may spoil each other, which counts as one more."
 _SURE = 6
@@ -104,16 +106,15 @@ class Index:
 
     def _with_numbers(self, found: Found, typed: str) -> Found:
         """Keep texts that have the numbers typed as they were typed: 7 is no typo of 8."""
-        words = typed.split()
-        numbers = {word for word in words if word.isdigit()}
+        numbers = _NUMBER.findall(typed)
         if not numbers:
             return found
-        growing = words[-1] if not typed.endswith(" ") else ""
+        growing = numbers[-1] if typed.endswith(numbers[-1]) else ""
         kept = []
         for at, text in enumerate(found.texts.tolist()):
-            having = set(self.texts.folded(text).split())
-            missing = numbers - having
-            if not missing or (missing == {growing} and any(word.startswith(growing) for word in having)):
+            having = set(_NUMBER.findall(self.texts.folded(text)))
+            missing = set(numbers) - having
+            if not missing or (missing == {growing} and any(number.startswith(growing) for number in having)):
                 kept.append(at)
         return found.pick(np.array(kept, np.int64))
 
@@ -131,7 +132,7 @@ class Index:
             # of equally alike texts the more popular ones are compared
             worth = counts + 0.5 * self.pull[shared]
             shared = shared[np.argpartition(-worth, _COMPARED)[:_COMPARED]]
-        owner, places = self._places(shared, len(typed) - most)
+        owner, places = self._places(shared, min(len(typed), LONGEST) - most)
         found = Pattern(text_of(typed)).nearness(self.texts.codes, places, most)
         kept = np.flatnonzero(found.edits <= most)
         texts, places = shared[owner[kept]], places[kept]
