@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import unicodedata
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import structlog
 
-from actors.language.tokens import fold
 from cluster.clock import Clock
 from cluster.errors import HouseError
 from cluster.ids import anonymous_reader, user_reader
@@ -154,7 +154,13 @@ def _told(noted: _Noted, salt: bytes) -> Searched:
 
 
 def _folded(text: str) -> str:
-    plain = "".join(char if char.isprintable() else " " for char in fold(text))
+    folded = text.lower()
+    if not text.isascii():
+        parts = unicodedata.normalize("NFKD", text.casefold())
+        folded = unicodedata.normalize(
+            "NFC", "".join(char for char in parts if not unicodedata.combining(char))
+        )
+    plain = "".join(char if char.isprintable() else " " for char in folded)
     return " ".join(plain.split())[:LONGEST].rstrip()
 
 

@@ -9,9 +9,8 @@ from collections.abc import Callable
 
 from pydantic import ValidationError
 
-from actors.recommender.answer_query import AnswersFound
 from actors.recommender.client import RecommenderClient
-from actors.recommender.messages import ReaderQuery
+from actors.recommender.messages import AnswersFound, ReaderQuery
 from actors.search.messages import Spelling
 from cluster.ids import ServiceId
 from deployments.api.query_log import QueryLog

@@ -5,21 +5,17 @@ Source: reference 8.10, endpoints 49 and 50
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from pydantic import ValidationError
 
+from actors.search.client import BankClient
 from cluster.ids import ServiceId
 from cluster.store.ports import QuestionBankStore
-from deployments.api.banks import Banks
 from deployments.api.wire.faults import unprocessable
 from deployments.api.wire.qa import MOST_ASKED, QuestionAutocomplete, QuestionBank
 from deployments.edge.arrival import Arrival
 from deployments.edge.envelope import Reply, dumps, result, success
-
-_MANY = 20_000
-"Questions from which on a look-up is worth a thread."
 
 
 class QuestionBanks:
@@ -27,7 +23,7 @@ class QuestionBanks:
 
     def __init__(self, store: QuestionBankStore, new_service_id: Callable[[], ServiceId]) -> None:
         self._store = store
-        self._banks = Banks(store)
+        self._banks = BankClient(store)
         self._new_service_id = new_service_id
 
     def read_bank(self, request: Arrival) -> QuestionBank:
@@ -53,12 +49,7 @@ class QuestionBanks:
     async def complete(self, request: Arrival) -> Reply:
         """Complete a question."""
         asked: QuestionAutocomplete = request.parsed
-        bank = await self._banks.of(request.app_id)
-        typed = asked.q[:MOST_ASKED]
-        if len(bank) > _MANY:
-            found = await asyncio.to_thread(bank.look_up, typed, asked.rows)
-        else:
-            found = bank.look_up(typed, asked.rows)
+        found = await self._banks.complete(request.app_id, asked.q[:MOST_ASKED], asked.rows)
         return result(
             "completions",
             dumps([{"question": one.question, "weight": one.weight} for one in found]),

@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from actors.recommender.answer_query import AnswerQuery
-from actors.recommender.messages import ReaderQuery
+from actors.recommender.messages import AnswerQuery, ReaderQuery
 from cluster.ids import DEFAULT_ENGINE
 from cluster.query.parser import parse
 from cluster.query.tree import All, Node

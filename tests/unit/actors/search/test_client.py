@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from actors.search import client
+from actors.search.client import BankClient
 from cluster.errors import Unavailable
 from cluster.records.bank_question import BankQuestion
 from cluster.store.ports import Bank
 from cluster.store.twin.queries import MemoryQuestionBank
-from deployments.api import banks
-from deployments.api.banks import Banks
 
 
 class Store:
@@ -39,13 +39,13 @@ def questions(*texts: str) -> list[BankQuestion]:
     return [BankQuestion(question=text) for text in texts]
 
 
-async def asked(held: Banks, app_id: str = "shop") -> list[str]:
-    return [one.question for one in (await held.of(app_id)).look_up("what", 9)]
+async def asked(held: BankClient, app_id: str = "shop") -> list[str]:
+    return [one.question for one in await held.complete(app_id, "what", 9)]
 
 
 async def test_a_bank_is_indexed_once_a_version_however_many_ask() -> None:
     store = Store()
-    held = Banks(store)
+    held = BankClient(store)
     await store.replace("shop", questions("what a"))
     assert await asyncio.gather(*(asked(held) for _ in range(5))) == [["what a"]] * 5
     assert await asked(held) == ["what a"]
@@ -57,7 +57,7 @@ async def test_a_bank_is_indexed_once_a_version_however_many_ask() -> None:
 
 async def test_while_the_store_is_away_the_last_bank_is_asked() -> None:
     store = Store()
-    held = Banks(store)
+    held = BankClient(store)
     await store.replace("shop", questions("what a"))
     await asked(held)
     store.away = True
@@ -67,9 +67,9 @@ async def test_while_the_store_is_away_the_last_bank_is_asked() -> None:
 
 
 async def test_the_bank_nobody_asks_for_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(banks, "MOST_QUESTIONS_HELD", 2)
+    monkeypatch.setattr(client, "MOST_QUESTIONS_HELD", 2)
     store = Store()
-    held = Banks(store)
+    held = BankClient(store)
     for app_id in ("a", "b", "c"):
         await store.replace(app_id, questions("what is it"))
         await asked(held, app_id)

@@ -1,7 +1,7 @@
-"""The question banks of all apps as this process holds them: indexed once a version, the least used forgotten.
+"""The way to the question banks of all apps, as this process holds them.
 
-The store is asked for the version with every request, so an upload counts at once at every door; while the store is
-away the last bank that was read goes on being asked.
+Indexed once a version, the least used forgotten. The store is asked for the version with every request, so an upload
+counts at once at every door; while the store is away the last bank that was read goes on being asked.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ from dataclasses import dataclass
 
 from actors.search.bank import BankIndex
 from cluster.errors import Unavailable
+from cluster.records.bank_question import BankQuestion
 from cluster.store.ports import QuestionBankStore
 
 MOST_QUESTIONS_HELD = 200_000
 "Of all apps together; beyond that the bank nobody asked for longest goes. About 2 KB each."
+_MANY = 20_000
+"Questions from which on a look-up is worth a thread."
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,22 +27,29 @@ class _Held:
     index: BankIndex
 
 
-class Banks:
-    """Gives the bank of an app."""
+class BankClient:
+    """Completes questions of banks."""
 
     def __init__(self, store: QuestionBankStore) -> None:
         self._store = store
         self._held: OrderedDict[str, _Held] = OrderedDict()
         self._making: dict[str, asyncio.Task[_Held]] = {}
 
-    async def of(self, app_id: str) -> BankIndex:
-        """Give the bank as it is now.
+    async def complete(self, app_id: str, typed: str, rows: int) -> list[BankQuestion]:
+        """Find questions of an app's bank for what was typed, best first.
 
         Errors:
             Unavailable: the store is away and the bank was never read
         Cost:
             one read of a counter; after an upload the first who asks waits for the index
         """
+        bank = await self._bank(app_id)
+        if len(bank) > _MANY:
+            return await asyncio.to_thread(bank.look_up, typed, rows)
+        return bank.look_up(typed, rows)
+
+    async def _bank(self, app_id: str) -> BankIndex:
+        """Give the bank as it is now."""
         held = self._held.get(app_id)
         try:
             version = await self._store.version(app_id)
