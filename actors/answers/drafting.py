@@ -22,8 +22,10 @@ MOST_CHARS = 6_000
 "Characters of a draft that are read."
 MOST_SENTENCES = 12
 
-_CITATION = re.compile(r"\s*\[(\d{1,3}(?:\s*,\s*\d{1,3})*)\]")
-_END = re.compile(r"[.!?…]['\"”’)]*(?:\s*\[[\d,\s]+\])*(?=\s)|\n+")
+_CITATION = re.compile(r"\s{0,3}\[(\d{1,3}(?: ?, ?\d{1,3}){0,8})\]")
+_END = re.compile(r"[.!?…]['\"”’)]{0,3}(?:\s{0,3}\[[\d, ]{1,40}\]){0,4}(?=\s{1,4}[^\s\[])|\n")
+"What follows must have begun: a citation may still stand behind the full stop."
+_CLOSED = re.compile(r"[.!?…]['\"”’)]{0,3}(?:\s{0,3}\[[\d, ]{1,40}\]){0,4}$|\]$")
 _BULLET = re.compile(r"^\s*(?:[-*•#>]+|\d+[.)])\s+")
 
 
@@ -63,7 +65,7 @@ class Draft:
         """Take in what is left at the end; a sentence that was cut off is not shown."""
         before, rest = len(self.kept), self._rest.strip()
         self._rest = ""
-        if rest and (_END.search(rest + " ") or NO_ANSWER in rest):
+        if rest and (_CLOSED.search(rest) or NO_ANSWER in rest):
             self._take(rest)
         return len(self.kept) > before
 

@@ -92,7 +92,8 @@ def snippet_of(passage: CitedPassage) -> Snippet:
 
 def marked(text: str, spans: Iterable[Span], *, most_chars: int = SNIPPET_CHARS) -> str:
     """Cut a passage around what matters: HTML-escaped, with `<mark>` around the spans."""
-    wanted = sorted((max(start, 0), min(end, len(text))) for start, end in spans if start < end)
+    inside = ((max(start, 0), min(end, len(text))) for start, end in spans)
+    wanted = sorted((start, end) for start, end in inside if start < end)
     begin = max(0, (wanted[0][0] if wanted else 0) - most_chars // 4)
     if begin:
         blank = text.find(" ", begin)
