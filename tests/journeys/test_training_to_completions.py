@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import mmap
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ async def test_completions_come_from_the_snapshot_and_new_titles_beside_it(tmp_p
         await upload(stores, [{"product_id": "clasp", "title": "Silver clasp", "type": "tool"}])
         began = asyncio.get_running_loop().time()
         for replica in (one, other):
-            await until(lambda replica=replica: completes(replica, "silver cl", ["Silver clasp"]))
+            await until(partial(completes, replica, "silver cl", ["Silver clasp"]))
         took_s = asyncio.get_running_loop().time() - began
         print(f"\ncompleted {took_s:.2f} s after the upload")
         assert took_s < 1.0
@@ -116,7 +117,7 @@ async def field_of(host: RecommenderHost) -> Any:
 
 async def serves(host: RecommenderHost, version: str) -> bool:
     completions, field = await field_of(host)
-    return completions.version == version and field.fresh == 0
+    return bool(completions.version == version and field.fresh == 0)
 
 
 async def is_mapped(host: RecommenderHost) -> bool:
