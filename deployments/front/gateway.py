@@ -101,37 +101,9 @@ class Gateway:
             self._stores, vault, LocalArchiveClient(self._answers), clock, config, tally=self._tally
         )
         guard = DiskGuard(settings.data_dir, settings.disk_limit, clock)
-        gate = Gate(
-            self._keyring,
-            self._limits,
-            meter,
-            most_bytes=settings.max_body_mb << 20,
-            why_no_writes=guard.reason,
-        )
-        here = LocalExperimentClient(self._stores.experiments, clock, meter)
-        self._experiments = ActorExperimentClient(
-            _find_assigner, here, clock, lost=_AWAY, meter=meter, here_first=True
-        )
-        self._query_book = QueryBook(self._stores.queries, clock)
-        history = LocalHistoryClient(self._stores, clock, answering(self._stores))
-        archive = LocalArchiveClient(self._answers)
-        self._asking = open_questions(
-            self._stores,
-            archive,
-            clock,
-            meter,
-            app_ids=lambda: self._keyring.app_ids,
-            llm=settings.llm,
-        )
-        means = Means(
-            self._stores,
-            self._placed,
-            clock,
-            self._experiments,
-            self._query_book,
-            ask=AskMeans(self._asking, archive, self._stores.questions, clock, history),
-            history=history,
-        )
+        most_bytes = settings.max_body_mb << 20
+        gate = Gate(self._keyring, self._limits, meter, most_bytes=most_bytes, why_no_writes=guard.reason)
+        means = self._open_means(settings, clock)
         self.door = Door(
             endpoints(means),
             gate,
@@ -153,6 +125,23 @@ class Gateway:
         self._telling = self.loop.create_task(self._tell())
         more = archive_routes(self._archive)
         return ordinary_way(self.door, version=version(), close=self.close, more=more)
+
+    def _open_means(self, settings: Settings, clock: SystemClock) -> Means:
+        """Make what the endpoints work with."""
+        here = LocalExperimentClient(self._stores.experiments, clock, self._meter)
+        self._experiments = ActorExperimentClient(
+            _find_assigner, here, clock, lost=_AWAY, meter=self._meter, here_first=True
+        )
+        self._query_book = QueryBook(self._stores.queries, clock)
+        history = LocalHistoryClient(self._stores, clock, answering(self._stores))
+        archive = LocalArchiveClient(self._answers)
+        self._asking = open_questions(
+            self._stores, archive, clock, self._meter, app_ids=lambda: self._keyring.app_ids, llm=settings.llm
+        )
+        ask = AskMeans(self._asking, archive, self._stores.questions, clock, history)
+        return Means(
+            self._stores, self._placed, clock, self._experiments, self._query_book, ask=ask, history=history
+        )
 
     async def check_health(self) -> None:
         """Fail when keys are no longer followed: a revoked one would be let in. An absent store is no reason."""
