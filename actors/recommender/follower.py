@@ -35,6 +35,7 @@ from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.settled import SettledState
 from cluster.clock import Clock
 from cluster.errors import Unavailable
+from cluster.ids import DEFAULT_ENGINE
 from cluster.meter import Meter
 from cluster.store.ports import Change, Noun, Stores
 
@@ -100,6 +101,9 @@ class Follower:
             Fault: the manifest of the segments is damaged
         """
         self._recommender = await self._load()
+        # the snapshot nearly everybody asks for knows most texts as they are: they need not be read again
+        await self._champions.know(DEFAULT_ENGINE)
+        await self._settle(self._recommender)
         self._following = asyncio.get_running_loop().create_task(
             follow_for_ever(self._note, self._bring_in, self._clock, missed=self._missed, failed=self._failed)
         )
@@ -184,12 +188,20 @@ class Follower:
         run = asyncio.get_running_loop().run_in_executor
         for engine_id, champion in await run(None, self._champions.over, ids):
             recommender.adopt(engine_id, champion, self._clock.now_ms())
-        await run(None, recommender.overlay.texts.settle, _PAUSE)
         took_ms = round((self._clock.monotonic_s() - started_s) * 1000)
         catalog = recommender.overlay.catalog
         self._log.info("recommender_loaded", products=catalog.products, took_ms=took_ms)
         self._meter.time("kiosk_recommender_load_ms", took_ms)
         return recommender
+
+    async def _load_anew(self) -> None:
+        recommender = await self._load()
+        await self._settle(recommender)
+        self._recommender = recommender
+
+    async def _settle(self, recommender: Recommender) -> None:
+        """Index the texts no snapshot knows, before anybody asks for them."""
+        await asyncio.get_running_loop().run_in_executor(None, recommender.overlay.texts.settle, _PAUSE)
 
     def _booted(self) -> Recommender:
         embedder = self._make_embedder()
@@ -226,12 +238,12 @@ class Follower:
         for noun in NOUNS:
             if position(await self._stores.changes.first(self._app_id, noun)) > position(offsets[noun]):
                 self._log.warning("log_gap_found", noun=noun, offset=offsets[noun])
-                self._recommender = await self._load()
+                await self._load_anew()
                 break
         else:
             catalog = self._held.overlay.catalog
             if self._segments is not None and catalog.unused > _LOOSE_ROWS + catalog.products:
-                self._recommender = await self._load()
+                await self._load_anew()
         now_ms = self._clock.now_ms()
         await self._stores.changes.note_follower(self._app_id, self._name, self._offsets(self._held), now_ms)
 

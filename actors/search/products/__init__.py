@@ -11,4 +11,5 @@ matching    which products have the words, and what they score
 correcting  words that occur nowhere: typos, unfinished words, words in two or in one
 spelling    the words of all products and which are near
 blend       words and meaning together
+saved       the index in a snapshot, mapped back
 """
