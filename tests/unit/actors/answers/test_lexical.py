@@ -109,3 +109,33 @@ def test_merging_and_leaving_out_keep_what_every_passage_is_worth() -> None:
 def test_nothing_is_found_for_words_nobody_wrote() -> None:
     rows, scores = posted([[1, 2], [3]]).best({99: 2.0}, 10)
     assert len(rows) == len(scores) == 0
+
+
+def worded(count: int, seed: int) -> Passages:
+    """Passages of which nearly all hold two common words, in very different strength, and few hold a rare one."""
+    rng = np.random.default_rng(seed)
+    return [
+        [1] * int(rng.geometric(0.3))
+        + [2] * int(rng.geometric(0.4))
+        + [3] * int(rng.random() < 0.01)
+        + [4] * int(size)
+        for size in rng.integers(0, 40, count)
+    ]
+
+
+def test_leaders_of_long_lists_are_enough_to_find_the_best_exactly() -> None:
+    passages = worded(20_000, 8)
+    postings = posted(passages)
+    everything_added = 0
+    for asked in ([1], [1, 2], [1, 2, 3], [2, 3], [1, 1, 2]):
+        weights = weights_of(passages, asked)
+        exact = postings.score(weights, np.arange(len(passages)))
+        for k in (10, 100):
+            rows, scores = postings.best(weights, k)
+            assert np.allclose(scores, np.sort(exact)[::-1][:k], atol=1e-5)
+            assert np.allclose(exact[rows], scores, atol=1e-5)
+            assert len(set(rows.tolist())) == k
+        long = [one for one in postings._weighed(weights) if one[3] - one[2] > 8_192]
+        nothing = np.zeros(0, np.uint32), np.zeros(0, np.float32)
+        everything_added += postings._with_leaders(*nothing, long, 100) is None
+    assert everything_added < 5
