@@ -37,7 +37,7 @@ def qa_endpoints(banks: QuestionBanks, pages: QuestionAnswers) -> tuple[Endpoint
             schema=banks.read_typed, hot=True,
             about=About(
                 "Complete a question of the bank", _TAG, wire.QuestionAutocomplete,
-                {200: enveloped(wire.FoundQuestions)},
+                {200: enveloped(wire.FoundBankQuestions)},
             ),
         ),
     )  # fmt: skip

@@ -84,7 +84,7 @@ class QuestionCompletion(BaseModel):
     weight: float
 
 
-class FoundQuestions(BaseModel):
+class FoundBankQuestions(BaseModel):
     """Questions, best first."""
 
     took: int

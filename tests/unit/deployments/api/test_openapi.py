@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
+import pkgutil
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
+from deployments.api import wire
 from deployments.api.docs import page
 from deployments.api.openapi import describe
 from tests.fakes.door import Corner, open_corner
@@ -94,3 +99,12 @@ def test_explanations_are_documented_as_an_addition_of_ours(document: dict[str, 
         assert "explain" not in schemas[name].get("required", ())
     assert "_explain" in schemas["Recommended"]["properties"]
     assert "missing" in schemas["Explanation"]["properties"]
+
+
+def test_no_two_models_of_the_wire_share_a_name() -> None:
+    found: dict[str, set[str]] = {}
+    for module in pkgutil.iter_modules(wire.__path__, wire.__name__ + "."):
+        for name, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+            if issubclass(kind, BaseModel) and kind.__module__.startswith(wire.__name__):
+                found.setdefault(name, set()).add(kind.__module__)
+    assert {name: sorted(homes) for name, homes in found.items() if len(homes) > 1} == {}
