@@ -143,6 +143,7 @@ class Answering:
             type=question.type,
             yearly_decay=question.yearly_decay,
             exclude=question.exclude,
+            only=None if question.only is None else frozenset(question.only),
         )
         for pause_s in (0.2, 0.5, 1.0, 2.0, 4.0, 8.0):
             try:

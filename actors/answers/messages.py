@@ -22,6 +22,8 @@ class ArchiveQuery:
     "Factor on the score for every year of age; 1: age does not matter unless the question asks for news."
     exclude: tuple[str, ...] = ()
     "Product ids that must not come."
+    only: frozenset[str] | None = None
+    "Product ids among which to look; None: all of them."
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from actors.answers.library import Library
 from actors.answers.messages import ArchiveQuery, ArchiveResult, Article, Snippet
 from actors.answers.segment import UNKNOWN_DAY, Excerpt, Segment
 from actors.vectors.top import best_rows
-from actors.vectors.types import Rows, Scores
+from actors.vectors.types import Mask, Rows, Scores
 
 CANDIDATES = 100
 CONTEXT_WEIGHT = 0.15
@@ -118,6 +118,12 @@ def article(library: Library, product_id: str, position: int) -> Article | None:
     )
 
 
+def _may(segment: Segment, query: ArchiveQuery) -> Mask | None:
+    """Mask of the passages a query may find; None when that is all of them."""
+    allowed = segment.allowed(query.type)
+    return allowed if query.only is None else segment.among(query.only, allowed)
+
+
 # --- the two lists --------------------------------------------------------------------------------------------------
 
 
@@ -135,7 +141,7 @@ def _words(
         fresh = dict.fromkeys(code for codes in around for code in codes if code not in wanted)
         telling = sorted(_weights(segments, dict.fromkeys(fresh, 1)).items(), key=lambda one: -one[1])
         weights.update({code: CONTEXT_WEIGHT * weight for code, weight in telling[:_CONTEXT_WORDS]})
-    found = [segment.postings.best(weights, CANDIDATES, segment.allowed(query.type)) for segment in segments]
+    found = [segment.postings.best(weights, CANDIDATES, _may(segment, query)) for segment in segments]
     return _gathered(found, bases)
 
 
@@ -169,7 +175,7 @@ def _meaning(
         wanted = wanted / np.linalg.norm(wanted)
     empty = np.zeros(0, np.int64), np.zeros(0, np.float32)
     found = [
-        segment.vectors.search(wanted, CANDIDATES, segment.allowed(query.type)) if segment.vectors else empty
+        segment.vectors.search(wanted, CANDIDATES, _may(segment, query)) if segment.vectors else empty
         for segment in segments
     ]
     return _gathered(found, bases)

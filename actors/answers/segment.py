@@ -10,7 +10,7 @@ days     int32 [docs]      day of publication since 1970; UNKNOWN_DAY when there
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, NamedTuple, Protocol
@@ -184,6 +184,19 @@ class Segment:
                 mask = (self.frame.kinds == number)[self.frame.owner] & self.alive
             masks[kind] = None if mask is None or mask.all() else mask
         return masks[kind]
+
+    def among(self, product_ids: Iterable[str], allowed: Mask | None) -> Mask:
+        """Mask of the allowed passages of some products.
+
+        Shapes:
+            allowed, returns: bool [n]
+        """
+        wanted = np.array([key_of(one) for one in product_ids], np.uint64)
+        numbers = self.frame.places[np.isin(self.frame.keys, wanted)]
+        chosen = np.zeros(self.documents, np.bool_)
+        chosen[numbers] = True
+        mask: Mask = chosen[self.frame.owner]
+        return mask & self.alive if allowed is None else mask & allowed
 
     @property
     def is_whole(self) -> bool:

@@ -63,6 +63,8 @@ class Question(BaseModel):
     yearly_decay: float = 1.0
     type: str | None = None
     exclude: tuple[str, ...] = ()
+    only: tuple[str, ...] | None = None
+    "Products `fq` lets through, when they are few: then passages are looked for among them."
     language: str = ""
     format: Format = Format()
     metadata: Mapping[str, Any] = Field(default_factory=dict)

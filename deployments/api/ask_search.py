@@ -22,6 +22,7 @@ from actors.recommender.messages import ReaderQuery, RecommendationResult
 from cluster.errors import NotFound
 from cluster.ids import ServiceId
 from deployments.api.askers import Asker, asker_of
+from deployments.api.filtered import few_that_pass
 from deployments.api.query_log import QueryLog
 from deployments.api.questions import AskMeans, Questions, read_body
 from deployments.api.wire.ask import AskSearch, question_id_of
@@ -128,9 +129,11 @@ class AskSearches:
 
     async def _passages(self, app_id: str, body: AskSearch) -> dict[str, Snippet]:
         """Find the best passage of each product, best first."""
+        only = await few_that_pass(self._recommender, app_id, body.fq, body.type)
         query = ArchiveQuery(
             app_id, body.q, rows=MOST_PASSAGES, per_product=1, type=body.type,
             yearly_decay=body.yearly_decay, exclude=tuple(body.exclude),
+            only=None if only is None else frozenset(only),
         )  # fmt: skip
         found = await self._means.client.retrieve(query)
         return {one.product_id: one for one in found if one.lexical or one.score >= MEANS_IT}

@@ -24,6 +24,7 @@ MOST_TYPED = 500
 _ANYTHING = "news"
 _DAY_MS = 86_400_000
 _WIDE = 200
+_MOST_TRENDING = 30
 
 
 class AskSuggestions:
@@ -55,7 +56,7 @@ class AskSuggestions:
         body: wire.TrendingQuestions = request.parsed
         often = await self._often(request.app_id, body.rows)
         if len(often) < body.rows:
-            often += await self._suggested(request.app_id, _ANYTHING, body.rows)
+            often += await self._of_trending(request.app_id, body.rows - len(often))
         return self._questions(_unique(often, body.rows))
 
     async def suggestion(self, request: Arrival) -> Reply:
@@ -91,6 +92,21 @@ class AskSuggestions:
         today = self._means.clock.now_ms() // _DAY_MS
         days = range(today, today - TRENDING_DAYS, -1)
         return await self._means.store.often_asked(app_id, days, readers=TRENDING_READERS, rows=rows)
+
+    async def _of_trending(self, app_id: str, rows: int) -> list[str]:
+        """Name questions about the products that are in demand; without an engine there are none."""
+        query = ReaderQuery(
+            kind="user_to_trending", app_id=app_id, engine_id=DEFAULT_ENGINE, rows=_MOST_TRENDING
+        )
+        found: list[str] = []
+        try:
+            for product in (await self._recommender.answer(query)).products:
+                if len(found) >= rows:
+                    break
+                found += await self._means.client.about(app_id, str(product["product_id"]), 1)
+            return found or await self._means.client.suggested(app_id, _ANYTHING, rows)
+        except HouseError:
+            return found
 
     async def _suggested(self, app_id: str, text: str, rows: int) -> list[str]:
         """Ask the archive; while it is away there are fewer suggestions, and no error."""

@@ -30,7 +30,7 @@ def ask_endpoints(
     query_log: QueryLog,
 ) -> tuple[Endpoint, ...]:
     """Make the rows."""
-    questions = Questions(means)
+    questions = Questions(means, recommender)
     return (
         *_questions(questions),
         *_search(AskSearches(means, questions, recommender, new_service_id, query_log)),

@@ -16,12 +16,14 @@ from pydantic_core import PydanticCustomError
 
 from actors.answers.client import ArchiveClient, QuestionClient
 from actors.history.client import HistoryClient
+from actors.recommender.client import RecommenderClient
 from cluster.clock import Clock
 from cluster.errors import HouseError, NotFound, messages
 from cluster.ids import new_question_id
 from cluster.records.question import ANSWER_WITHIN_MS, Format, Question
 from cluster.store.ports import QuestionStore, Recorded
 from deployments.api.askers import Asker, asker_of
+from deployments.api.filtered import few_that_pass
 from deployments.api.wire.ask import AskAnswers, AskQuestion, question_id_of
 from deployments.api.wire.faults import refuse, unprocessable
 from deployments.api.wire.shared import tree_of
@@ -51,8 +53,9 @@ class AskMeans:
 class Questions:
     """Endpoints 27 to 29."""
 
-    def __init__(self, means: AskMeans) -> None:
+    def __init__(self, means: AskMeans, recommender: RecommenderClient) -> None:
         self._means = means
+        self._recommender = recommender
         self._noting: set[asyncio.Task[None]] = set()
         self._log = structlog.get_logger()
 
@@ -109,7 +112,8 @@ class Questions:
         if quota is not None and await means.store.count(request.app_id, asker.reader_id, day) > quota:
             await means.client.refuse(question, QUOTA_SPENT)
             return question.question_id
-        await means.client.take(question)
+        only = await few_that_pass(self._recommender, question.app_id, question.fq, question.type)
+        await means.client.take(question.model_copy(update={"only": only}))
         self._later(means.store.note_asked(request.app_id, question.text, asker.reader_id, day))
         if question.logged:
             await asyncio.wait({self._later(self._note(question))}, timeout=_HISTORY_WAIT_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -196,3 +197,30 @@ async def test_a_suggestion_needs_what_was_typed(desk: Desk, path: str) -> None:
     assert (await desk.post(path, {})).json()["detail"][0]["loc"] == ["body", "q"]
     for typed in ("", " ", "(((", "x" * 60_000, "\u202e"):
         assert (await desk.post(path, {"q": typed})).status == 200
+
+
+async def test_a_narrow_filter_still_finds_what_is_far_down(desk: Desk) -> None:
+    many = [
+        {
+            **ARTICLES[0],
+            "product_id": f"river-{number}",
+            "title": f"River treaty, part {number}",
+            "brand": "many",
+        }
+        for number in range(300)
+    ]
+    await upload(desk.corner.stores, many, app_id="shop")
+    for _ in range(200):
+        found = await search(desk, {"q": WATER, "answer": False, "fq": "brand:many", "rows": 0})
+        if found["total"] >= 100:
+            break
+        await asyncio.sleep(0.02)
+    narrow = await search(desk, {"q": WATER, "answer": False, "fq": "product_id:fluss-vertrag"})
+    assert ids(narrow) in ([], ["fluss-vertrag"])
+    record = await desk.finished(
+        await desk.asked("What happened to the paper mill?", fq="product_id:mill-closes")
+    )
+    assert [source["product_id"] for source in record["sources"]] == ["mill-closes"]
+    record = await desk.finished(await desk.asked(WATER, fq="product_id:mill-closes"))
+    named = record["sources"] + record["related_resources"]
+    assert {one["product_id"] for one in named} <= {"mill-closes"}

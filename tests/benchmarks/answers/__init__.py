@@ -1,0 +1,1 @@
+"""Answers: how good they are, and how fast."""
