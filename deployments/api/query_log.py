@@ -22,7 +22,7 @@ class QueryLog(Protocol):
         served_by: str = "",
         engine_id: str = "",
     ) -> None:
-        """Note a query. Cost: 2 microseconds; it never raises."""
+        """Note a query. Cost: a few microseconds; it never raises."""
         ...
 
 
