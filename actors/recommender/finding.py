@@ -18,7 +18,7 @@ from cluster.query.parser import FULL_TEXT
 from cluster.query.tree import All, Any, Node, Not, Phrase, Term
 from cluster.query.words import words_of
 
-MOST_PHRASES: int = 10_000
+MOST_PHRASES: int = 5_000
 "Products with all words of a phrase, the best first, that are read to see whether they stand together."
 
 _MEANING = 0.5

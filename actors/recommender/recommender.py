@@ -22,6 +22,7 @@ from cluster.store.ports import Change
 
 _FEW_PRODUCTS = 20_000
 _MANY_PRODUCTS = 300_000
+_FEW_TO_SEARCH = 5_000
 
 Answer = Callable[[Request], RecommendationResult]
 
@@ -109,7 +110,9 @@ class Recommender:
             )
         if query.kind == "question_answering":
             return False
-        if catalog.products <= _FEW_PRODUCTS:
+        if query.kind == "search":
+            return catalog.products <= _FEW_TO_SEARCH
+        if catalog.products <= _FEW_PRODUCTS or query.kind == "mget":
             return True
         if catalog.products > _MANY_PRODUCTS or self.of(query.engine_id).champion is None:
             return False

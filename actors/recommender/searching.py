@@ -35,6 +35,7 @@ from actors.search.messages import (
 )
 from actors.vectors.top import best_rows
 from actors.vectors.types import Floats, Mask, Rows
+from cluster.query.counting import count_different
 from cluster.query.fields import Projection
 
 _SOLD_OUT = -4.0
@@ -128,7 +129,7 @@ class _Ranking:
             final[order] = -np.arange(len(order), dtype=np.float64)
         total = len(hits.rows)
         if query.dedupe and catalog.has_variants:
-            total = len(np.unique(catalog.groups[hits.rows]))
+            total = count_different(catalog.groups[hits.rows])
         return cls(request, asked, hits, taste, final, total)
 
     def rows(self, wanted: int) -> list[int]:

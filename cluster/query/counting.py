@@ -9,6 +9,7 @@ every different value any of its rows holds, so a count is what a filter on the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +69,16 @@ def count_rows(mask: Mask, units: Units | None) -> int:
 
 def count_units(rows: NDArray[np.int64], units: Units | None) -> int:
     """Count the units of some rows, each of which comes once."""
-    return len(rows) if units is None else len(np.unique(units[rows]))
+    return len(rows) if units is None else count_different(units[rows])
+
+
+def count_different(codes: NDArray[np.integer[Any]]) -> int:
+    """Count different codes, 0 or above: marking them is quicker than looking for them."""
+    if not len(codes):
+        return 0
+    seen = np.zeros(int(codes.max()) + 1, np.bool_)
+    seen[codes] = True
+    return int(np.count_nonzero(seen))
 
 
 def plain(number: float) -> int | float:
@@ -87,7 +97,8 @@ def _counted(
         return []
     those = rows if units is None else units[rows]
     width = int(those.max()) + 1
-    once = np.unique(codes * width + those)
+    keys = np.sort(codes.astype(np.int64) * width + those)
+    once = keys[np.append(True, keys[1:] != keys[:-1])]
     counts = np.bincount(once // width)
     found = []
     for code in np.flatnonzero(counts).tolist():

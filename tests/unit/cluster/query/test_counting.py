@@ -64,6 +64,12 @@ def test_only_marked_rows_and_units_count() -> None:
     assert count_values(columns.pairs("nothing", mask), None, 10) == []
 
 
+def test_many_units_times_many_values_are_no_overflow() -> None:
+    columns = store([{"x": f"v{at}"} for at in range(50)])
+    units = np.arange(50) + (1 << 28)
+    assert len(count_values(columns.pairs("x", columns.every()), units, 100)) == 50
+
+
 def test_numbers_are_the_first_of_a_row_booleans_and_dates() -> None:
     columns = store([{"x": [3, 4]}, {"x": True}, {"x": False}, {"x": "5"}, {}, {"x": ["a", 6.5]}])
     assert np.array_equal(columns.numbers("x"), [3, 1, 0, np.nan, np.nan, 6.5], equal_nan=True)
