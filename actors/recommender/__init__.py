@@ -25,6 +25,7 @@ What the stages read, and how it comes to be:
     champion     one engine's snapshot, laid over the catalog
     newcomers    new products and what they are like
     completions  indexes of texts by field (`field_texts`); `asked` what readers searched for
+    product_texts  products by their words, and by what they mean (`product_meaning`); `saved_products` in a snapshot
     holdings     all of this for one engine, and what every score starts from
 
 `recommender` ties it together without a store or a clock. `follower` keeps one app's recommender alive (`boot`

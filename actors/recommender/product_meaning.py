@@ -112,7 +112,7 @@ class LaidMeaning:
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
         inside = (self._rows >= 0) & (self._rows < len(allowed))
         inside[inside] = allowed[self._rows[inside]]
-        codes, scores = self._saved.vectors.search(vector, wanted, inside)
+        codes, scores = self._saved.vectors.search(vector, wanted, None if inside.all() else inside)
         count = len(self._places)
         fresh = self._fresh_rows[:count]
         kept = fresh < len(allowed)

@@ -2,6 +2,7 @@
 
     python -m tests.benchmarks.search quality [--sets esci,cranfield] [--encoder FOLDER] [--keep FOLDER]
     python -m tests.benchmarks.search speed [--products 100000]
+    python -m tests.benchmarks.search snapshot [--products 100000]
     python -m tests.benchmarks.search spelling [--words 20000]
 
 Quality is NDCG@10 with linear gains, any word being enough. Speed is one thread, no Ray, no HTTP, no Redis; ours gives
@@ -28,10 +29,14 @@ from rich.table import Table
 
 from actors.language import encoder, latent
 from actors.language.embed import Embedder, HashingEmbedder
+from actors.recommender.catalog import Catalog
+from actors.recommender.product_texts import ProductTexts
+from actors.recommender.saved_products import SavedProducts, save
 from actors.search.products.blend import BEST, blended
 from actors.search.products.found import TextAsk
 from actors.search.products.index import SearchIndex
 from actors.search.products.spelling import Spelling, Vocabulary, Words
+from actors.vectors.index import VectorIndex
 from actors.vectors.top import best_rows
 from tests.benchmarks.peers import search as peers
 from tests.benchmarks.quality_sets import data_folder
@@ -55,11 +60,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     quality.add_argument("--keep", type=Path, help="where the encoder's vectors are kept for the next time")
     speed = below.add_parser("speed")
     speed.add_argument("--products", type=int, default=100_000)
+    snapshot = below.add_parser("snapshot")
+    snapshot.add_argument("--products", type=int, default=100_000)
     spelling = below.add_parser("spelling")
     spelling.add_argument("--words", type=int, default=20_000)
     given = parser.parse_args(arguments)
     if given.what == "quality":
         return _show_quality(tuple(given.sets.split(",")), given.encoder, given.keep)
+    if given.what == "snapshot":
+        return _show_snapshot(given.products)
     if given.what == "spelling":
         return _show_spelling(given.words)
     return _show_speed(given.products)
@@ -293,6 +302,47 @@ def _spoiled(question: str) -> str:
 
 def _resident_mb() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+# --- snapshot -------------------------------------------------------------------------------------------------------
+
+
+def _show_snapshot(count: int) -> int:
+    """Time what a refresh job builds and what a recommender does with it, in seconds of one core."""
+    products = list(made_up(count))
+    table = Table("what", "CPU s")
+
+    def timed(name: str, work: Callable[[], Any]) -> Any:
+        began_s = time.process_time()
+        done = work()
+        table.add_row(name, f"{time.process_time() - began_s:.2f}")
+        return done
+
+    words = timed("index words (refresh job)", lambda: save(products, learn_from=0))
+    parts = timed("index words and meaning (refresh job)", lambda: save(products, learn_from=5_000))
+    catalog = Catalog()
+    texts = ProductTexts(catalog, VectorIndex(128), HashingEmbedder())
+    texts.hold()
+    timed("put products into the catalog", lambda: [catalog.put(product) for product in products])
+    opened = timed("open the snapshot's index", lambda: SavedProducts.load("v", parts))
+    timed("lay it over the catalog", lambda: texts.lay(opened))
+    timed("put in order", texts.settle)
+    other = ProductTexts(catalog, VectorIndex(128), HashingEmbedder())
+    for row, product in enumerate(products):
+        other.note(row, product)
+    timed("index everything here instead", other.settle)
+    asked = questions_of(products, 300)
+    for name, ask in {"by words": TextAsk(""), "by words and meaning": TextAsk("", meaning=0.5)}.items():
+        ms = []
+        for question in asked:
+            began_s = time.perf_counter()
+            texts.find(replace(ask, text=question), None)
+            ms.append((time.perf_counter() - began_s) * 1e3)
+        table.add_row(f"ask {name}: p50, p95 ms", "{:.2f}, {:.2f}".format(*np.percentile(ms, [50, 95])))
+    sizes = [sum(array.nbytes for array in one.arrays.values()) / 1e6 for one in (words, parts)]
+    Console().print(f"{count:,} products, {sizes[0]:,.0f} MB with words, {sizes[1]:,.0f} MB with meaning")
+    Console().print(table)
+    return 0
 
 
 # --- spelling -------------------------------------------------------------------------------------------------------
