@@ -11,6 +11,7 @@ from cluster.errors import Unavailable
 from cluster.ids import anonymous_reader, user_reader
 from cluster.store import keys
 from cluster.store.experiments import erase_exposures
+from cluster.store.questions import erase_questions
 from cluster.store.recents import AppendPlan, Recent, merge_recent
 from cluster.store.script import Script
 from cluster.store.seal import salt_of, seal
@@ -85,6 +86,7 @@ class RedisInteractions:
                 args += (len(linked), *linked)
                 readers += own
             await erase_threads(self._server, app_id, users)
+            await erase_questions(self._server, app_id, list(dict.fromkeys(readers)))
             await erase_exposures(self._server, app_id, list(dict.fromkeys(readers)))
             payload = seal(orjson.dumps([_readable(reader) for reader in dict.fromkeys(readers)]), _SALT)
             if await self._server.run(_ERASE, names, [payload, *args]):

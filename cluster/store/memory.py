@@ -35,12 +35,13 @@ def memory_stores(
     """Make all ports, empty. Hand the same object to everybody who should see the same data."""
     clock = clock or SystemClock()
     state, experiments, threads = MemoryState(clock), MemoryExperiments(), MemoryThreads()
+    questions = MemoryQuestions()
     return Stores(
         access=MemoryAccess(),
         records=MemoryRecords(state),
         intake=MemoryIntake(state, idle_ms=idle_ms, most_waiting=most_waiting),
         tasks=MemoryTasks(state),
-        interactions=MemoryInteractions(state, experiments, threads),
+        interactions=MemoryInteractions(state, experiments, threads, questions),
         changes=MemoryChanges(state),
         engines=MemoryEngines(state),
         engine_watch=MemoryEngineWatch(),
@@ -58,7 +59,7 @@ def memory_stores(
         client_rules=MemoryClientRules(),
         experiments=experiments,
         threads=threads,
-        questions=MemoryQuestions(),
+        questions=questions,
         queries=MemoryQueries(clock),
         question_bank=MemoryQuestionBank(),
     )

@@ -164,15 +164,7 @@ class RedisQuestions:
         return most_asked(asked, readers, rows)
 
     async def erase(self, app_id: str, reader_ids: Sequence[str]) -> int:
-        gone = 0
-        for reader_id in reader_ids:
-            own = keys.question_by(app_id, reader_id)
-            ids = [name_of(one) for one in await self._server.ask_slow("SMEMBERS", own)]
-            for start in range(0, len(ids), 500):
-                some = ids[start : start + 500]
-                names = [own, keys.question_open(app_id), *(keys.question(app_id, one) for one in some)]
-                gone += int(await self._server.run(_ERASE, names, some))
-        return gone
+        return await erase_questions(self._server, app_id, reader_ids)
 
     async def checked_up_to(self, app_id: str, checker: str) -> str:
         found = await self._server.ask_slow("HGET", keys.question_checked(app_id), checker)
@@ -201,6 +193,19 @@ class RedisQuestions:
             pass
         await self._quarantine.field(app_id, name, keys.quarantine(app_id), field, sealed)
         return None
+
+
+async def erase_questions(server: Server, app_id: str, reader_ids: Sequence[str]) -> int:
+    """Forget what readers asked and were answered; `RedisQuestions` says more."""
+    gone = 0
+    for reader_id in reader_ids:
+        own = keys.question_by(app_id, reader_id)
+        ids = [name_of(one) for one in await server.ask_slow("SMEMBERS", own)]
+        for start in range(0, len(ids), 500):
+            some = ids[start : start + 500]
+            names = [own, keys.question_open(app_id), *(keys.question(app_id, one) for one in some)]
+            gone += int(await server.run(_ERASE, names, some))
+    return gone
 
 
 def reader_of(question: Question) -> str:

@@ -196,6 +196,15 @@ class QuestionSuite:
         assert await store.waiting(APP) == 2
         assert await store.erase(APP, ["u:gina"]) == 0
 
+    async def test_erasing_a_person_erases_what_they_asked_and_were_answered(self, stores: Stores) -> None:
+        own, foreign = a_question(user_id="gina"), a_question(user_id="omar")
+        for question in (own, foreign):
+            await self.asked(stores, question)
+        await stores.interactions.erase(APP, ["gina"])
+        assert await stores.questions.shown(APP, own.question_id) is None
+        assert await stores.questions.read(APP, own.question_id) is None
+        assert await stores.questions.shown(APP, foreign.question_id) is not None
+
     async def test_how_far_changes_were_checked_is_kept(self, stores: Stores) -> None:
         assert await stores.questions.checked_up_to(APP, "now") == ""
         await stores.questions.note_checked(APP, "now", "5-0")

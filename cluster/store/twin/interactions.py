@@ -9,6 +9,7 @@ import orjson
 from cluster.ids import anonymous_reader, user_reader
 from cluster.store.recents import CAP, Recent, merge_recent
 from cluster.store.twin.experiments import MemoryExperiments
+from cluster.store.twin.questions import MemoryQuestions
 from cluster.store.twin.state import AppState, Logged, MemoryState
 from cluster.store.twin.threads import MemoryThreads
 
@@ -21,10 +22,12 @@ class MemoryInteractions:
         state: MemoryState,
         experiments: MemoryExperiments | None = None,
         threads: MemoryThreads | None = None,
+        questions: MemoryQuestions | None = None,
     ) -> None:
         self._state = state
         self._experiments = experiments
         self._threads = threads
+        self._questions = questions
 
     async def append(self, app_id: str, payload: bytes, recents: Sequence[Recent]) -> str:
         app = self._state.apps[app_id]
@@ -64,6 +67,8 @@ class MemoryInteractions:
         if readers:
             if self._threads is not None:
                 await self._threads.erase(app_id, user_ids)
+            if self._questions is not None:
+                await self._questions.erase(app_id, readers)
             if self._experiments is not None:
                 await self._experiments.erase_exposures(app_id, readers)
             for reader_id in readers:
