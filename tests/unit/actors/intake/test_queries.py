@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import orjson
@@ -18,6 +19,7 @@ from cluster.records.searched import Searched, pseudonym
 from cluster.store.memory import memory_stores
 from cluster.store.ports import Stores
 from tests.fakes.door import NOW_MS, StillClock
+from tests.fakes.dying_shelf import DyingShelf, Killed
 
 APP = "shop"
 DAY_MS = 86_400_000
@@ -127,3 +129,34 @@ async def test_erasing_a_reader_erases_their_queries_wherever_they_are(road: Roa
     await road.ask("noted before, written after", reader_id="u:gina-7")
     await loop.settle_round(at_once=True)
     assert road.texts() == ["somebody else's"]
+
+
+async def test_a_settler_killed_at_any_step_loses_nothing_and_writes_nothing_twice(tmp_path: Path) -> None:
+    for life in range(30):
+        road = Road(tmp_path / str(life))
+        await road.ask("settled", reader_id="u:gina-7")
+        await road.settler.round([APP], at_once=True)
+        await road.ask("hers", "his")
+        dying = DyingShelf(road.segments.shelf)
+        dying.life = life
+        road.shelf = QueryShelf(dying, road.clock)
+        settler = road.new_settler()
+        killed = True
+        try:
+            await settler.round([APP], at_once=True)
+            await settler.forget(APP, ["u:gina-7"])
+            killed = False
+        except Killed:
+            road.shelf = QueryShelf(road.segments.shelf, road.clock)
+            settler = road.new_settler()
+            await settler.round([APP], at_once=True)
+            await settler.forget(APP, ["u:gina-7"])
+        assert sorted(road.texts()) == ["hers", "his"], life
+        assert await road.waiting() == 0
+        road.clock.at_ms = int(time.time() * 1000) + 2 * DAY_MS
+        road.shelf.tidy(APP)
+        named = {path.name for path in (tmp_path / str(life)).rglob("*.parquet")}
+        assert len(named) == 1, life
+        if not killed:
+            return
+    raise AssertionError("it was killed every time")
