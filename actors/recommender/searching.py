@@ -43,7 +43,7 @@ _SOLD_OUT = -4.0
 _SOFTNESS = 4.0
 _OWN_TASTE, _CROWD = 1.0, 0.5
 "Spreads of relevance that a spread of taste is worth: the reader's own, or what all do when nothing is known of them."
-MOST_ANCHORED = 10_000
+MOST_ANCHORED = 3_000
 "So many places of a list are looked at for anchors."
 
 

@@ -216,3 +216,26 @@ async def test_poisonous_records_are_found_counted_and_ordered_like_others(corne
         assert answer.json()["data"]["product_existence"] == dict.fromkeys(sought, True)
     (first,) = (await ask(corner, q="*", rows=1, order_by=[{"field": "price"}])).json()["data"]["products"]
     assert first["product_id"] == "large"
+
+
+async def test_another_apps_products_are_neither_found_nor_given_nor_counted(corner: Corner) -> None:
+    theirs = {"product_id": "theirs", "type": "x", "title": "steel zeppelin", "brand": "Zep"}
+    await upload(corner.stores, [theirs], app_id="other")
+    headers = {"X-API-KEY": corner.secret("other"), "User-Agent": BROWSER}
+    body = json.dumps({"q": "zeppelin", "include": ["hand-fork"], "facets": ["brand"]}).encode()
+    own = (await call(corner.door, "POST", "/v1/search/search", headers=headers, body=body)).json()["data"]
+    assert [one["product_id"] for one in own["products"]] == ["theirs"]
+    assert own["facet_counts"]["facet_fields"] == {"brand": [["Zep", 1]]}
+    foreign = await ask(corner, q="zeppelin", facets=["brand"], include=["theirs"])
+    unknown = await ask(corner, q="zeppelin", facets=["brand"], include=["nobody"])
+    for answer in (foreign, unknown):
+        data = answer.json()["data"]
+        assert (data["total"], data["facet_counts"]) == (0, {"facet_fields": {"brand": []}})
+    named = await call(
+        corner.door,
+        "POST",
+        "/v1/search/mget",
+        headers={"X-API-KEY": corner.secret(APP), "User-Agent": BROWSER},
+        body=b'{"product_ids": ["theirs"]}',
+    )
+    assert named.json()["data"]["products"] == [{"_found": False, "product_id": "theirs"}]

@@ -47,7 +47,12 @@ async def ask(corner: Corner, path: str = "recommendation/user_to_products", **b
 
 
 @pytest.mark.parametrize(
-    ("path", "body"), [("recommendation/user_to_trending", {}), ("search/autocomplete", {"q": "h"})]
+    ("path", "body"),
+    [
+        ("recommendation/user_to_trending", {}),
+        ("search/autocomplete", {"q": "h"}),
+        ("search/search", {"q": "h"}),
+    ],
 )
 async def test_a_variant_with_an_engine_and_a_rule_is_obeyed_and_the_meeting_logged(
     corner: Corner, path: str, body: dict[str, Any]
