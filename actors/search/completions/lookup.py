@@ -27,7 +27,7 @@ _COMPARED = 700
 _NUMBER = re.compile(r"\d+")
 _LONG = 14
 "Among so many characters typos may spoil each other, which counts as one more."
-_SURE = 6
+_SURE = 8
 "A typo in so many characters leaves no doubt that they were typed in this order."
 _FEW = 2
 "More typos are looked for when nothing is found with so many."
@@ -132,20 +132,21 @@ class Index:
             # of equally alike texts the more popular ones are compared
             worth = counts + 0.5 * self.pull[shared]
             shared = shared[np.argpartition(-worth, _COMPARED)[:_COMPARED]]
-        owner, places = self._places(shared, min(len(typed), LONGEST) - most)
-        found = Pattern(text_of(typed)).nearness(self.texts.codes, places, most)
+        pattern = text_of(typed)
+        owner, places = self._places(shared, len(pattern), most)
+        found = Pattern(pattern).nearness(self.texts.codes, places, most)
         kept = np.flatnonzero(found.edits <= most)
         texts, places = shared[owner[kept]], places[kept]
         edits, cut = found.edits[kept], found.cut[kept]
         cost = edits - _PULL * self.pull[texts]
-        cost = cost + _FIRST_LETTER * (self.texts.codes[places] != text_of(typed)[0])
+        cost = cost + _FIRST_LETTER * (self.texts.codes[places] != pattern[0])
         cost = cost + _INSIDE * (places != self.texts.starts[texts] + 1)
         order = np.lexsort((cost, texts))
         best = order[_first_of_each(texts[order])]
         return Found(texts[best], edits[best], cost[best], places[best], cut[best])
 
-    def _places(self, texts: Rows, least: int) -> tuple[Rows, Rows]:
-        """Find where the words of texts begin, as far as so many characters follow.
+    def _places(self, texts: Rows, length: int, most: int) -> tuple[Rows, Rows]:
+        """Find where texts may begin to be what was typed: at words that enough characters follow.
 
         Shapes:
             returns: int64 [m] each, positions in `texts`, and places
@@ -156,8 +157,8 @@ class Index:
         offsets = np.arange(len(owner)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         places = self.places[first[owner] + offsets].astype(np.int64)
         # a text ends with a blank and a zero
-        long = self.texts.starts[texts + 1][owner] - 1 - places >= least
-        return owner[long], places[long]
+        likely = self.texts.starts[texts + 1][owner] - 1 - places >= min(length, LONGEST) - most
+        return owner[likely], places[likely]
 
     def _by_words(self, typed: str, most: int, wanted: int, allowed: Allowed | None) -> Found:
         texts, edits = self.words.texts_with(typed, allowed)
