@@ -86,6 +86,7 @@ class QuerySettler:
                     self._covered.pop(app_id, None)
                 except HouseError as error:
                     self._resting[app_id] = now_s + self._rules.rest_s
+                    self._meter.count("kiosk_query_log_refusals", app=app_id)
                     self._log.error("query_log_stuck", app=app_id, reason=error.message)
         return rows
 

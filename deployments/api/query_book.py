@@ -19,6 +19,7 @@ import structlog
 from cluster.clock import Clock
 from cluster.errors import HouseError
 from cluster.ids import anonymous_reader, user_reader
+from cluster.meter import Meter, SilentMeter
 from cluster.records.searched import LONGEST, QueryKind, Searched, pseudonym
 from cluster.store.ports import QueryStore
 from deployments.edge.arrival import Arrival
@@ -50,7 +51,8 @@ class _Noted:
 class QueryBook:
     """`QueryLog` into the store."""
 
-    def __init__(self, store: QueryStore, clock: Clock) -> None:
+    def __init__(self, store: QueryStore, clock: Clock, meter: Meter | None = None) -> None:
+        self._meter = SilentMeter() if meter is None else meter
         self._store = store
         self._clock = clock
         self._waiting: deque[_Noted] = deque(maxlen=MOST_WAITING)
@@ -72,6 +74,8 @@ class QueryBook:
         rule = request.credential.app.settings.query_log
         if rule == "off" or not text or text.isspace():
             return
+        if len(self._waiting) == MOST_WAITING:
+            self._meter.count("kiosk_queries_lost")
         reader_id = _reader_of(request)
         self._waiting.append(
             _Noted(
@@ -116,6 +120,8 @@ class QueryBook:
                     kept += lot
         if kept:
             room = MOST_WAITING - len(self._waiting)
+            if len(kept) > room:
+                self._meter.count("kiosk_queries_lost", len(kept) - room)
             self._waiting.extendleft(reversed(kept[-room:] if room > 0 else []))
             _log.warning("queries_kept", count=len(self._waiting))
 

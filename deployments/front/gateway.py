@@ -132,7 +132,7 @@ class Gateway:
         self._experiments = ActorExperimentClient(
             _find_assigner, here, clock, lost=_AWAY, meter=self._meter, here_first=True
         )
-        self._query_book = QueryBook(self._stores.queries, clock)
+        self._query_book = QueryBook(self._stores.queries, clock, self._meter)
         history = LocalHistoryClient(self._stores, clock, answering(self._stores))
         archive = LocalArchiveClient(self._answers)
         self._asking = open_questions(

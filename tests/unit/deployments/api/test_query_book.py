@@ -6,6 +6,7 @@ import pytest
 
 from cluster.clock import Clock
 from cluster.errors import Unavailable
+from cluster.meter import SilentMeter
 from cluster.records.access import AppSettings
 from cluster.records.searched import LONGEST, Searched, pseudonym
 from cluster.store.ports import Stores
@@ -113,6 +114,16 @@ async def test_apps_have_logs_of_their_own(corner: Corner, book: QueryBook) -> N
     assert [query.text for query in await logged(corner.stores, "other")] == ["other"]
 
 
+class Lost(SilentMeter):
+    """Counts lost queries."""
+
+    lost = 0.0
+
+    def count(self, name: str, by: float = 1, **tags: str) -> None:
+        assert name == "kiosk_queries_lost"
+        self.lost += by
+
+
 class Away:
     """A store that is away for a while."""
 
@@ -132,7 +143,8 @@ class Away:
 async def test_an_absent_store_costs_the_oldest_queries_and_no_memory(corner: Corner) -> None:
     away: Any = Away(corner.stores)
     clock: Clock = StillClock()
-    book = QueryBook(away, clock)
+    meter = Lost()
+    book = QueryBook(away, clock, meter)
     request = request_of(corner)
     for at in range(MOST_WAITING + 50):
         book.note(request, "search", f"q{at}", total=1)
@@ -146,6 +158,7 @@ async def test_an_absent_store_costs_the_oldest_queries_and_no_memory(corner: Co
     assert len(found) == MOST_WAITING
     assert found[-1] == "late9"
     assert found[0] == "q60"
+    assert meter.lost == 60
 
 
 async def test_completions_are_noted_by_their_endpoint() -> None:
