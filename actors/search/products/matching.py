@@ -26,6 +26,8 @@ B: Final = 0.75
 _WORD: Final = float(1 << 20)
 "Added once for every word that must occur, so that one sum holds both score and count."
 _MANY: Final = 256
+_SPARSE: Final = 16
+"Lists with less than this share of all rows are sorted instead of counted."
 _RARE: Final = 8
 "Lists so many times as long as the shortest are looked up instead of read."
 
@@ -148,16 +150,14 @@ class Matching:
                 among = {at: one for at, (one, _) in found.items()}
         if not rows:
             return Hits(np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64))
-        flat = np.concatenate(rows)
-        sums: Floats = np.bincount(flat, np.concatenate(worth), self._parts.rows).astype(
-            np.float64, copy=False
-        )
-        hits: Rows = np.flatnonzero(sums >= (len(needed) if every else 1) * _WORD)
+        hits, sums = _summed(np.concatenate(rows), np.concatenate(worth), self._parts.rows)
+        enough = sums >= (len(needed) if every else 1) * _WORD
         if allowed is not None:
-            hits = hits[hits < len(allowed)]
-            hits = hits[allowed[hits]]
-        found_words = sums[hits] // _WORD
-        return Hits(hits, sums[hits] - found_words * _WORD, found_words.astype(np.int64))
+            enough &= hits < len(allowed)
+            enough[enough] = allowed[hits[enough]]
+        hits, sums = hits[enough], sums[enough]
+        found_words = sums // _WORD
+        return Hits(hits, sums - found_words * _WORD, found_words.astype(np.int64))
 
     def fields_of(self, row: int, group: Group) -> int:
         """Say in which fields a product has one of these terms, as bits; 0 for none."""
@@ -202,6 +202,20 @@ class Matching:
         """Mark rows that a part speaks for."""
         kept: Mask = (rows >= 0) & self._parts.owned_by(serving.number, rows)
         return kept
+
+
+def _summed(rows: Rows, worth: Floats, count: int) -> tuple[Rows, Floats]:
+    """Add up what every row is worth; rows ascending."""
+    if len(rows) * _SPARSE > count:
+        sums: Floats = np.bincount(rows, worth, count).astype(np.float64, copy=False)
+        found: Rows = np.flatnonzero(sums)
+        return found, sums[found]
+    order = np.argsort(rows, kind="stable")
+    ordered = rows[order]
+    first = np.ones(len(rows), np.bool_)
+    first[1:] = ordered[1:] != ordered[:-1]
+    starts = np.flatnonzero(first)
+    return ordered[starts], np.add.reduceat(worth[order], starts) if len(starts) else worth
 
 
 def _rows_of(serving: Serving, first: int, last: int) -> Rows:
