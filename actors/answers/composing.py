@@ -69,24 +69,30 @@ def compose(question: str, snippets: Sequence[Snippet], *, language: str = "", n
         8 ms for ten passages of 150 words, one core
     """
     del now_ms  # what is recent was settled when the passages were found
-    question = cleaned(question[:_READ])
-    snippets = snippets[:_PASSAGES]
-    if not question or not snippets:
+    wanted, ranked = rank(question, snippets, language)
+    if not ranked:
         return Composed()
-    spoken = language[:2].lower() or Analyzers().guess(question)
-    wanted = read_question(question, spoken, Wording(spoken))
-    if not wanted.weights:
-        return Composed()
-    weighed = [one for one in weigh(wanted, snippets) if _may_be_shown(one)]
-    if not weighed:
-        return Composed()
-    ranked = sorted(((quality(traits(wanted, one)), one) for one in weighed), key=lambda pair: -pair[0])
     sure = _certainty(wanted, ranked)
     if sure < THRESHOLD or is_out_of_question(wanted, ranked[0][1], snippets):
         return Composed(confidence=round(min(sure, THRESHOLD), 4))
     chosen = _chosen(wanted, ranked)
-    cited = tuple(one for one in (_cited(each, snippets) for each in _led(chosen, weighed)) if one)
+    shown = _led(chosen, [one for _, one in ranked])
+    cited = tuple(one for one in (_cited(each, snippets) for each in shown) if one)
     return Composed(cited, not cited, round(sure, 4))
+
+
+def rank(
+    question: str, snippets: Sequence[Snippet], language: str = ""
+) -> tuple[Wanted, list[tuple[float, Weighed]]]:
+    """Put all sentences that may be shown in order, the one that answers best first, with what it is worth."""
+    question = cleaned(question[:_READ])
+    spoken = language[:2].lower() or Analyzers().guess(question)
+    wanted = read_question(question, spoken, Wording(spoken))
+    if not wanted.weights:
+        return wanted, []
+    weighed = [one for one in weigh(wanted, snippets[:_PASSAGES]) if _may_be_shown(one)]
+    ranked = [(quality(traits(wanted, one)), one) for one in weighed]
+    return wanted, sorted(ranked, key=lambda pair: -pair[0])
 
 
 def _may_be_shown(one: Weighed) -> bool:

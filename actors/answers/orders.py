@@ -16,7 +16,7 @@ _WRITER = (
 _BEFORE = (
     r"(?:(?:all|any|every|of|the|your|my|these|those|previous|prior|above|earlier|preceding|foregoing"
     r"|former|other|existing|"
-    r"original|initial|system|safety|hidden|said|at)\s+){0,6}"
+    r"original|initial|system|safety|hidden|said|at)\s{1,3}){0,6}"
 )
 _RULES = (
     r"(?:instructions?|prompts?|rules?|guidelines?|directives?|commands?|constraints?|context"
@@ -24,15 +24,16 @@ _RULES = (
 )
 _ORDERS = re.compile(
     "|".join((
-        rf"\b(?:ignor\w*|disregard\w*|forget|overrid\w+|bypass|skip|do not (?:follow|obey)|stop following"
-        rf"|discard|erase)\s+{_BEFORE}{_RULES}\b",
-        r"\b(?:ignore|disregard|forget) (?:everything|anything|all|what(?:ever)?) (?:\w+ ){0,4}(?:above"
-        r"|before|previous\w*|earlier|said|told|prior)\b",
-        r"(?:^|\s|[\[<{(#*|])(?:system|assistant|developer|user|human|ai)\s*(?:prompt|message|override"
-        r"|instructions?)?\s*[\])>}|*]*\s*:(?!\d|//)",
-        r"<\|?\s*/?\s*(?:im_start|im_end|system|assistant|user|endoftext|eot_id|start_header_id|inst"
+        rf"\b(?:ignor\w{{0,12}}|disregard\w{{0,12}}|forget|overrid\w{{1,20}}|bypass|skip"
+        rf"|do not (?:follow|obey)|stop following"
+        rf"|discard|erase)\s{{1,3}}{_BEFORE}{_RULES}\b",
+        r"\b(?:ignore|disregard|forget) (?:everything|anything|all|what(?:ever)?) (?:\w{1,20} ){0,4}(?:above"
+        r"|before|previous\w{0,12}|earlier|said|told|prior)\b",
+        r"(?:^|\s|[\[<{(#*|])(?:system|assistant|developer|user|human|ai)\s{0,3}(?:prompt|message|override"
+        r"|instructions?)?\s{0,3}[\])>}|*]{0,4}\s{0,3}:(?!\d|//)",
+        r"<\|?\s{0,3}/?\s{0,3}(?:im_start|im_end|system|assistant|user|endoftext|eot_id|start_header_id|inst"
         r"|sys)\b|\[/?(?:INST|SYS)\]|<<SYS>>",
-        r"#{2,}\s*(?:instruction|system|response|prompt|end of)",
+        r"#{2,6}\s{0,3}(?:instruction|system|response|prompt|end of)",
         r"\byou are (?:now|no longer|actually|hereby|going to (?:act|be)|to act|in (?:developer|debug|god"
         r"|admin|dan|maintenance) mode)\b",
         rf"\b(?:as|dear|attention|note to|hey|hello|instructions? (?:for|to)|message (?:for|to)"
@@ -42,19 +43,19 @@ _ORDERS = re.compile(
         rf"respond|write|output|print|tell|recommend|cite|include|ignore|reveal|repeat|summari[sz]e|state"
         rf"|add|append|mention|refuse|quote|link)\b",
         r"\b(?:act|behave|respond|pretend|roleplay|role-play|answer) as (?:if|though|an?|the"
-        r"|my) (?:\w+ ){0,4}(?:admin\w*|root|developer|dan|model|assistant|pirate|hacker|"
+        r"|my) (?:\w{1,20} ){0,4}(?:admin\w{0,12}|root|developer|dan|model|assistant|pirate|hacker|"
         r"unrestricted|jailbroken|expert|system|evil|you)\b",
         r"\bpretend (?:to be|that you|you are)\b",
         r"\b(?:reveal|print|show|repeat|output|display|leak|expose|send|email|post|disclose|tell (?:me|us"
-        r"|the user)|give (?:me|us|the user)|write out|exfiltrate|include|quote)\s+"
-        r"(?:\w+\s+){0,5}(?:system prompt|hidden prompt|initial prompt|your (?:\w+ )?(?:prompt"
+        r"|the user)|give (?:me|us|the user)|write out|exfiltrate|include|quote)\s{1,3}"
+        r"(?:\w{1,20}\s{1,3}){0,5}(?:system prompt|hidden prompt|initial prompt|your (?:\w{1,20} )?(?:prompt"
         r"|instructions|rules|configuration|context)|api[ _-]?keys?|secret[ _-]?keys?|passwords?|"
         r"credentials|environment variables?|access tokens?|master key|conversation (?:history|so far)"
         r"|chat history|text above|words above)\b",
         r"\b(?:your|the) (?:new|real|true|actual|only|first|next|updated|revised) (?:task|instructions?"
         r"|goal|objective|job|role|orders?|directive|prompt|mission|purpose)\b[^.]{0,12}"
         r"(?::|\bis\b|\bare\b|\bwill be\b|\bfollows?\b)",
-        r"\bnew (?:system )?(?:instructions?|directives?|rules?|prompt)\s*:",
+        r"\bnew (?:system )?(?:instructions?|directives?|rules?|prompt)\s{0,3}:",
         r"\b(?:end|begin|start|close) of (?:the )?(?:system )?(?:prompt|instructions?|context|sources?"
         r"|passages?|documents?|articles?|data)\b",
         r"\b(?:respond|reply|answer|say|output|print|write|start|begin|end|finish"
@@ -79,30 +80,30 @@ _ORDERS = re.compile(
         r"|at the end of|at the start of|before|after) (?:the|your|every|each|all) (?:answers?|responses?"
         r"|repl(?:y|ies)|summar(?:y|ies)|outputs?)\b",
         r"\b(?:click|tap|press|visit|follow|go to|open|browse to|navigate to|call|fetch"
-        r"|download from)\b[^.]{0,40}(?:\bhere\b|\bthis link\b|\bthe link\b|https?:|www\.|\b[\w-]+\.(?:com"
+        r"|download from)\b[^.]{0,40}(?:\bhere\b|\bthis link\b|\bthe link\b|https?:|www\.|\b[\w-]{1,40}\.(?:com"
         r"|net|org|io|xyz|ru|example)\b)",
         r"\b(?:decode|execute|eval|run|call|invoke|use) (?:the |this |following |a |an |your )*(?:base64"
         r"|code|command|script|function|tool|payload|shell|python|javascript|rot13)\b",
-        r"\b(?:ignor(?:ier|ieren|iere)\w*|vergiss|vergessen sie|missachte\w*)\b[^.]{0,50}\b(?:anweisung"
-        r"|anweisungen|regeln|instruktion\w*|vorgaben|befehle|oben)\b",
-        r"\b(?:ignor[ae]\w*|olvid[ae]\w*|descart[ae]\w*)\b[^.]{0,50}\b(?:instruccion\w*|reglas|órdenes"
-        r"|indicaciones|anterior\w*)\b",
+        r"\b(?:ignor(?:ier|ieren|iere)\w{0,12}|vergiss|vergessen sie|missachte\w{0,12})\b[^.]{0,50}\b(?:anweisung"
+        r"|anweisungen|regeln|instruktion\w{0,12}|vorgaben|befehle|oben)\b",
+        r"\b(?:ignor[ae]\w{0,12}|olvid[ae]\w{0,12}|descart[ae]\w{0,12})\b[^.]{0,50}\b(?:instruccion\w{0,12}|reglas|órdenes"
+        r"|indicaciones|anterior\w{0,12})\b",
         r"\b(?:ignor(?:e|ez|er)|oublie[zr]?|oublier)\b[^.]{0,50}\b(?:instructions?|consignes?|règles"
-        r"|précédent\w*)\b",
+        r"|précédent\w{0,12})\b",
         r"\b(?:ignora|dimentica|ignore|esqueça|negeer|vergeet)\b[^.]{0,50}\b(?:istruzioni|instruções"
         r"|instructies|opdrachten|precedenti|anteriores)\b",
         r"\bdu bist (?:jetzt|nun|ab sofort)\b|\b(?:ahora eres|a partir de ahora eres)\b"
         r"|\btu es (?:maintenant|désormais)\b|\bvous êtes (?:maintenant|désormais)\b",
-        r"忽略|无视|無視|無視して|指示を|игнорир\w*|забудь\w*|تجاهل|무시하",
+        r"忽略|无视|無視|無視して|指示を|игнорир\w{0,12}|забудь\w{0,12}|تجاهل|무시하",
         r"\b[A-Za-z0-9+/]{48,200}",
         r"</?(?:script|iframe|img|svg|a|object|embed|form|style|link|meta|base|video|audio|input|button"
-        r"|div|span|body|html)\b[^>]{0,200}>?|\bjavascript:|\bdata:text/|\bon(?:error|load|click)\s*=",
+        r"|div|span|body|html)\b[^>]{0,200}>?|\bjavascript:|\bdata:text/|\bon(?:error|load|click)\s{0,3}=",
     )),
     re.IGNORECASE,
 )  # fmt: skip
 
 _MARKED_LINK = re.compile(
-    r"!?\[([^\[\]]{0,300})\]\((?:[^()\s]|\([^()\s]*\)){0,600}(?:\s+[\"'][^\"']{0,200}[\"'])?\)"
+    r"!?\[([^\[\]]{0,300})\]\((?:[^()\s]|\([^()\s]{0,80}\)){0,600}(?:\s{1,3}[\"'][^\"']{0,200}[\"'])?\)"
 )
 _REFERENCE = re.compile(r"!?\[([^\[\]]{1,300})\]\[[^\[\]]{0,100}\]")
 _NOTE = re.compile(r"\s?\[(?:\d{1,3}(?:\s?[,–-]\s?\d{1,3})*|[a-z]|note \d+|citation needed|edit)\]")
@@ -110,7 +111,7 @@ _ADDRESS = re.compile(
     r"<?\b(?:[a-z][a-z0-9+.-]{1,12}://|www\.|mailto:|javascript:|data:|tel:)[^\s<>\"'“”]*>?", re.IGNORECASE
 )
 _MAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){1,6}")
-_TAG = re.compile(r"<!--.*?(?:-->|$)|<[/!?a-zA-Z][^<>]{0,500}>", re.DOTALL)
+_TAG = re.compile(r"<!--.{0,2000}?(?:-->|$)|<[/!?a-zA-Z][^<>]{0,500}>", re.DOTALL)
 _LEFT_OUT = "…"
 
 

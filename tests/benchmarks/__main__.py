@@ -3,6 +3,7 @@
 foundation   reads, recommendations of a small shop, interactions, uploads; beside a bare echo
 engine       recommendations over 100,000 products x 128 and 1,000,000 interactions; beside a bare echo
 ingest       files of millions into an installation, killed on the way
+answers      composed answers: how good on questions with known answers, how fast (`kiosk bench answers --help`)
 completions  completions of 100,000 titles, in process and through HAProxy (`kiosk bench completions --help`)
 sizes        what a request costs as the catalog grows, up to 1,000,000 products, in one process
 quality      ranking on public sets beside other libraries (`kiosk bench quality --help`)
@@ -27,6 +28,10 @@ def main() -> int:
         from tests.benchmarks import quality_report
 
         return quality_report.main(sys.argv[2:])
+    if sys.argv[1:2] == ["answers"]:
+        from tests.benchmarks.answers import __main__ as answers
+
+        return answers.main(sys.argv[2:])
     if sys.argv[1:2] == ["completions"]:
         from tests.benchmarks import completions_served
 

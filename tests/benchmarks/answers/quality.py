@@ -1,0 +1,244 @@
+"""`python -m tests.benchmarks.answers.quality [--sets en,es,de]`: how good composed answers are.
+
+The playground's own questions are asked of its newspaper as the archive holds it (both halves apart: thresholds were
+chosen on `tune` only); the public sets are asked of their paragraphs, as the figures to compare with were measured.
+
+    citations    of the sentences shown for questions that have an answer, the share that cites an article that has it
+    holds        answers in which the words of the answer stand
+    refused      of the questions without an answer, the share that got an honest no
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from actors.answers.composing import Composed, compose, rank
+from actors.answers.library import Library
+from actors.answers.messages import ArchiveQuery, Snippet
+from actors.answers.passages import Document, read_product
+from actors.answers.retrieve import ask
+from actors.answers.segment import build
+from actors.language import latent
+from actors.language.analysis import Analyzers
+from jobs.playground.archive import articles_as_products
+from jobs.playground.golden import GoldenQuestion, golden
+from tests.benchmarks import report
+from tests.benchmarks.quality_sets import data_folder, has
+from tests.benchmarks.retrieval import whole
+from tests.benchmarks.scenarios import Line
+
+APP = "bench"
+PASSAGES = 10
+CITATIONS, REFUSED = 0.95, 0.80
+"What the playground's questions must reach."
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """A figure of the ranking protocol: what the best combination there reached."""
+
+    given: float
+    found: float
+
+
+FLOORS = {"en": Floor(0.813, 0.756), "es": Floor(0.787, 0.736), "de": Floor(0.750, 0.677)}
+"Right sentence when the paragraph is given, and when it has to be found; Spanish and German without an encoder."
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What a set of questions came to."""
+
+    answerable: int = 0
+    answered: int = 0
+    held: int = 0
+    citations: int = 0
+    right_citations: int = 0
+    unanswerable: int = 0
+    refused: int = 0
+    astray: int = 0
+    "Sentences shown for questions that have no answer."
+
+    @property
+    def answered_share(self) -> float:
+        """Of the questions that have an answer, those that got one."""
+        return self.answered / max(self.answerable, 1)
+
+    @property
+    def precision(self) -> float:
+        """Of the sentences shown for them, those that cite an article that has the answer."""
+        return self.right_citations / max(self.citations, 1)
+
+    @property
+    def held_share(self) -> float:
+        """Of their answers, those in which the words of the answer stand."""
+        return self.held / max(self.answered, 1)
+
+    @property
+    def refused_share(self) -> float:
+        """Of the questions without an answer, those that were refused."""
+        return self.refused / max(self.unanswerable, 1)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and show; 1 when a bound is missed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.answers.quality")
+    parser.add_argument("--sets", default="en,es,de", help="languages of the public set, with commas between")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON instead of the table")
+    given = parser.parse_args(arguments)
+    progress = Console(stderr=True)
+    found = []
+    for line in lines(tuple(filter(None, given.sets.split(",")))):
+        progress.print(f"  {line.name}: {line.value:.3f}")
+        found.append(line)
+    if given.json:
+        print(report.as_json(found))
+    else:
+        report.show(found)
+    return 1 if any(line.kept is False for line in found) else 0
+
+
+def lines(languages: Sequence[str] = ("en", "es", "de")) -> Iterator[Line]:
+    """Measure the playground's questions, then the public sets that are there."""
+    library = playground()
+    asked = golden()
+    for part in ("tune", "held"):
+        yield from _as_lines(
+            f"own questions, {part}", tally(library, [one for one in asked if one.part == part])
+        )
+    yield from _as_lines("own questions, all", tally(library, asked))
+    for language in languages:
+        if has("xquad"):
+            yield from paragraphs(language)
+
+
+# --- the playground's questions -------------------------------------------------------------------------------------
+
+
+def playground() -> Library:
+    """Put the newspaper into an archive, as an upload does, with the built-in embedder trained on it."""
+    return shelved([one for one in map(read_product, articles_as_products()) if one is not None])
+
+
+def shelved(documents: Sequence[Document]) -> Library:
+    """Make an archive of documents."""
+    analyzers = Analyzers()
+    embedder = latent.train(document.text for document in documents)
+    mean_length = float(build(documents, analyzers, None, 1.0).postings.lengths.mean())
+    return Library(embedder, base=build(documents, analyzers, embedder, mean_length), share=latent.SHARE)
+
+
+def passages(library: Library, question: str) -> tuple[Snippet, ...]:
+    """Find what an answer is composed of."""
+    return ask(library, ArchiveQuery(APP, question, rows=PASSAGES), 0).snippets
+
+
+def tally(library: Library, asked: Sequence[GoldenQuestion]) -> Tally:
+    """Ask questions and count."""
+    counted = Tally()
+    for one in asked:
+        found = passages(library, one.question)
+        counted = _counted(counted, one, compose(one.question, found, now_ms=0), found)
+    return counted
+
+
+def _counted(before: Tally, one: GoldenQuestion, composed: Composed, found: Sequence[Snippet]) -> Tally:
+    if one.missing:
+        return Tally(
+            before.answerable,
+            before.answered,
+            before.held,
+            before.citations,
+            before.right_citations,
+            before.unanswerable + 1,
+            before.refused + composed.refused,
+            before.astray + len(composed.sentences),
+        )
+    right = sum(found[cited.snippet].product_id in one.articles for cited in composed.sentences)
+    shown = " ".join(cited.text for cited in composed.sentences)
+    holds = bool(right) and one.answer is not None and one.answer in shown
+    return Tally(
+        before.answerable + 1,
+        before.answered + (not composed.refused),
+        before.held + holds,
+        before.citations + len(composed.sentences),
+        before.right_citations + right,
+        before.unanswerable,
+        before.refused,
+        before.astray,
+    )
+
+
+def _as_lines(name: str, counted: Tally) -> Iterator[Line]:
+    asked = f"{counted.answered} of {counted.answerable} questions"
+    yield Line(f"{name}: citation precision", counted.precision, "", CITATIONS, at_most=False, note=asked)
+    strict = counted.right_citations / max(counted.citations + counted.astray, 1)
+    yield Line(f"{name}: citation precision, wrong answers counted", strict, "", None, at_most=False)
+    yield Line(f"{name}: answer holds the words", counted.held_share, "", None, at_most=False)
+    yield Line(f"{name}: answered", counted.answered_share, "", None, at_most=False)
+    without = f"{counted.refused} of {counted.unanswerable} without an answer"
+    yield Line(f"{name}: refused", counted.refused_share, "", REFUSED, at_most=False, note=without)
+
+
+# --- the public sets ------------------------------------------------------------------------------------------------
+
+
+def paragraphs(language: str) -> Iterator[Line]:
+    """Ask 1,190 questions of 240 paragraphs: which sentence comes first, and what is answered at all?"""
+    with gzip.open(data_folder() / "xquad" / f"{language}.jsonl.gz", "rt", encoding="utf-8") as lines_there:
+        rows = [json.loads(line) for line in lines_there]
+    documents = {row["id"]: whole(row["id"], row["context"], language) for row in rows}
+    library = shelved(list(documents.values()))
+    given = found = asked = answered = right = refused = without = 0
+    for row in rows:
+        alone = (_alone(row["id"], row["context"]),)
+        for pair in row["qas"]:
+            asked += 1
+            given += _comes_first(pair, row["id"], alone, language)
+            seen = passages(library, pair["q"])
+            found += _comes_first(pair, row["id"], seen, language)
+            composed = compose(pair["q"], seen, language=language, now_ms=0)
+            answered += not composed.refused
+            right += any(
+                _is_right(pair, row["id"], seen[one.snippet].product_id, one.start, one.end)
+                for one in composed.sentences
+            )
+            others = tuple(one for one in seen if one.product_id != row["id"])
+            if not any(pair["a"].lower() in one.text.lower() for one in others):
+                without += 1
+                refused += compose(pair["q"], others, language=language, now_ms=0).refused
+    floor = FLOORS[language]
+    name = f"paragraphs ({language})"
+    yield Line(f"{name}: right sentence, given", given / asked, "", floor.given, at_most=False)
+    yield Line(f"{name}: right sentence, found", found / asked, "", floor.found, at_most=False)
+    yield Line(f"{name}: answered", answered / asked, "", None, at_most=False, note=f"{asked:,} questions")
+    yield Line(f"{name}: answers that hold", right / max(answered, 1), "", None, at_most=False)
+    taken = f"{without:,} questions whose paragraph was taken away"
+    yield Line(f"{name}: refused", refused / max(without, 1), "", None, at_most=False, note=taken)
+
+
+def _alone(name: str, text: str) -> Snippet:
+    return Snippet(name, 0, "", "", (), "", "", text, 1.0, "")
+
+
+def _comes_first(pair: dict[str, object], name: str, seen: Sequence[Snippet], language: str) -> bool:
+    _, ranked = rank(str(pair["q"]), seen, language)
+    if not ranked:
+        return False
+    best = ranked[0][1]
+    return _is_right(pair, name, seen[best.snippet].product_id, best.sentence.start, best.sentence.end)
+
+
+def _is_right(pair: dict[str, object], name: str, product_id: str, start: int, end: int) -> bool:
+    return product_id == name and start <= int(str(pair["start"])) < end
+
+
+if __name__ == "__main__":
+    sys.exit(main())
