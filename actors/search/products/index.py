@@ -17,7 +17,7 @@ from actors.search.products.asking import Word, cut
 from actors.search.products.correcting import Corrected, Speller
 from actors.search.products.fields import GROUPS, WEIGHTS
 from actors.search.products.found import FIELDS, TextAsk, TextFound
-from actors.search.products.matching import K1, B, Hits, Matching, Wish
+from actors.search.products.matching import K1, B, Hits, Matching, Wish, best_first
 from actors.search.products.parts import Merged, Parts
 from actors.search.products.reading import Cut, fingerprint, pair_of
 from actors.search.products.reading import cut as cut_product
@@ -219,8 +219,9 @@ class SearchIndex:
         corrected: Corrected,
         used: str,
     ) -> TextFound:
-        order = np.argsort(-hits.scores, kind="stable")
-        scores = np.maximum(hits.scores[order], _ABOVE_ALL).astype(np.float32)
+        worth = np.maximum(hits.scores, _ABOVE_ALL)
+        order = best_first(worth)
+        scores = worth[order].astype(np.float32)
         needed = len([wish for wish in wishes if wish.needed])
         groups = [wish.group for wish in wishes if wish.needed]
         return TextFound(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from actors.language.analysis import Analyzer
 from actors.search.products.found import TextAsk
 from actors.search.products.index import SearchIndex
+from actors.search.products.matching import best_first
 
 SHELF: list[dict[str, Any]] = [
     {"title": "Steel trowel, green grip", "description": "Short trowel for pots.", "brand": "Alder"},
@@ -119,6 +120,12 @@ def test_changes_while_parts_are_merged_are_kept(changes: list[tuple[int, str | 
         assert sorted(rows(index, word + " ", correct=False)) == sorted(
             row for row, text in alive.items() if word in text.split()
         )
+
+
+@given(st.lists(st.sampled_from([1e-9, 0.5, 1.0, 1.5, 7.25, 300.0]), max_size=40))
+def test_the_best_go_first_and_equals_stay_as_they_stand(scores: list[float]) -> None:
+    values = np.array(scores, np.float64)
+    assert best_first(values).tolist() == np.argsort(-values, kind="stable").tolist()
 
 
 # --- what is found --------------------------------------------------------------------------------------------------
