@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from actors.recommender.catalog import Catalog
+from actors.recommender.groups import Groups
 from actors.search.messages import Facet, FacetFilter
 from actors.vectors.types import Mask, Rows
 from cluster.query.automaton import Automaton, Effort
 from cluster.query.column import Pairs
-from cluster.query.counting import Counted, Units, count_rows, count_values
+from cluster.query.counting import Tally, count_rows
 from cluster.query.patterns import regex
 from cluster.query.values import is_text
-from cluster.query.vocabulary import Vocabulary
 
 
 class Chosen:
@@ -59,11 +59,16 @@ def count_facets(
     catalog.columns.warm([facet.field for facet in facets if facet.keys is None])
     everywhere = _mask(found[chosen.passing(found)], count)
     counted: dict[str, list[tuple[Any, int]]] = {}
+    tallies: dict[tuple[str, str | None], Tally] = {}
     for facet in facets:
         own = next((name for name in (facet.label, facet.field) if name in chosen), None)
         mask = everywhere if own is None else _mask(found[chosen.passing(found, own)], count)
         if facet.keys is None:
-            counted[facet.label] = _values(facet, mask, units, catalog, effort)
+            tally = tallies.get((facet.field, own))
+            if tally is None:
+                tally = tallies[facet.field, own] = Tally(_pairs(facet.field, mask, catalog), units)
+            patterns = _pattern(facet.include, effort), _pattern(facet.exclude, effort)
+            counted[facet.label] = tally.first(facet.size, *patterns)
         else:
             counted[facet.label] = [
                 (key, count_rows(mask & catalog.matching(node), units)) for key, node in facet.keys
@@ -71,30 +76,28 @@ def count_facets(
     return counted
 
 
-def _values(facet: Facet, mask: Mask, units: Units | None, catalog: Catalog, effort: Effort) -> Counted:
-    pairs = _whole_texts(facet.field, mask, catalog) if is_text(facet.field) else None
-    if pairs is None:
-        pairs = catalog.columns.pairs(facet.field, mask)
-    return count_values(
-        pairs, units, facet.size, _pattern(facet.include, effort), _pattern(facet.exclude, effort)
-    )
+class _Texts:
+    """The values of a group of products, as names."""
+
+    def __init__(self, groups: Groups[str]) -> None:
+        self._groups = groups
+
+    def text(self, code: int) -> str:
+        """Return the text of a code."""
+        return self._groups.values[code]
+
+    def like(self, pattern: Automaton) -> Mask:
+        """Choose the codes whose texts match a pattern as a whole."""
+        return np.array([pattern.accepts(text) for text in self._groups.values], np.bool_)
 
 
-def _whole_texts(field: str, mask: Mask, catalog: Catalog) -> Pairs:
-    """List the whole texts of a text field, of which columns know the words only."""
-    groups = catalog.attribute(field)
-    rows = np.flatnonzero(mask)
+def _pairs(field: str, mask: Mask, catalog: Catalog) -> Pairs:
+    """List what marked rows hold; columns know only the words of a text field, so its whole texts are looked up."""
+    if not is_text(field):
+        return catalog.columns.pairs(field, mask)
+    groups, rows, nothing = catalog.attribute(field), np.flatnonzero(mask), Pairs.none()
     places, codes = groups.codes_of_rows(rows)
-    names = Vocabulary()
-    numbers = np.array([names.add(text) for text in groups.values], np.int64)
-    nothing = Pairs.none()
-    return Pairs(
-        (rows[places], numbers[codes] if len(codes) else codes),
-        nothing.numbers,
-        nothing.true,
-        nothing.false,
-        names,
-    )
+    return Pairs((rows[places], codes), nothing.numbers, nothing.true, nothing.false, _Texts(groups))
 
 
 def _pattern(text: str | None, effort: Effort) -> Automaton | None:

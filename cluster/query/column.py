@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,22 @@ _TRUE, _FALSE = 1, 2
 _FEW = 4
 
 
+class Names(Protocol):
+    """Texts by their codes."""
+
+    def text(self, code: int) -> str:
+        """Return the text of a code."""
+        ...
+
+    def like(self, pattern: Automaton) -> Mask:
+        """Choose the codes whose texts match a pattern as a whole.
+
+        Shapes:
+            bool [codes or more]
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Pairs:
     """Rows with what they hold, a pair for each value; a row may hold one value twice.
@@ -38,7 +54,7 @@ class Pairs:
     numbers: tuple[NDArray[np.int64], NDArray[np.float64]]
     true: NDArray[np.int64]
     false: NDArray[np.int64]
-    vocabulary: Vocabulary
+    names: Names
     "What the codes of texts mean."
 
     @classmethod

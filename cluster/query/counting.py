@@ -8,7 +8,8 @@ every different value any of its rows holds, so a count is what a filter on the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import heapq
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,59 @@ _EXACT = 1 << 53
 Counted = list[tuple[Scalar, int]]
 
 
+class Tally:
+    """How many units hold each value of one field."""
+
+    def __init__(self, pairs: Pairs, units: Units | None) -> None:
+        """Count; `units` is None when every row is one of its own.
+
+        Cost:
+            100,000 rows with two values each: 10 ms
+        """
+        self._names = pairs.names
+        self._texts = _counted(*pairs.texts, units)
+        rows, numbers = pairs.numbers
+        values, places = np.unique(numbers, return_inverse=True)
+        codes, counts = _counted(rows, places, units)
+        self._numbers = [plain(float(value)) for value in values[codes].tolist()], counts
+        self._flags = [
+            (flag, text, count_units(those, units))
+            for flag, text, those in ((True, "true", pairs.true), (False, "false", pairs.false))
+            if len(those)
+        ]
+
+    def first(self, size: int, include: Automaton | None = None, exclude: Automaton | None = None) -> Counted:
+        """List the most frequent values, equal counts by their texts.
+
+        Cost:
+            100,000 different values: 20 ms, with patterns 5 ms more
+        """
+        if size <= 0:
+            return []
+        found = heapq.nsmallest(size, self._chosen(include, exclude), key=lambda entry: entry[:2])
+        return [(value, -count) for count, _, value in found]
+
+    def _chosen(
+        self, include: Automaton | None, exclude: Automaton | None
+    ) -> Iterator[tuple[int, str, Scalar]]:
+        codes, counts = self._texts
+        if len(codes) and (include is not None or exclude is not None):
+            kept = np.ones(len(codes), np.bool_)
+            if include is not None:
+                kept &= self._names.like(include)[codes]
+            if exclude is not None:
+                kept &= ~self._names.like(exclude)[codes]
+            codes, counts = codes[kept], counts[kept]
+        for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
+            text = self._names.text(code)
+            yield -count, text, text
+        others: list[tuple[Scalar, str, int]] = [*self._flags]
+        others += [(number, str(number), count) for number, count in zip(*self._numbers, strict=True)]
+        for value, text, count in others:
+            if (include is None or include.accepts(text)) and (exclude is None or not exclude.accepts(text)):
+                yield -int(count), text, value
+
+
 def count_values(
     pairs: Pairs,
     units: Units | None,
@@ -34,32 +88,8 @@ def count_values(
     include: Automaton | None = None,
     exclude: Automaton | None = None,
 ) -> Counted:
-    """Count the values of rows, the most frequent first, equal counts by their texts.
-
-    `units` is None when every row is one of its own.
-
-    Cost:
-        100,000 rows with two values each: 15 ms
-    """
-    if size <= 0:
-        return []
-    rows, codes = pairs.texts
-    found: list[tuple[int, str, Scalar]] = []
-    found += _counted(rows, codes, units, lambda code: pairs.vocabulary.text(int(code)))
-    rows, numbers = pairs.numbers
-    values, places = np.unique(numbers, return_inverse=True)
-    found += _counted(rows, places.astype(np.int64), units, lambda place: plain(float(values[place])))
-    for flag, those in ((True, pairs.true), (False, pairs.false)):
-        if len(those):
-            found.append((count_units(those, units), "true" if flag else "false", flag))
-    found.sort(key=lambda entry: (-entry[0], entry[1]))
-    counted: Counted = []
-    for count, text, value in found:
-        if len(counted) == size:
-            break
-        if (include is None or include.accepts(text)) and (exclude is None or not exclude.accepts(text)):
-            counted.append((value, count))
-    return counted
+    """Count the values of rows and list the most frequent first."""
+    return Tally(pairs, units).first(size, include, exclude)
 
 
 def count_rows(mask: Mask, units: Units | None) -> int:
@@ -87,21 +117,15 @@ def plain(number: float) -> int | float:
 
 
 def _counted(
-    rows: NDArray[np.int64],
-    codes: NDArray[np.int64],
-    units: Units | None,
-    value_of: Callable[[int], Scalar],
-) -> list[tuple[int, str, Scalar]]:
-    """Count each code once per unit: count, text, value."""
+    rows: NDArray[np.int64], codes: NDArray[np.integer[Any]], units: Units | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Count each code once per unit: the codes that occur, and how often."""
     if not len(rows):
-        return []
+        return rows, rows
     those = rows if units is None else units[rows]
     width = int(those.max()) + 1
     keys = np.sort(codes.astype(np.int64) * width + those)
     once = keys[np.append(True, keys[1:] != keys[:-1])]
     counts = np.bincount(once // width)
-    found = []
-    for code in np.flatnonzero(counts).tolist():
-        value = value_of(code)
-        found.append((int(counts[code]), str(value), value))
-    return found
+    found = np.flatnonzero(counts)
+    return found, counts[found]
