@@ -24,7 +24,8 @@ What the stages read, and how it comes to be:
     crowd        how products stand for whoever asks, whichever engine
     champion     one engine's snapshot, laid over the catalog
     newcomers    new products and what they are like
-    completions  indexes of texts by field (`field_texts`); `asked` what readers searched for
+    completions  indexes of texts by field (`field_texts`), `built` here or in a snapshot (`saved_texts`); `asked`
+                 what readers searched for
     product_texts  products by their words, and by what they mean (`product_meaning`); `saved_products` in a snapshot
     holdings     all of this for one engine, and what every score starts from
 

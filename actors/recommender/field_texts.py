@@ -1,7 +1,8 @@
 """The texts of one product field as completions: an index of what was there when it was built, and what came since.
 
     base     most texts, out of a snapshot or built in one go in another thread, then swapped in
-    fresh    rows that are not as the base has them: a small index of their own, made again as they change
+    later    thousands of rows that changed since: built in another thread, too
+    fresh    rows that are as neither has them: a small index of their own, made again as they change
 
 A text is admitted when a product that has it is; a product that changed no longer counts for its old text.
 """
@@ -37,6 +38,7 @@ class FieldTexts:
         self.language = language
         self._only = only
         self._base = _nothing()
+        self._later = _nothing()
         self._fresh: Laid | None = None
         self._fresh_at_ms = 0
         self._fresh_stale = True
@@ -45,15 +47,17 @@ class FieldTexts:
         self._left = 0
         "Rows that the base served and does not any more."
         self._again: dict[int, tuple[int, tuple[str, ...]]] | None = None
-        "Rows that changed since the base being built was begun."
+        "Rows that changed since the index being built was begun."
+        self._whole = True
+        "Does what is being built replace the base?"
 
     def __len__(self) -> int:
         """Count rows with a value."""
-        return len(self._base) + len(self._changed)
+        return len(self._base) + len(self._later) + len(self._changed)
 
     @property
     def fresh(self) -> int:
-        """Count rows that are not served by the base."""
+        """Count rows that changed since anything was built."""
         return len(self._changed)
 
     def note(self, row: int, product: Mapping[str, Any] | None, mark: int | None = None) -> None:
@@ -66,24 +70,33 @@ class FieldTexts:
 
     @property
     def wants_rebuild(self) -> bool:
-        """Has so much changed that the base should be built again?"""
-        return max(len(self._changed), self._left) > enough_changed(len(self._base))
+        """Has so much changed that an index should be built again?"""
+        return len(self._changed) > _LITTLE or self._is_old(len(self._base))
 
     def rebuilding(self, popularity: Floats) -> Callable[[], Laid]:
-        """Give the work of building the base again, for another thread; what changes meanwhile stays fresh."""
-        base, changed = self._base, dict(self._changed)
-        self._again = {}
+        """Give the work of building an index again, for another thread; what changes meanwhile stays fresh.
+
+        That is the base when much of it is old, else what came later.
+        """
+        served = len(self._base)
+        self._again, self._whole = {}, not served or self._is_old(served)
+        layers = [self._base, self._later] if self._whole else [self._later]
+        changed = dict(self._changed)
 
         def build() -> Laid:
-            # a row that left the base meanwhile is in `_again`
-            return Laid.of({**base.values(), **changed}, popularity)
+            # a row that left a layer meanwhile is in `_again`
+            values = {row: found for layer in layers for row, found in layer.values().items()}
+            return Laid.of({**values, **changed}, popularity)
 
         return build
 
-    def adopt(self, base: Laid) -> None:
-        """Let a built base serve."""
+    def adopt(self, built: Laid) -> None:
+        """Let serve what was built."""
         again, self._again = self._again or {}, None
-        self._serve(base)
+        if self._whole:
+            self._serve(built)
+        else:
+            self._later, self._changed, self._fresh_stale = built, {}, True
         for row, (mark, values) in again.items():
             self._settle(row, mark, values)
 
@@ -103,31 +116,42 @@ class FieldTexts:
         Shapes:
             rows: bool [r], admitted rows
         """
-        found = self._base.look_up(typed, wanted, page, rows)
-        if not self._changed:
-            return list(found)
-        fresh = self._fresh_index(now_ms, popularity)
-        new = self._still(fresh.look_up(typed, wanted, page, rows))
+        found = list(self._base.look_up(typed, wanted, page, rows))
+        if not self._changed and not len(self._later.built):
+            return found
+        found += self._later.look_up(typed, wanted, page, rows)
+        if self._changed:
+            fresh = self._fresh_index(now_ms, popularity)
+            found += self._still(fresh.look_up(typed, wanted, page, rows))
         best: dict[str, Hit] = {}
-        for hit in sorted((*found, *new), key=lambda hit: hit.cost):
+        for hit in sorted(found, key=lambda hit: hit.cost):
             other = best.setdefault(hit.text, hit)
             if other is not hit:
                 rows_of_both = tuple(dict.fromkeys((*other.rows, *hit.rows)))
                 best[hit.text] = Hit(other.text, rows_of_both, other.edits, other.cost, other.place)
         return list(best.values())[:wanted]
 
+    def _is_old(self, served: int) -> bool:
+        """Does a base that serves so many rows know too little of what there is?"""
+        return max(len(self._later) + len(self._changed), self._left) > enough_changed(served)
+
     def _serve(self, base: Laid) -> None:
-        self._base = base
+        self._base, self._later = base, _nothing()
         self._changed, self._left = {}, 0
         self._fresh_stale = True
 
     def _settle(self, row: int, mark: int, values: tuple[str, ...]) -> None:
-        """Let the base serve a row that is as it was; else it counts as changed."""
+        """Let a layer serve a row that is as it was then; else it counts as changed."""
         self._fresh_stale = True
         if values and self._base.take(row, mark):
+            self._later.leave(row)
             self._changed.pop(row, None)
             return
         self._left += self._base.leave(row)
+        if values and self._later.take(row, mark):
+            self._changed.pop(row, None)
+            return
+        self._later.leave(row)
         if values:
             self._changed[row] = mark, values
         else:

@@ -13,5 +13,6 @@ Models, histories and the reading of snapshots are in `actors.learned`, where re
     plan          tunes and weighs a recipe on validation, fits the result
     estimate      what a training will cost, before it starts
     metrics evaluate                                                    figures, segments, intervals, comparisons
+    completions   what readers complete, indexed beside what was learned
     build         a trained engine written as a snapshot
 """

@@ -6,5 +6,7 @@ grams       which texts share pairs and triples of characters with what was type
 words       the words of all texts: several words in any order, each with typos of its own
 lookup      THE LOOK-UP: exact beginnings, then near ones, then words; one order
 build       all of it from a list of texts
+originals   the texts as they were uploaded, in one run of bytes
+saved       an index as named arrays and back, for snapshots
 markup      what was typed and what was not, escaped for HTML
 """
