@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from actors.answers.composing import Cited
 from actors.answers.messages import Snippet
+from actors.answers.orders import cleaned, gives_orders
 from actors.answers.sentences import sentences
 from actors.answers.verify import SUPPORTED, supported
 
@@ -25,6 +26,14 @@ MOST_SENTENCES = 12
 _CITATION = re.compile(r"\s{0,3}\[(\d{1,3}(?: ?, ?\d{1,3}){0,8})\]")
 _END = re.compile(r"[.!?…]['\"”’)]{0,3}(?:\s{0,3}\[[\d, ]{1,40}\]){0,4}(?=\s{1,4}[^\s\[])|\n")
 "What follows must have begun: a citation may still stand behind the full stop."
+_TO_THE_WRITER = re.compile(
+    r"^(?:please,? )?(?:assistant|language model|chatbot|ai)[,:]|\b(?:assistant|language model|chatbot),"
+    r"|\b(?:do not|instead of|stop) (?:answer|summari[sz])\w{0,6}\b|\bfrom now on,? you\b"
+    r"|\byour task (?:has changed|is)\b|\bwhen you answer\b|\bsystem prompt\b"
+    r"|\b(?:my|your) (?:prompt|instructions|rules|api key)\b",
+    re.IGNORECASE,
+)
+"Talk between an article and a model that writes, or the model's answer to it."
 _CLOSED = re.compile(r"[.!?…]['\"”’)]{0,3}(?:\s{0,3}\[[\d, ]{1,40}\]){0,4}$|\]$")
 _BULLET = re.compile(r"^\s*(?:[-*•#>]+|\d+[.)])\s+")
 
@@ -74,8 +83,13 @@ class Draft:
             self.refused = not self.kept
             return
         numbers = [int(one) for group in _CITATION.findall(text) for one in re.findall(r"\d+", group)]
-        plain = _BULLET.sub("", " ".join(_CITATION.sub("", text).split()))
+        bare = _CITATION.sub("", text)
+        plain = cleaned(_BULLET.sub("", " ".join(bare.split())))
         if not plain or len(self.kept) >= MOST_SENTENCES:
+            return
+        if gives_orders(bare) or _TO_THE_WRITER.search(plain):
+            # a passage may well hold it; it still is no answer
+            self.dropped += 1
             return
         best = self._best(plain, numbers)
         if best is None or plain in self._seen:
