@@ -8,8 +8,9 @@ retrieve    the hot path: words and meaning, blended, dated, chosen
 dates       when a question is about
 
 passages    a product as text, sections and passages (`markup` reads HTML)
-lexical     BM25 as flat arrays
+lexical     BM25 as flat arrays; `tallies` counts words and makes them
 segment     a stretch of the corpus: documents, words, vectors
 library     segments that merge as they grow: a snapshot and what came since
 snapshot    a segment on disk, mapped and verified; `writing` makes it, `shelf` says which one counts
+embedded    vectors of a slow embedder, made once for all replicas of a node
 """

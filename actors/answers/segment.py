@@ -19,8 +19,9 @@ import mmh3
 import numpy as np
 import numpy.typing as npt
 
-from actors.answers.lexical import Postings, merged, tally, weigh, without
+from actors.answers.lexical import Postings
 from actors.answers.passages import Document, Passage
+from actors.answers.tallies import merged, tally, weigh, without
 from actors.language.analysis import Analyzers
 from actors.language.embed import Embedder
 from actors.vectors.compact import CompactVectors

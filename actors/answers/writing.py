@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import structlog
 
-from actors.answers.lexical import Tally, joined, tally, weigh
 from actors.answers.passages import Document
 from actors.answers.segment import Frame, day_of, key_of, language_of
 from actors.answers.snapshot import (
@@ -32,6 +31,7 @@ from actors.answers.snapshot import (
     save_embedder,
     seal,
 )
+from actors.answers.tallies import Tally, joined, tally, weigh
 from actors.language import latent
 from actors.language.analysis import Analyzers
 from actors.language.embed import Embedder

@@ -1,1 +1,2 @@
-"""Numbers: array aliases in `types`, the best of many scores in `top`, and `index`, which alone imports faiss."""
+"""Numbers: array aliases in `types`, the best of many scores in `top`, and what imports faiss: `index`, `compact`,
+`sketches`."""

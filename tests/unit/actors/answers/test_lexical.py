@@ -7,7 +7,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.answers.lexical import K1, B, Postings, joined, merged, rarity, tally, weigh, without
+from actors.answers.lexical import K1, B, Postings, rarity
+from actors.answers.tallies import joined, merged, tally, weigh, without
 
 Passages = list[list[int]]
 passages_of_terms = st.lists(st.lists(st.integers(1, 12), max_size=14), min_size=1, max_size=60)
