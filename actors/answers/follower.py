@@ -153,8 +153,11 @@ class Follower:
         if newest <= self._sequence:
             return
         self._sequence = newest
-        with ThreadPoolExecutor(1, thread_name_prefix=f"archive-opens-{self._app_id}") as thread:
+        thread = ThreadPoolExecutor(1, thread_name_prefix=f"archive-opens-{self._app_id}")
+        try:
             await self._open_beside(thread, self._clock.monotonic_s())
+        finally:
+            thread.shutdown(wait=False, cancel_futures=True)
 
     def _opened(self) -> Opened:
         """Open the snapshot and bring in what settled behind it."""
