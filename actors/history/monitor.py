@@ -24,7 +24,7 @@ import structlog
 from actors.history import threads as rules
 from actors.history.answering import Answering
 from actors.history.content import Content, Read
-from actors.history.significance import THRESHOLD, Frequencies, Verdict, cut, judge
+from actors.history.significance import THRESHOLD, Frequencies, Meanings, Verdict, cut, judge
 from actors.history.telling import Telling
 from actors.history.tracker import Tracker, new_question_id
 from actors.history.watchlist import Name, Watchlist
@@ -82,6 +82,7 @@ class AppMonitor:
         self._tracker = Tracker(stores.threads, stores.changes, clock)
         self._analyzers = Analyzers()
         self._common = Frequencies()
+        self._meanings = Meanings(judges.embedder)
         self.watchlist = Watchlist(self._analyzers, languages)
         self._telling = Telling(app_id, self._tracker, answering, self.watchlist, clock, meter)
         self._version = 0
@@ -178,11 +179,11 @@ class AppMonitor:
         for content in self._contents(change):
             article = cut(content, self._analyzers)
             self._common.add(article.terms)
-            for subject in self.watchlist.candidates(article):
+            for subject in self.watchlist.candidates(article, self._common, self.judges.threshold):
                 if not rules.is_after(change.offset, subject.judged):
                     continue
                 verdict = judge(
-                    subject, article, self._common, self.judges.embedder, threshold=self.judges.threshold
+                    subject, article, self._common, self._meanings, threshold=self.judges.threshold
                 )
                 self._meter.count("kiosk_thread_judgements_total")
                 if verdict.score >= self.judges.threshold:

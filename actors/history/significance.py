@@ -17,7 +17,7 @@ from math import log
 
 from actors.history.content import Content, likeness, sketch
 from actors.language.analysis import Analyzers
-from actors.language.embed import Embedder
+from actors.language.embed import Embedder, Vectors
 
 THRESHOLD = 0.5
 "From this score on content is significant, unless the app says otherwise."
@@ -31,6 +31,7 @@ _SEVERAL = 3
 _CLOSE = 0.5
 "Cosine of the built-in embedder that counts as full."
 _MOST_TERMS = 400_000
+_MOST_QUESTIONS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +73,45 @@ class Frequencies:
             self._counts = Counter({term: count // 2 for term, count in self._counts.items() if count > 1})
             self._seen //= 2
 
+    @property
+    def epoch(self) -> int:
+        """A number that changes with every twentieth part more that came: weights hardly change within one."""
+        return int(20 * log(1 + self._seen))
+
     def weight(self, word: Sequence[int]) -> float:
         """Weigh a word: the rarer the heavier; while little came all weigh alike."""
         return log(2 + self._seen / (1 + max((self._counts[term] for term in word), default=0)))
 
 
-@dataclass(frozen=True, slots=True)
+class Meanings:
+    """Vectors of questions and passages, each made once."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._questions: dict[str, Vectors] = {}
+        self._passages: dict[int, Vectors] = {}
+        self._of: Content | None = None
+
+    def likeness(self, question: str, content: Content, passage: int) -> float:
+        """Compare a question with a passage of the content at hand.
+
+        Units:
+            cosine, 0 for what points away
+        """
+        if content is not self._of:
+            self._of = content
+            self._passages.clear()
+        if passage not in self._passages:
+            self._passages[passage] = self._embedder.embed([content.passages[passage]])[0]
+        asked = self._questions.get(question)
+        if asked is None:
+            if len(self._questions) >= _MOST_QUESTIONS:
+                self._questions.clear()
+            asked = self._questions[question] = self._embedder.embed([question])[0]
+        return max(0.0, float(asked @ self._passages[passage]))
+
+
+@dataclass(slots=True)
 class Cut:
     """Content cut into terms, passage by passage."""
 
@@ -86,6 +120,14 @@ class Cut:
     terms: frozenset[int]
     lead: frozenset[int]
     "Of its title and its first passage."
+    _sketch: str | None = None
+
+    @property
+    def sketch(self) -> str:
+        """Its sketch, made when first asked for."""
+        if self._sketch is None:
+            self._sketch = sketch(self.content.passages)
+        return self._sketch
 
 
 def cut(content: Content, analyzers: Analyzers) -> Cut:
@@ -103,7 +145,7 @@ def cut(content: Content, analyzers: Analyzers) -> Cut:
 
 
 def judge(
-    subject: Subject, article: Cut, common: Frequencies, embedder: Embedder, *, threshold: float = THRESHOLD
+    subject: Subject, article: Cut, common: Frequencies, meanings: Meanings, *, threshold: float = THRESHOLD
 ) -> Verdict:
     """Judge one article for one thread."""
     weights = [common.weight(word) for word in subject.words]
@@ -117,8 +159,7 @@ def judge(
     several = min(1.0, sum(share >= 0.5 for share in shares) / _SEVERAL)
     about = max(_held(subject, weights, article.lead) / whole, several)
     best = shares.index(held)
-    pair = embedder.embed([subject.text, article.content.passages[best]])
-    meaning = min(1.0, max(0.0, float(pair[0] @ pair[1])) / _CLOSE)
+    meaning = min(1.0, meanings.likeness(subject.text, article.content, best) / _CLOSE)
     score = held * (1 - _ABOUT - _MEANING + _ABOUT * about + _MEANING * meaning)
     words = f"holds {held:.0%} of the question, about it by {about:.0%}, meaning {meaning:.0%}"
     if score < threshold:
@@ -130,7 +171,7 @@ def _fresh(subject: Subject, article: Cut, score: float, words: str) -> Verdict:
     published = article.content.published_ms
     if published is not None and published < subject.since_ms - OLD_MS:
         return Verdict(0.0, "published long before the reader's last answer")
-    own = sketch(article.content.passages)
+    own = article.sketch
     for told in subject.sketches:
         if likeness(own, told) >= ALIKE:
             return Verdict(0.0, "the same as what the reader was told of")

@@ -11,6 +11,7 @@ from actors.history.significance import (
     OLD_MS,
     THRESHOLD,
     Frequencies,
+    Meanings,
     Subject,
     Verdict,
     cut,
@@ -28,7 +29,7 @@ SALE = (
     "million and wants to open a yard in spring. The works had stood empty since the kiln went cold eleven years ago."
 )
 ANALYZERS = Analyzers()
-EMBEDDER = HashingEmbedder()
+MEANINGS = Meanings(HashingEmbedder())
 
 
 def thread(text: str = QUESTION, **fields: object) -> ReaderThreads:
@@ -48,7 +49,7 @@ def article(title: str, text: str, published_ms: int | None = None) -> Content:
 
 
 def verdict(content: Content, on: Subject | None = None) -> Verdict:
-    return judge(on or subject(), cut(content, ANALYZERS), Frequencies(), EMBEDDER)
+    return judge(on or subject(), cut(content, ANALYZERS), Frequencies(), MEANINGS)
 
 
 def test_an_article_about_the_question_is_significant_and_says_why() -> None:
@@ -93,7 +94,7 @@ def test_rare_words_weigh_more_than_common_ones() -> None:
         common.add(cut(article("Bay", "The bay is old and calm."), ANALYZERS).terms)
     asked = subject()
     calm = cut(article("The old bay", "The old bay is calm."), ANALYZERS)
-    assert judge(asked, calm, common, EMBEDDER).score < judge(asked, calm, Frequencies(), EMBEDDER).score
+    assert judge(asked, calm, common, MEANINGS).score < judge(asked, calm, Frequencies(), MEANINGS).score
 
 
 def test_what_was_published_long_before_the_readers_last_answer_is_no_news() -> None:
@@ -136,12 +137,17 @@ def test_questions_are_found_by_their_words_in_the_language_they_are_written_in(
     german = Content(
         "g", "Zementwerk verkauft", ("Das alte Zementwerk in der Hafenbucht gehört nun Bootsbauern.",), "de"
     )
-    assert [one.user_id for one in watchlist.candidates(cut(german, ANALYZERS))] == ["bob"]
-    (found,) = watchlist.candidates(cut(article("Cement works at Harrow Bay sold", SALE), ANALYZERS))
+    assert [one.user_id for one in watchlist.candidates(cut(german, ANALYZERS), Frequencies())] == ["bob"]
+    (found,) = watchlist.candidates(
+        cut(article("Cement works at Harrow Bay sold", SALE), ANALYZERS), Frequencies()
+    )
     assert found.user_id == "ada"
     watchlist.put("ada", ReaderThreads())
     assert len(watchlist) == 1
-    assert watchlist.candidates(cut(article("Cement works at Harrow Bay sold", SALE), ANALYZERS)) == []
+    assert (
+        watchlist.candidates(cut(article("Cement works at Harrow Bay sold", SALE), ANALYZERS), Frequencies())
+        == []
+    )
     watchlist.keep_only(set())
     assert len(watchlist) == 0
 
