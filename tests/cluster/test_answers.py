@@ -5,8 +5,6 @@ R8: finished by the question's deadline and ten seconds, whoever began it. Takes
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -17,31 +15,11 @@ import pytest
 from cluster.records.question import ANSWER_WITHIN_MS
 from tests.benchmarks.stack import Stack
 from tests.drills.engines import installed, replicas
-from tests.fakes.provider import Provider
+from tests.fakes.provider import Press
 from tests.fakes.small_archive import ARTICLES
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(300)]
 ASKED = "Who signed the treaty about the water of the river?"
-
-
-class Press:
-    """A provider in a thread of its own."""
-
-    def __init__(self) -> None:
-        self.provider = Provider()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-
-    def __enter__(self) -> Press:
-        self._thread.start()
-        asyncio.run_coroutine_threadsafe(self.provider.__aenter__(), self._loop).result(10)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self.provider.__aexit__(), self._loop).result(10)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -151,3 +152,23 @@ async def _chunk(writer: asyncio.StreamWriter, body: bytes) -> None:
 async def _send(writer: asyncio.StreamWriter, text: str) -> None:
     writer.write(text.encode())
     await writer.drain()
+
+
+class Press:
+    """A provider in a thread of its own, for tests that start whole installations."""
+
+    def __init__(self) -> None:
+        self.provider = Provider()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def __enter__(self) -> Press:
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self.provider.__aenter__(), self._loop).result(10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.run_coroutine_threadsafe(self.provider.__aexit__(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
