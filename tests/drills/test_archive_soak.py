@@ -1,6 +1,7 @@
 """The archive under load for long, and among connections that do nothing: memory stays flat, others notice little.
 
-KIOSK_SOAK_CALLS says how many calls (100,000 unless told), KIOSK_SLOW how many slow senders (500).
+KIOSK_SOAK_CALLS says how many calls (100,000 unless told), KIOSK_SOAK_SECONDS how long at least (0; a full soak takes
+900), KIOSK_SLOW how many slow senders (500), KIOSK_IDLE how many that say nothing (5,000).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from tests.fakes.door import MASTER
 pytestmark = [pytest.mark.drill, pytest.mark.usefixtures("allow_world"), pytest.mark.timeout(1800)]
 ROOT = Path(__file__).parents[2]
 CALLS = int(os.environ.get("KIOSK_SOAK_CALLS", "100000"))
+SECONDS = float(os.environ.get("KIOSK_SOAK_SECONDS", "0"))
 SLOW = int(os.environ.get("KIOSK_SLOW", "500"))
 IDLE = int(os.environ.get("KIOSK_IDLE", "5000"))
 PEOPLE = 200
@@ -91,16 +93,21 @@ def test_memory_and_descriptors_stay_flat_over_a_hundred_thousand_calls() -> Non
     with server() as (port, process):
         calls = requests(port)
         done, begin = 0, time.monotonic()
-        while done < CALLS // 5:
+        while done < CALLS // 5 or time.monotonic() - begin < SECONDS / 5:
             done += _drive(calls, port)
-        warm, files = process.memory_info().rss, process.num_fds()
-        while done < CALLS:
+        before = done
+        warm, files, threads = process.memory_info().rss, process.num_fds(), process.num_threads()
+        while done < CALLS or time.monotonic() - begin < SECONDS or done == before:
             done += _drive(calls, port)
-        end, left = process.memory_info().rss, process.num_fds()
-    grown = (end - warm) / warm * 100_000 / (CALLS - CALLS // 5)
+        end, left, working = process.memory_info().rss, process.num_fds(), process.num_threads()
+    grown = (end - warm) / warm * 100_000 / (done - before)
     took = time.monotonic() - begin
-    print(f"{done} calls in {took:.0f} s, {warm >> 20} -> {end >> 20} MiB, {grown:+.2%} per 100,000")
+    print(
+        f"{done} calls in {took:.0f} s, {warm >> 20} -> {end >> 20} MiB, {grown:+.2%} per 100,000; "
+        f"descriptors {files} -> {left}, threads {threads} -> {working}"
+    )
     assert left <= files + 5
+    assert working <= threads + 1
     assert grown <= 0.02
 
 
