@@ -27,7 +27,7 @@ from actors.vectors.types import Mask, Rows, room_for
 
 _LANGUAGES: Final = 4
 "Languages a question is understood in: the one asked for and those most products have."
-_PHRASE: Final = 0.15
+_PHRASE: Final = 0.4
 "What neighbours in a title add, beside a word as rare as they are."
 _WHOLE_TITLE: Final = 0.5
 "What it adds that the question is the whole title, beside the best score."

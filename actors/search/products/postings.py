@@ -24,6 +24,8 @@ from actors.vectors.types import Mask, Rows
 PAIR: Final = len(WEIGHTS)
 "Number of the field that neighbours in a title stand in."
 
+_AT_ONCE: Final = 8_000_000
+"Postings that are sorted at once when parts are merged."
 _WORTH = np.array([*WEIGHTS, 1], np.int32)
 _BITS = np.array([*(1 << field for field in range(len(WEIGHTS))), 1], np.uint8)
 
@@ -105,31 +107,53 @@ def sealed(texts: Sequence[Text]) -> Part:
     return _part(codes[first], owners[first], counts, bits, owned)
 
 
-def merged(parts: Sequence[Part], keep: Sequence[Mask]) -> Part:
-    """Make one part of several, without the rows that are not kept.
+def merged(parts: Sequence[Part], keep: Sequence[Mask], *, at_once: int = _AT_ONCE) -> Part:
+    """Make one part of several, without the rows that are not kept; so many postings are sorted at once.
 
     Shapes:
         keep: for each part bool [r], by row of the catalog; no row is kept in two parts
     Cost:
-        100,000 products: 1.5 s
+        100,000 products: 1.5 s; memory for the result and 40 bytes for each posting sorted at once
     """
-    codes, rows, counts, bits, owned = [], [], [], [], []
-    for part, kept in zip(parts, keep, strict=True):
-        here = kept[part.rows]
-        codes.append(np.repeat(part.terms, np.diff(part.starts))[here])
-        rows.append(part.rows[here])
-        counts.append(part.counts[here])
-        bits.append(part.fields[here])
-        owned.append(part.owned[kept[part.owned]])
-    every, whose = np.concatenate(codes), np.concatenate(rows)
-    order = np.lexsort((whose, every))
-    return _part(
-        every[order],
-        whose[order],
-        np.concatenate(counts)[order],
-        np.concatenate(bits)[order],
+    stretches = max(-(-sum(len(part.rows) for part in parts) // at_once), 1)
+    # terms are hashes, so equal stretches of numbers hold about as many of them
+    edges = [at * (1 << 64) // stretches for at in range(1, stretches)]
+    cuts = [_cuts(part, edges) for part in parts]
+    pieces = [_merged(parts, keep, [cut[at : at + 2] for cut in cuts]) for at in range(stretches)]
+    owned = [part.owned[kept[part.owned]] for part, kept in zip(parts, keep, strict=True)]
+    lengths = np.concatenate([np.zeros(1, np.int64), *(piece[1] for piece in pieces)])
+    return Part(
+        np.concatenate([piece[0] for piece in pieces]),
+        np.cumsum(lengths, dtype=np.int64),
+        np.concatenate([piece[2] for piece in pieces]),
+        np.concatenate([piece[3] for piece in pieces]),
+        np.concatenate([piece[4] for piece in pieces]),
         np.sort(np.concatenate(owned)),
     )
+
+
+def _cuts(part: Part, edges: Sequence[int]) -> list[int]:
+    """Say where stretches of terms begin and end."""
+    inner = np.searchsorted(part.terms, np.array(edges, np.uint64)).tolist()
+    return [0, *inner, len(part.terms)]
+
+
+def _merged(
+    parts: Sequence[Part], keep: Sequence[Mask], cuts: Sequence[Sequence[int]]
+) -> tuple[Any, Any, Any, Any, Any]:
+    """Merge one stretch of terms: terms, how many postings each has, and postings."""
+    codes, rows, counts, bits = [], [], [], []
+    for part, kept, (first, last) in zip(parts, keep, cuts, strict=True):
+        here = slice(int(part.starts[first]), int(part.starts[last]))
+        found = kept[part.rows[here]]
+        codes.append(np.repeat(part.terms[first:last], np.diff(part.starts[first : last + 1]))[found])
+        rows.append(part.rows[here][found])
+        counts.append(part.counts[here][found])
+        bits.append(part.fields[here][found])
+    every, whose = np.concatenate(codes), np.concatenate(rows)
+    order = np.lexsort((whose, every))
+    terms, lengths = np.unique(every, return_counts=True)
+    return terms, lengths, whose[order], np.concatenate(counts)[order], np.concatenate(bits)[order]
 
 
 def none() -> Part:

@@ -123,6 +123,7 @@ def test_changes_while_parts_are_merged_are_kept(changes: list[tuple[int, str | 
 
 
 @given(st.lists(st.sampled_from([1e-9, 0.5, 1.0, 1.5, 7.25, 300.0]), max_size=40))
+@settings(deadline=None)
 def test_the_best_go_first_and_equals_stay_as_they_stand(scores: list[float]) -> None:
     values = np.array(scores, np.float64)
     assert best_first(values).tolist() == np.argsort(-values, kind="stable").tolist()
