@@ -14,7 +14,7 @@ from actors.recommender.built import Hit, Laid
 from actors.recommender.field_texts import FieldTexts
 from actors.recommender.field_values import LONGEST
 from actors.search.folding import folded
-from actors.vectors.types import Floats, Mask
+from actors.vectors.types import Floats, Mask, room_for
 
 _DAY_MS = 86_400_000
 WINDOW_MS = 30 * _DAY_MS
@@ -22,7 +22,9 @@ HALF_LIFE_MS = 14 * _DAY_MS
 MOST_QUERIES = 100_000
 MOST_READERS = 5_000
 "Readers remembered of one query; beyond that nobody needs to know exactly."
-_COUNTED_FOR_MS = 1_000
+_SWEEP_MS = 600_000
+"Within so long all queries are counted again, for readers fade."
+_SWEPT_AT_ONCE = 2_000
 
 
 class Asked:
@@ -34,8 +36,12 @@ class Asked:
         "By number of the query: reader id -> when they last asked it."
         self._queries_of: dict[str, set[int]] = {}
         self._texts = FieldTexts("text")
-        self._counted: tuple[int, int, Floats, Floats] | None = None
-        self._version = 0
+        self._readers_lately: Floats = np.zeros(0)
+        self._worth: Floats = np.zeros(0)
+        self._changed: set[int] = set()
+        "Queries to be counted again."
+        self._swept = 0
+        self._swept_ms = 0
 
     def __len__(self) -> int:
         """Count queries."""
@@ -68,14 +74,14 @@ class Asked:
         if reader_id in readers or len(readers) < MOST_READERS:
             readers[reader_id] = max(at_ms, readers.get(reader_id, 0))
             self._queries_of.setdefault(reader_id, set()).add(number)
-            self._version += 1
+            self._changed.add(number)
 
     def forget(self, reader_ids: Sequence[str]) -> None:
         """Take back what readers searched for."""
         for reader_id in reader_ids:
             for number in self._queries_of.pop(reader_id, ()):
                 self._readers[number].pop(reader_id, None)
-                self._version += 1
+                self._changed.add(number)
 
     def look_up(self, typed: str, wanted: int, least: int, now_ms: int) -> list[Hit]:
         """Find queries that at least so many different readers asked within the window."""
@@ -90,14 +96,28 @@ class Asked:
         return self._texts, self._texts.rebuilding(self._counts(now_ms)[1])
 
     def _counts(self, now_ms: int) -> tuple[Floats, Floats]:
-        """Count readers in the window, and what they are worth; at most a second old while nothing was forgotten."""
-        known = self._counted
-        if known is not None and known[0] == self._version and now_ms - known[1] < 60 * _COUNTED_FOR_MS:
-            return known[2], known[3]
-        counts, worth = np.zeros(len(self._readers)), np.zeros(len(self._readers))
-        for number, readers in enumerate(self._readers):
-            ages = [now_ms - at_ms for at_ms in readers.values() if now_ms - at_ms < WINDOW_MS]
-            counts[number] = len(ages)
-            worth[number] = sum(0.5 ** (max(age, 0) / HALF_LIFE_MS) for age in ages)
-        self._counted = (self._version, now_ms, counts, worth)
-        return counts, worth
+        """Count readers in the window, and what they are worth: at once where something changed, else little by little.
+
+        Shapes:
+            returns: float64 [queries] each, not to be changed
+        """
+        count = len(self._readers)
+        self._readers_lately, self._worth = (
+            room_for(self._readers_lately, count),
+            room_for(self._worth, count),
+        )
+        for number in self._changed:
+            self._count(number, now_ms)
+        self._changed.clear()
+        passed_ms = max(now_ms - self._swept_ms, 0)
+        turn = min(-(-count * passed_ms // _SWEEP_MS), count, _SWEPT_AT_ONCE)
+        for number in range(self._swept, self._swept + turn):
+            self._count(number % count, now_ms)
+        if turn:
+            self._swept, self._swept_ms = (self._swept + turn) % count, now_ms
+        return self._readers_lately[:count], self._worth[:count]
+
+    def _count(self, number: int, now_ms: int) -> None:
+        ages = [now_ms - at_ms for at_ms in self._readers[number].values() if now_ms - at_ms < WINDOW_MS]
+        self._readers_lately[number] = len(ages)
+        self._worth[number] = sum(0.5 ** (max(age, 0) / HALF_LIFE_MS) for age in ages)
