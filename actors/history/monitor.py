@@ -178,7 +178,7 @@ class AppMonitor:
         found: Found = defaultdict(list)
         for content in self._contents(change):
             article = cut(content, self._analyzers)
-            self._common.add(article.terms)
+            self._common.add(article.places)
             for subject in self.watchlist.candidates(article, self._common, self.judges.threshold):
                 if not rules.is_after(change.offset, subject.judged):
                     continue

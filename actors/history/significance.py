@@ -10,8 +10,8 @@ Content older than what the reader already had, or the same in other words, has 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 
@@ -64,23 +64,34 @@ class Frequencies:
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
         self._seen = 0
+        self.epoch = 0
+        "Changes with every twentieth part more that came: weights stay as they are within one."
+        self._weights: dict[tuple[int, ...], float] = {}
+        self._weighed = -1
 
     def add(self, terms: Iterable[int]) -> None:
         """Count the different terms of one article."""
         self._seen += 1
-        self._counts.update(terms)
+        self.epoch = int(20 * log(1 + self._seen))
+        self._counts.update(iter(terms))
         if len(self._counts) > _MOST_TERMS:
             self._counts = Counter({term: count // 2 for term, count in self._counts.items() if count > 1})
             self._seen //= 2
 
-    @property
-    def epoch(self) -> int:
-        """A number that changes with every twentieth part more that came: weights hardly change within one."""
-        return int(20 * log(1 + self._seen))
+    def weight(self, word: tuple[int, ...]) -> float:
+        """Weigh a word: the rarer the heavier; while little came all weigh alike.
 
-    def weight(self, word: Sequence[int]) -> float:
-        """Weigh a word: the rarer the heavier; while little came all weigh alike."""
-        return log(2 + self._seen / (1 + max((self._counts[term] for term in word), default=0)))
+        Cost:
+            0.2 us, for a word is weighed once an epoch
+        """
+        if self._weighed != self.epoch:
+            self._weighed = self.epoch
+            self._weights.clear()
+        weight = self._weights.get(word)
+        if weight is None:
+            commonest = max((self._counts[term] for term in word), default=0)
+            weight = self._weights[word] = log(2 + self._seen / (1 + commonest))
+        return weight
 
 
 class Meanings:
@@ -116,10 +127,10 @@ class Cut:
     """Content cut into terms, passage by passage."""
 
     content: Content
-    passages: tuple[frozenset[int], ...]
-    terms: frozenset[int]
+    places: Mapping[int, Sequence[int]]
+    "Term -> the passages it stands in."
     lead: frozenset[int]
-    "Of its title and its first passage."
+    "Terms of its title and its first passage."
     _sketch: str | None = None
 
     @property
@@ -140,8 +151,11 @@ def cut(content: Content, analyzers: Analyzers) -> Cut:
     analyzer = analyzers.of(content.language or analyzers.guess(head[:2_000]))
     passages = tuple(frozenset(analyzer.terms(passage)) for passage in content.passages)
     title = frozenset(analyzer.terms(content.title))
-    lead = title | (passages[0] if passages else frozenset())
-    return Cut(content, passages, lead.union(*passages), lead)
+    places: dict[int, list[int]] = {term: [] for term in title}
+    for at, terms in enumerate(passages):
+        for term in terms:
+            places.setdefault(term, []).append(at)
+    return Cut(content, places, title | (passages[0] if passages else frozenset()))
 
 
 def judge(
@@ -150,15 +164,15 @@ def judge(
     """Judge one article for one thread."""
     weights = [common.weight(word) for word in subject.words]
     whole = sum(weights)
-    if not whole or not article.passages:
+    shares = _shares(subject, weights, article)
+    if not whole or not shares:
         return Verdict(0.0, "there is nothing to compare")
-    shares = [_held(subject, weights, terms) / whole for terms in article.passages]
-    held = max(shares)
+    best = max(shares, key=lambda at: (shares[at], -at))
+    held = shares[best] / whole
     if held < threshold:  # the rest can only lower it
         return Verdict(held, f"holds {held:.0%} of the question")
-    several = min(1.0, sum(share >= 0.5 for share in shares) / _SEVERAL)
+    several = min(1.0, sum(share >= whole / 2 for share in shares.values()) / _SEVERAL)
     about = max(_held(subject, weights, article.lead) / whole, several)
-    best = shares.index(held)
     meaning = min(1.0, meanings.likeness(subject.text, article.content, best) / _CLOSE)
     score = held * (1 - _ABOUT - _MEANING + _ABOUT * about + _MEANING * meaning)
     words = f"holds {held:.0%} of the question, about it by {about:.0%}, meaning {meaning:.0%}"
@@ -176,6 +190,16 @@ def _fresh(subject: Subject, article: Cut, score: float, words: str) -> Verdict:
         if likeness(own, told) >= ALIKE:
             return Verdict(0.0, "the same as what the reader was told of")
     return Verdict(score, words, own)
+
+
+def _shares(subject: Subject, weights: Sequence[float], article: Cut) -> dict[int, float]:
+    """Weigh how much of a question each passage holds; passages that hold nothing are absent."""
+    shares: dict[int, float] = defaultdict(float)
+    for word, weight in zip(subject.words, weights, strict=True):
+        found = [article.places[term] for term in word if term in article.places]
+        for at in found[0] if len(found) == 1 else set[int]().union(*found):
+            shares[at] += weight
+    return shares
 
 
 def _held(subject: Subject, weights: Sequence[float], terms: frozenset[int]) -> float:

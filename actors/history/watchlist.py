@@ -87,7 +87,7 @@ class Watchlist:
             0.1 us for each thread and word it shares with the article
         """
         shared: dict[Name, float] = defaultdict(float)
-        for term in article.terms:
+        for term in article.places:
             found = self._by_term.get(term)
             if found:
                 weight = common.weight((term,))

@@ -91,7 +91,7 @@ def test_a_mention_in_passing_counts_less_than_an_article_about_it() -> None:
 def test_rare_words_weigh_more_than_common_ones() -> None:
     common = Frequencies()
     for _ in range(500):
-        common.add(cut(article("Bay", "The bay is old and calm."), ANALYZERS).terms)
+        common.add(cut(article("Bay", "The bay is old and calm."), ANALYZERS).places)
     asked = subject()
     calm = cut(article("The old bay", "The old bay is calm."), ANALYZERS)
     assert judge(asked, calm, common, MEANINGS).score < judge(asked, calm, Frequencies(), MEANINGS).score
