@@ -1,0 +1,46 @@
+"""The body of autocomplete becomes a query as it was meant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from actors.recommender.messages import ReaderQuery
+from deployments.api.wire.autocomplete import MOST_TYPED, Autocomplete, to_completion_query
+
+
+def read(**body: Any) -> ReaderQuery:
+    return to_completion_query(
+        Autocomplete.model_validate({"q": "tro", **body}),
+        app_id="a",
+        user_id="",
+        primary_language="NL",
+        now_ms=0,
+    )
+
+
+@pytest.mark.parametrize("typed", ["trowel ", "trowel  ", " trowel", "", " ", "\t"])
+def test_blanks_are_kept_as_they_were_typed(typed: str) -> None:
+    assert read(q=typed).typed == typed
+
+
+def test_what_nobody_can_have_typed_is_cut() -> None:
+    assert len(read(q="a" * 60_000).typed) == MOST_TYPED
+
+
+def test_without_a_language_the_environments_own_is_used_and_others_are_not_shut_out() -> None:
+    assert (read().language, read().only_language) == ("nl", False)
+    assert (read(language="DE").language, read(language="DE").only_language) == ("de", True)
+
+
+def test_what_is_not_said_is_what_the_specification_says() -> None:
+    query = read()
+    assert (query.completion_fields, query.min_users, query.rows, query.start, query.dedupe) == (
+        ("title",), 5, 5, 0, True,
+    )  # fmt: skip
+    assert query.fields == ()
+
+
+def test_a_field_named_twice_is_completed_once() -> None:
+    assert read(completion_fields=["title", "brand", "title"]).completion_fields == ("title", "brand")
