@@ -44,6 +44,8 @@ _WHOLE_ARTICLE = 40_000
 
 _FEW_PASSAGES = 4_000
 "So many are compared in full in a moment."
+_MANY_PASSAGES = 400_000
+"Beyond, even sketches take a millisecond and more."
 _NO_PERIOD = Period()
 _FIRST = np.ones(1, bool)
 
@@ -89,7 +91,7 @@ def ask(library: Library, query: ArchiveQuery, now_ms: int) -> ArchiveResult:
 
 def is_quick(library: Library) -> bool:
     """Does a question take less than handing it to another thread would be worth?"""
-    if library.is_slow:
+    if library.is_slow or sum(map(len, library.segments)) > _MANY_PASSAGES:
         return False
     slow = sum(
         len(segment)

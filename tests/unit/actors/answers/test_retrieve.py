@@ -7,7 +7,7 @@ import pytest
 from actors.answers.library import Library
 from actors.answers.messages import ArchiveQuery, Snippet
 from actors.answers.passages import Document, read_product
-from actors.answers.retrieve import article, ask
+from actors.answers.retrieve import article, ask, is_quick
 from actors.language.embed import HashingEmbedder
 from tests.fakes.small_archive import ARTICLES
 
@@ -140,3 +140,23 @@ def test_of_a_very_long_article_the_section_is_given() -> None:
     assert given is not None
     assert given.child_title == "Chapter 3"
     assert set(given.content.removeprefix("## Chapter 3").split()) == {"word3"}
+
+
+def test_few_passages_are_searched_on_the_spot_and_a_slow_embedder_never_is(library: Library) -> None:
+    class Slow(HashingEmbedder):
+        is_slow = True
+
+    assert is_quick(library)
+    assert not is_quick(Library(Slow(), share=0.5))
+
+
+def test_several_segments_answer_as_one(library: Library) -> None:
+    one, apart = Library(HashingEmbedder(), share=0.1), Library(HashingEmbedder(), share=0.1)
+    one.put(documents())
+    for document in documents():
+        apart.put([document])
+    assert len(apart.segments) > 1
+    for question in ("Who saved penalties in the final?", "river treaty", "hermit beetle orchards"):
+        # passages are weighed by the mean length known when they came, so scores may differ a little
+        first, second = found(one, question)[0], found(apart, question)[0]
+        assert (first.product_id, first.position) == (second.product_id, second.position)
