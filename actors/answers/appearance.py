@@ -191,13 +191,13 @@ def words_at(sentence: str) -> list[tuple[str, Spot]]:
 
 
 def _is_number(word: str) -> bool:
-    return word[0].isdigit() or word.lower() in _NUMBER_WORDS
+    return word[0].isdecimal() or word.lower() in _NUMBER_WORDS
 
 
 def _is_time(word: str) -> bool:
-    if word[0].isdigit():
+    if word[0].isdecimal():
         return (
-            (len(word) == 4 and word[:2] in _CENTURIES and word.isdigit())
+            (len(word) == 4 and word[:2] in _CENTURIES and word.isdecimal())
             or (":" in word and len(word) < 6)
             or _is_clock(word)
         )
@@ -213,7 +213,7 @@ _CENTURIES = frozenset(_CENTURIES_TEXT.split())
 
 def _is_clock(word: str) -> bool:
     hour, _, minute = word.partition(".")
-    return len(minute) == 2 and hour.isdigit() and len(hour) <= 2 and minute.isdigit() and minute < "60"
+    return len(minute) == 2 and hour.isdecimal() and len(hour) <= 2 and minute.isdecimal() and minute < "60"
 
 
 def _measured(words: list[tuple[str, Spot]], kind: str) -> Iterator[Spot]:
@@ -243,7 +243,7 @@ def _aged(sentence: str, words: list[tuple[str, Spot]]) -> Iterator[Spot]:
     for at, (word, (start, end)) in enumerate(words):
         small = word.lower()
         if small in ("age", "aged", "old", "alter", "alt", "ans", "años", "edad") or (
-            word.isdigit()
+            word.isdecimal()
             and len(word) <= 3
             and at
             and sentence[start - 2 : start] == ", "

@@ -28,6 +28,7 @@ _PASSAGES = 10
 _BROAD = frozenset(["", "reason", "manner"])
 "Kinds that one sentence seldom answers whole."
 _MOST = 4
+_LEAST_LEFT = 3
 _AS_GOOD = 1.2
 "How far behind the best another sentence may be to be shown as well."
 _WIDEST_GAP = 4.0
@@ -97,6 +98,9 @@ def rank(
 
 def _may_be_shown(one: Weighed) -> bool:
     text = one.sentence.text
+    plain = cleaned(text)
+    if plain != text and len(plain.split()) < _LEAST_LEFT:
+        return False  # nearly nothing but markup
     return len(one.words) > 1 and not text.rstrip("\"”»'").endswith("?") and not gives_orders(text)
 
 

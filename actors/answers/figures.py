@@ -88,13 +88,26 @@ def figures(text: str) -> list[Figure]:
         if after == at:
             at += 1
             continue
-        unit = next((_UNITS[word] for word in tokens[after : after + 2] if word in _UNITS), "")
-        if not unit and at and tokens[at - 1] in "$€£¥":
-            unit = "money"
+        unit = "money" if at and tokens[at - 1] in "$€£¥" else _unit(tokens[after : after + 2])
         if digits or after - at > 1 or tokens[at] not in _ONES:
             found.append(Figure(value, unit, digits))
         at = after
     return found
+
+
+def is_number_word(word: str) -> bool:
+    """Is a word a number, or a part of one?"""
+    small = word.lower()
+    return small in _WORDS or small in _TIMES
+
+
+def _unit(tokens: list[str]) -> str:
+    for token in tokens:
+        if token[0].isdecimal():
+            return ""
+        if token in _UNITS:
+            return _UNITS[token]
+    return ""
 
 
 def _number(tokens: list[str], at: int) -> tuple[float, bool, int]:
@@ -104,7 +117,7 @@ def _number(tokens: list[str], at: int) -> tuple[float, bool, int]:
     begin = at
     while at < len(tokens):
         token = tokens[at]
-        if token[0].isdigit():
+        if token[0].isdecimal():
             if at > begin:
                 break
             part, digits = _value(token), True

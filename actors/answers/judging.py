@@ -184,6 +184,8 @@ def certainty(found: Mapping[str, float]) -> float:
 
 def is_out_of_question(wanted: Wanted, one: Weighed, snippets: Sequence[Snippet]) -> bool:
     """Is a year, a number or a name of the question nowhere in what the sentence was taken from?"""
+    if _lacks_name(wanted, one):
+        return True
     snippet = snippets[one.snippet]
     own = [other for other in snippets if other.product_id == snippet.product_id]
     text = " ".join([snippet.title, *(f"{other.child_title} {other.text}" for other in own)])
@@ -191,3 +193,16 @@ def is_out_of_question(wanted: Wanted, one: Weighed, snippets: Sequence[Snippet]
         return True
     # "in 2024" is often only said by the date of the article
     return any(year not in text and not snippet.published.startswith(year) for year in wanted.years)
+
+
+def _lacks_name(wanted: Wanted, one: Weighed) -> bool:
+    """Is a name nowhere in the article? Where all nouns have capitals, or all words, nobody can tell."""
+    if wanted.wording.language == "de" or 2 * len(wanted.names) > len(wanted.weights) + 1:
+        return False
+    return any(
+        degree < _NAMED and stem in wanted.names
+        for stem, degree in zip(wanted.weights, one.around, strict=True)
+    )
+
+
+_NAMED = 0.5

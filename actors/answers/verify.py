@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from types import MappingProxyType
 
-from actors.answers.figures import Figure, figures
+from actors.answers.figures import Figure, figures, is_number_word
 from actors.answers.orders import visible
 from actors.answers.sentences import sentences
 from actors.answers.wording import Word, Wording, names
@@ -107,13 +107,15 @@ def _coverage(wording: Wording, own: Sequence[Word], other: Sequence[Word]) -> f
     values = {figure.value for word in other for figure in figures(word.text)}
     total = found = 0.0
     for word in own:
+        if is_number_word(word.text):
+            continue  # numbers are looked at by what they are worth
         weight = 1.5 if word.is_name or word.is_number else 1.0
         degree = 1.0 if word.stem in stems else wording.found(word.stem, stems)
         if degree < 1.0 and any(figure.value in values for figure in figures(word.text)):
             degree = 1.0
         total += weight
         found += weight * degree
-    return found / total
+    return found / total if total else 1.0
 
 
 # --- what must not be new -------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ class Word:
     @property
     def is_number(self) -> bool:
         """Written in digits."""
-        return self.text[:1].isdigit()
+        return self.text[:1].isdecimal()
 
 
 class Wording:
@@ -49,6 +49,7 @@ class Wording:
 
     def __init__(self, language: str) -> None:
         self._analyzer = Analyzer(language)
+        self.language = self._analyzer.language
         self._stems: dict[str, str] = {}
         self._families = _families_of(self._analyzer.language)
 
@@ -64,7 +65,7 @@ class Wording:
         found = []
         for match in _WORD.finditer(text):
             said = match[0]
-            stem = said if said[0].isdigit() else self.stem(said)
+            stem = said if said[0].isdecimal() else self.stem(said)
             if stem:
                 found.append(Word(said, stem, match.start(), match.end()))
         return found
