@@ -65,14 +65,14 @@ class Frequencies:
         self._counts: Counter[int] = Counter()
         self._seen = 0
         self.epoch = 0
-        "Changes with every twentieth part more that came: weights stay as they are within one."
+        "Changes with every quarter more that came: weights stay as they are within one."
         self._weights: dict[tuple[int, ...], float] = {}
         self._weighed = -1
 
     def add(self, terms: Iterable[int]) -> None:
         """Count the different terms of one article."""
         self._seen += 1
-        self.epoch = int(20 * log(1 + self._seen))
+        self.epoch = int(4 * log(1 + self._seen))
         self._counts.update(iter(terms))
         if len(self._counts) > _MOST_TERMS:
             self._counts = Counter({term: count // 2 for term, count in self._counts.items() if count > 1})
