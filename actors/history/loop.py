@@ -116,7 +116,7 @@ class TrackerLoop:
         Errors:
             Unavailable: the store is away
         """
-        self._state.progress_s = self._clock.monotonic_s()
+        self._alive()
         if not await self._hold():
             return False
         await self._find_apps()
@@ -124,13 +124,13 @@ class TrackerLoop:
         for app_id, kept in list(self._kept.items()):
             if self._clock.monotonic_s() >= kept.until_s:
                 more = await self._turn(app_id, kept) or more
-            self._state.progress_s = self._clock.monotonic_s()
+            self._alive()
         self._state.rounds += 1
         return more
 
     def state(self) -> TrackerState:
         """Look at the counters."""
-        lists = [kept.monitor.watchlist for kept in self._kept.values()]
+        lists = [kept.monitor.watchlist for kept in list(self._kept.values())]
         return replace(
             self._state,
             working=self._lease.held,
@@ -138,6 +138,9 @@ class TrackerLoop:
             watched=sum(map(len, lists)),
             waiting=sum(len(one.waiting()) for one in lists),
         )
+
+    def _alive(self) -> None:
+        self._state.progress_s = self._clock.monotonic_s()
 
     async def _turn(self, app_id: str, kept: _Kept) -> bool:
         try:
@@ -181,7 +184,7 @@ class TrackerLoop:
                 continue
             monitor = AppMonitor(
                 app.app_id, self._stores, judges, self._answering, self._clock, self._meter, lag_ms=self._lag_ms,
-                languages=(app.settings.primary_language,),
+                languages=(app.settings.primary_language,), alive=self._alive,
             )  # fmt: skip
             self._kept[app.app_id] = _Kept(monitor)
 

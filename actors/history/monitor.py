@@ -39,6 +39,8 @@ LAG_MS = 2_500
 "Age a change must have. Longer than any write of a subscription may take."
 AT_A_TIME = 4
 "Changes read at a time; an upload is one, of some hundred articles at most."
+_LOT = 25
+"Articles judged between two signs of life."
 _PAGE = 200
 _ALL_AGAIN_S = 600.0
 _NOTE_S = 3.0
@@ -70,6 +72,7 @@ class AppMonitor:
         *,
         lag_ms: int = LAG_MS,
         languages: tuple[str, ...] = ("en",),
+        alive: Callable[[], None] = lambda: None,
         new_id: Callable[[], str] = new_question_id,
     ) -> None:
         self._app_id = app_id
@@ -79,6 +82,7 @@ class AppMonitor:
         self._meter = meter
         self._lag_ms = lag_ms
         self._new_id = new_id
+        self._alive = alive
         self._tracker = Tracker(stores.threads, stores.changes, clock)
         self._analyzers = Analyzers()
         self._common = Frequencies()
@@ -142,9 +146,9 @@ class AppMonitor:
         if not ripe:
             return False
         for change in ripe:
-            found = await asyncio.to_thread(self._judged, change)
-            for name, lot in found.items():
+            for name, lot in (await self._judged(change)).items():
                 await self._note(name, change.offset, lot)
+                self._alive()
             self._offset = change.offset
         await self._stores.threads.note_judged(self._app_id, self._offset)
         return len(ripe) == AT_A_TIME
@@ -173,24 +177,29 @@ class AppMonitor:
     def _is_ripe(self, change: Change) -> bool:
         return rules.place(change.offset)[0] + self._lag_ms <= self._clock.now_ms()
 
-    def _judged(self, change: Change) -> Found:
+    async def _judged(self, change: Change) -> Found:
         """Judge all articles of a change for all threads they may concern; the best first."""
         found: Found = defaultdict(list)
-        for content in self._contents(change):
-            article = cut(content, self._analyzers)
-            self._common.add(article.places)
-            for subject in self.watchlist.candidates(article, self._common, self.judges.threshold):
-                if not rules.is_after(change.offset, subject.judged):
-                    continue
-                verdict = judge(
-                    subject, article, self._common, self._meanings, threshold=self.judges.threshold
-                )
-                self._meter.count("kiosk_thread_judgements_total")
-                if verdict.score >= self.judges.threshold:
-                    found[subject.user_id, subject.thread_id].append((verdict, content))
+        contents = await asyncio.to_thread(list, self._contents(change))
+        for start in range(0, len(contents), _LOT):
+            await asyncio.to_thread(self._judge, contents[start : start + _LOT], change.offset, found)
+            self._alive()
         for lot in found.values():
             lot.sort(key=lambda one: (-one[0].score, one[1].product_id))
         return found
+
+    def _judge(self, contents: Sequence[Content], offset: str, found: Found) -> None:
+        threshold = self.judges.threshold
+        for content in contents:
+            article = cut(content, self._analyzers)
+            self._common.add(article.places)
+            for subject in self.watchlist.candidates(article, self._common, threshold):
+                if not rules.is_after(offset, subject.judged):
+                    continue
+                verdict = judge(subject, article, self._common, self._meanings, threshold=threshold)
+                self._meter.count("kiosk_thread_judgements_total")
+                if verdict.score >= threshold:
+                    found[subject.user_id, subject.thread_id].append((verdict, content))
 
     def _contents(self, change: Change) -> Iterator[Content]:
         if change.op != "put":
