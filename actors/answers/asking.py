@@ -8,7 +8,7 @@ from typing import Protocol
 
 from actors.answers.showing import show, shown_bytes
 from cluster.clock import Clock
-from cluster.records.question import ANSWER_WITHIN_MS, Answer, Question
+from cluster.records.question import ANSWER_WITHIN_MS, GENERATED, Answer, Question
 from cluster.store.ports import QuestionStore
 
 UPDATE_MONITOR = "answer_update_monitor"
@@ -80,7 +80,7 @@ class StoreAsking:
             before=before,
             user_id=asked.user_id,
             logged=True,
-            metadata={"service_generated_by": asked.generated_by},
+            metadata={GENERATED: asked.generated_by},
         )
         answer = Answer()
         await self._store.ask(question, answer, shown_bytes(question, answer), holder="", until_ms=0)

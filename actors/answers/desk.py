@@ -21,7 +21,7 @@ from actors.answers.showing import shown_bytes
 from cluster.clock import Clock
 from cluster.errors import HouseError, Unavailable
 from cluster.meter import Meter
-from cluster.records.question import Answer, Question
+from cluster.records.question import GENERATED, Answer, Question
 from cluster.store.ports import QuestionStore, Recorded
 
 MOST_IN_HAND = 32
@@ -32,6 +32,8 @@ BEAT_S = 2.0
 SWEEP_S = 1.0
 
 AppIds = Callable[[], Awaitable[Sequence[str]]]
+Begun = Callable[[Question], Awaitable[None]]
+"Hears of questions taken over: whoever took them may have died before they stood in the reader's history."
 
 
 class AnswerDesk:
@@ -46,6 +48,7 @@ class AnswerDesk:
         *,
         name: str,
         app_ids: AppIds,
+        begun: Begun | None = None,
         most_in_hand: int = MOST_IN_HAND,
         sweep_s: float = SWEEP_S,
     ) -> None:
@@ -55,6 +58,7 @@ class AnswerDesk:
         self._meter = meter
         self._name = name
         self._app_ids = app_ids
+        self._begun = begun
         self._most = most_in_hand
         self._sweep_s = sweep_s
         self._hands: dict[str, InHand] = {}
@@ -121,11 +125,17 @@ class AnswerDesk:
                 if claimed is not None:
                     self._meter.count("kiosk_answers_taken_over_total")
                     self._begin(claimed)
+                    await self._tell(claimed.question)
 
     async def settle(self) -> None:
         """Wait until nothing is in hand."""
         while self._tasks:
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def _tell(self, question: Question) -> None:
+        if self._begun is not None and question.logged and not question.metadata.get(GENERATED):
+            with contextlib.suppress(HouseError):
+                await self._begun(question)
 
     def _begin(self, recorded: Recorded) -> None:
         question_id = recorded.question.question_id

@@ -10,7 +10,7 @@ from typing import Any
 from actors.answers.answering import Answering, Tools, Writer
 from actors.answers.asking_on import related
 from actors.answers.client import ArchiveClient
-from actors.answers.desk import AnswerDesk
+from actors.answers.desk import AnswerDesk, Begun
 from actors.answers.messages import ArchiveQuery, Article, Snippet
 from actors.answers.provider.terms import ModelTerms
 from actors.answers.provider.writer import ModelWriter
@@ -123,6 +123,7 @@ def open_questions(
     meter: Meter,
     *,
     app_ids: Callable[[], Sequence[str]],
+    begun: Begun | None = None,
     llm: Mapping[str, Any] | None = None,
     writer: Writer | None = None,
 ) -> LocalQuestions:
@@ -141,6 +142,6 @@ def open_questions(
     thinking = ThreadPoolExecutor(1, thread_name_prefix="answers")
     answering = Answering(Tools(stores.questions, archive, stores.records, clock, meter, thinking, writer))
     name = f"answers-{new_request_id()}"
-    desk = AnswerDesk(stores.questions, answering, clock, meter, name=name, app_ids=apps)
+    desk = AnswerDesk(stores.questions, answering, clock, meter, name=name, app_ids=apps, begun=begun)
     rechecker = Rechecker(stores, clock, meter, thinking, name=name, app_ids=apps)
     return LocalQuestions(answering, archive, desk, rechecker, thinking, writer)

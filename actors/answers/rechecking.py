@@ -36,6 +36,7 @@ LATE_MS = ANSWER_WITHIN_MS + 30_000
 _READ = 32
 _MOST_TURNS = 20
 _TRIES = 3
+_NOTE_EVERY_MS = 30_000
 
 Now = Mapping[str, "Document | None"]
 
@@ -59,6 +60,7 @@ class Rechecker:
         self._thinking = thinking
         self._name = name
         self._app_ids = app_ids
+        self._noted: dict[tuple[str, str], int] = {}
         self._log = structlog.get_logger()
 
     async def follow(self) -> None:
@@ -95,7 +97,9 @@ class Rechecker:
         if not offset:
             await self._stores.questions.note_checked(app_id, checker, await log.last(app_id, "product"))
             return []
-        await log.note_follower(app_id, f"{LEASE}-{checker}", {"product": offset}, now_ms)
+        if now_ms - self._noted.get((app_id, checker), 0) >= _NOTE_EVERY_MS:
+            await log.note_follower(app_id, f"{LEASE}-{checker}", {"product": offset}, now_ms)
+            self._noted[app_id, checker] = now_ms
         changes = await log.read(app_id, {"product": offset}, count=_READ, block_ms=0)
         if not delay_ms:
             return changes

@@ -19,6 +19,9 @@ FETCHING: Final = "Fetching related content"
 VERIFYING: Final = "Verifying possible answers"
 GENERATING: Final = "Generating summary"
 
+GENERATED: Final = "service_generated_by"
+"Key of the metadata of questions no reader put; whoever put one says where it belongs."
+
 LONGEST_QUESTION = 8_000
 "Characters of a question; more is refused."
 ANSWER_WITHIN_MS = 60_000

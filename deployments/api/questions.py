@@ -6,7 +6,7 @@ Source: reference 8.8, endpoints 27 to 29
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,7 @@ class Questions:
     def __init__(self, means: AskMeans, recommender: RecommenderClient) -> None:
         self._means = means
         self._recommender = recommender
+        self._put = noted_in(means.history)
         self._noting: set[asyncio.Task[None]] = set()
         self._log = structlog.get_logger()
 
@@ -167,13 +168,7 @@ class Questions:
         """Put a question into its reader's history; what fails for good is logged, the question stands."""
         for pause_s in (*_HISTORY_PAUSES_S, 0.0):
             try:
-                return await self._means.history.asked(
-                    question.app_id,
-                    question.user_id,
-                    question.question_id,
-                    question.text,
-                    question.parent_id,
-                )
+                return await self._put(question)
             except HouseError as error:
                 reason = error.message
             await asyncio.sleep(pause_s)
@@ -184,6 +179,17 @@ class Questions:
         self._noting.add(task)
         task.add_done_callback(self._noting.discard)
         return task
+
+
+def noted_in(history: HistoryClient) -> Callable[[Question], Awaitable[None]]:
+    """Make what puts a question into its reader's history; putting it there again changes nothing."""
+
+    async def note(question: Question) -> None:
+        await history.asked(
+            question.app_id, question.user_id, question.question_id, question.text, question.parent_id
+        )
+
+    return note
 
 
 def read_body(model: Any, payload: Any) -> Any:

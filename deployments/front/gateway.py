@@ -44,7 +44,7 @@ from deployments.api.endpoints import Means, endpoints
 from deployments.api.load import Load
 from deployments.api.placement import PlacedRecommenders
 from deployments.api.query_book import QueryBook
-from deployments.api.questions import AskMeans
+from deployments.api.questions import AskMeans, noted_in
 from deployments.api.routes import ordinary_way
 from deployments.api.warming import warm_up
 from deployments.archive.citation import CitationRules
@@ -136,8 +136,9 @@ class Gateway:
         history = LocalHistoryClient(self._stores, clock, answering(self._stores))
         archive = LocalArchiveClient(self._answers)
         self._asking = open_questions(
-            self._stores, archive, clock, self._meter, app_ids=lambda: self._keyring.app_ids, llm=settings.llm
-        )
+            self._stores, archive, clock, self._meter, app_ids=lambda: self._keyring.app_ids,
+            begun=noted_in(history), llm=settings.llm,
+        )  # fmt: skip
         ask = AskMeans(self._asking, archive, self._stores.questions, clock, history)
         return Means(
             self._stores, self._placed, clock, self._experiments, self._query_book, ask=ask, history=history

@@ -143,6 +143,26 @@ async def test_the_answer_of_a_worker_that_died_is_finished_by_another(house: Ho
     assert (await house.recorded(question)).attempts == 2
 
 
+async def test_a_question_taken_over_is_told_of_once_more_unless_nobody_put_it(house: House) -> None:
+    told: list[str] = []
+
+    async def begun(question: Question) -> None:
+        told.append(question.text)
+
+    worker = await house.worker()
+    worker.desk._begun = begun
+    for text, more in (
+        ("a reader's", {"user_id": "gina", "logged": True}),
+        ("a visitor's", {}),
+        ("the monitor's", {"user_id": "gina", "logged": True, "metadata": {"service_generated_by": "x"}}),
+    ):
+        question = house.question(text, **more)
+        await house.stores.questions.ask(question, Answer(), b"{}", holder="dead", until_ms=0)
+    await worker.desk.sweep()
+    await worker.desk.settle()
+    assert told == ["a reader's"]
+
+
 async def test_a_worker_that_wakes_up_late_can_not_change_what_another_finished(house: House) -> None:
     house.archive.gate.clear()
     sleeper, other = await house.worker(), await house.worker()
