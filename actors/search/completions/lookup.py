@@ -29,6 +29,8 @@ _LONG = 14
 "Among so many characters typos may spoil each other, which counts as one more."
 _SURE = 8
 "A typo in so many characters leaves no doubt that they were typed in this order."
+_PLAIN = 12
+"So much that begins a text exactly was not typed by mistake."
 _FEW = 2
 "More typos are looked for when nothing is found with so many."
 
@@ -92,6 +94,8 @@ class Index:
         if len(exact.texts) >= (page or wanted) or not most:
             return exact
         if len(exact.texts):
+            if len(typed) >= _PLAIN:
+                return exact
             # what begins exactly so is meant; a single typo away may be, too
             most = 1
         near = self._with_numbers(self._near(typed, min(most, _FEW), allowed), typed)
