@@ -29,6 +29,8 @@ _BROAD = frozenset(["", "reason", "manner"])
 "Kinds that one sentence seldom answers whole."
 _MOST = 4
 _LEAST_LEFT = 3
+_LOOKED_AT = 8
+"Sentences an answer is chosen from."
 _AS_GOOD = 1.2
 "How far behind the best another sentence may be to be shown as well."
 _WIDEST_GAP = 4.0
@@ -76,8 +78,7 @@ def compose(question: str, snippets: Sequence[Snippet], *, language: str = "", n
     sure = _certainty(wanted, ranked)
     if sure < THRESHOLD or is_out_of_question(wanted, ranked[0][1], snippets):
         return Composed(confidence=round(min(sure, THRESHOLD), 4))
-    chosen = _chosen(wanted, ranked)
-    shown = _led(chosen, [one for _, one in ranked])
+    shown = _led(_chosen(wanted, ranked[:_LOOKED_AT]), [one for _, one in ranked])
     cited = tuple(one for one in (_cited(each, snippets) for each in shown) if one)
     return Composed(cited, not cited, round(sure, 4))
 
@@ -85,15 +86,26 @@ def compose(question: str, snippets: Sequence[Snippet], *, language: str = "", n
 def rank(
     question: str, snippets: Sequence[Snippet], language: str = ""
 ) -> tuple[Wanted, list[tuple[float, Weighed]]]:
-    """Put all sentences that may be shown in order, the one that answers best first, with what it is worth."""
+    """Put all sentences in order, the one that answers best first, with what it is worth; the first may be shown."""
     question = cleaned(question[:_READ])
     spoken = language[:2].lower() or Analyzers().guess(question)
     wanted = read_question(question, spoken, Wording(spoken))
     if not wanted.weights:
         return wanted, []
-    weighed = [one for one in weigh(wanted, snippets[:_PASSAGES]) if _may_be_shown(one)]
-    ranked = [(quality(traits(wanted, one)), one) for one in weighed]
-    return wanted, sorted(ranked, key=lambda pair: -pair[0])
+    ranked = [(quality(traits(wanted, one)), one) for one in weigh(wanted, snippets[:_PASSAGES])]
+    ranked.sort(key=lambda pair: -pair[0])
+    return wanted, _first_shown(ranked)
+
+
+def _first_shown(ranked: Sequence[tuple[float, Weighed]]) -> list[tuple[float, Weighed]]:
+    """Leave out what must not be shown among the first; only those are looked at."""
+    first: list[tuple[float, Weighed]] = []
+    for at, pair in enumerate(ranked):
+        if len(first) == _LOOKED_AT:
+            return [*first, *ranked[at:]]
+        if _may_be_shown(pair[1]):
+            first.append(pair)
+    return first
 
 
 def _may_be_shown(one: Weighed) -> bool:
@@ -141,7 +153,12 @@ def _led(chosen: Sequence[Weighed], weighed: Sequence[Weighed]) -> list[Weighed]
         numbers = {one.number for one in chosen if one.snippet == passage}
         for number in sorted(numbers):
             before = at.get((passage, number - 1))
-            if before and number - 1 not in numbers and leans(at[passage, number].sentence.text):
+            if (
+                before
+                and number - 1 not in numbers
+                and _may_be_shown(before)
+                and leans(at[passage, number].sentence.text)
+            ):
                 shown[passage, number - 1] = before
             shown[passage, number] = at[passage, number]
     return list(shown.values())

@@ -100,8 +100,12 @@ class _Scale:
     weights: Sequence[float]
     spread: Sequence[float]
     pairs: frozenset[tuple[str, str]]
-    plain: frozenset[str]
+    plain: frozenset[int]
     "Words of the question that are no names."
+    beside: Beside
+
+    def says(self, stem: str) -> bool:
+        return any(degree >= _SAID and at in self.plain for at, degree in self.beside.near(stem))
 
     def share(self, matched: Sequence[float]) -> float:
         return sum(w * m for w, m in zip(self.weights, matched, strict=True)) / (sum(self.weights) or 1.0)
@@ -121,14 +125,14 @@ def weigh(wanted: Wanted, snippets: Sequence[Snippet]) -> list[Weighed]:
     pages = [_page(wanted, beside, snippet) for snippet in snippets]
     weights = [wanted.weights[stem] for stem in stems]
     asked_pairs = frozenset(itertools.pairwise(word.stem for word in wanted.words))
-    plain = frozenset(stem for stem in stems if stem not in wanted.names)
+    plain = frozenset(at for at, stem in enumerate(stems) if stem not in wanted.names)
     found: list[Weighed] = []
     for at, (snippet, page) in enumerate(zip(snippets, pages, strict=True)):
         own = [other for other, one in enumerate(snippets) if one.product_id == snippet.product_id]
         siblings = [pages[other].whole for other in own if other != at]
         article = _most(siblings, len(stems))
         spread = _spread([row for other in own for row in pages[other].matched], page.title, weights)
-        scale = _Scale(wanted, weights, spread, asked_pairs, plain)
+        scale = _Scale(wanted, weights, spread, asked_pairs, plain, beside)
         found += (
             _weighed(scale, at, number, snippet.score, page, article) for number in range(len(page.sentences))
         )
@@ -187,7 +191,7 @@ def _weighed(
     stems = [word.stem for word in words]
     wanted = scale.wanted
     found = looks(wanted, page.sentences[number].text, words)
-    said = [word for word in words if wanted.wording.found(word.stem, scale.plain) >= _SAID]
+    said = [word for word in words if scale.says(word.stem)]
     said_here, title, around_before, around_after, passage, elsewhere = shares
     facts = Facts(
         own=said_here,

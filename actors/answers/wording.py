@@ -96,15 +96,19 @@ class Beside:
         """Say for every word of the question how near the nearest of these stems is."""
         best = [0.0] * len(self._stems)
         for stem in said:
-            near = self._known.get(stem)
-            if near is None:
-                near = self._known[stem] = self._near(stem)
-            for at, degree in near:
+            for at, degree in self.near(stem):
                 if degree > best[at]:
                     best[at] = degree
         return best
 
-    def _near(self, stem: str) -> tuple[tuple[int, float], ...]:
+    def near(self, stem: str) -> tuple[tuple[int, float], ...]:
+        """Say to which words of the question a stem is near, as places and degrees."""
+        known = self._known.get(stem)
+        if known is None:
+            known = self._known[stem] = self._compared(stem)
+        return known
+
+    def _compared(self, stem: str) -> tuple[tuple[int, float], ...]:
         degrees = ((at, self._wording.near(asked, stem)) for at, asked in enumerate(self._stems))
         return tuple((at, degree) for at, degree in degrees if degree)
 

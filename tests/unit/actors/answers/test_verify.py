@@ -17,7 +17,8 @@ VOLK = (
 )
 FERRY = (
     "The night ferry between Tolvik and Port Sarrin left on time at 21.15 on 18 April 2024, the first crossing in "
-    "eleven months. They found 29 mines, more than three times the number on the old charts. The search cost 17 million crowns. "
+    "eleven months. They found 29 mines, more than three times the number on the old charts. "
+    "The search cost 17 million crowns. "
     "Fares stay at 64 crowns for a berth. The castle was not damaged. Nobody was hurt."
 )
 
