@@ -20,6 +20,8 @@ from cluster.query.words import words_of
 
 MOST_PHRASES: int = 5_000
 "Products with all words of a phrase, the best first, that are read to see whether they stand together."
+MOST_READ: int = 10_000
+"Products that are read for all phrases of one query."
 
 _MEANING = 0.5
 "Share of meaning in the score when it is asked for."
@@ -160,7 +162,7 @@ def _alike(request: Request, search: SearchQuery, hits: Hits, mask: Mask) -> Hit
 
 def _advanced(request: Request, search: SearchQuery, node: Node, mask: Mask) -> Hits:
     """Decide a boolean query; the words it asks for say how relevant a product is."""
-    found = _decided(request, search, node, mask)
+    found = _decided(request, search, node, mask, {})
     hits = _everything(found)
     words = list(dict.fromkeys(_words_wanted(node)))
     if not words:
@@ -173,14 +175,16 @@ def _advanced(request: Request, search: SearchQuery, node: Node, mask: Mask) -> 
     return Hits(hits.rows, relevance[hits.rows], scored.matched, _no_names, used=" ".join(words))
 
 
-def _decided(request: Request, search: SearchQuery, node: Node, mask: Mask) -> Mask:
+def _decided(
+    request: Request, search: SearchQuery, node: Node, mask: Mask, read: dict[int, list[str]]
+) -> Mask:
     """Decide a tree for all marked rows; `full_text` asks the index, everything else the columns."""
     if isinstance(node, Not):
-        return mask & ~_decided(request, search, node.child, mask)
+        return mask & ~_decided(request, search, node.child, mask, read)
     if isinstance(node, Any):
         found = np.zeros(len(mask), np.bool_)
         for child in node.children:
-            found |= _decided(request, search, child, mask)
+            found |= _decided(request, search, child, mask, read)
         return found
     if isinstance(node, All):
         words = [
@@ -191,11 +195,11 @@ def _decided(request: Request, search: SearchQuery, node: Node, mask: Mask) -> M
             left = _holding(request, search, " ".join(words), left)
         for child in node.children:
             if not (isinstance(child, Term) and child.field == FULL_TEXT):
-                left = left & _decided(request, search, child, left)
+                left = left & _decided(request, search, child, left, read)
         return left
     if isinstance(node, (Term, Phrase)) and node.field == FULL_TEXT:
         found = _holding(request, search, node.value, mask)
-        return _together(request, found, node.value, search) if isinstance(node, Phrase) else found
+        return _together(request, found, node.value, search, read) if isinstance(node, Phrase) else found
     return mask & request.catalog.matching(node)
 
 
@@ -206,8 +210,10 @@ def _holding(request: Request, search: SearchQuery, text: str, mask: Mask) -> Ma
     return _marked(found.rows, len(mask))
 
 
-def _together(request: Request, mask: Mask, phrase: str, search: SearchQuery) -> Mask:
-    """Keep the products in one of whose texts the words of a phrase follow each other."""
+def _together(
+    request: Request, mask: Mask, phrase: str, search: SearchQuery, read: dict[int, list[str]]
+) -> Mask:
+    """Keep the products in one of whose texts the words of a phrase follow each other; `read` keeps what was read."""
     words = words_of(phrase)
     if len(words) < 2:
         return mask
@@ -217,8 +223,13 @@ def _together(request: Request, mask: Mask, phrase: str, search: SearchQuery) ->
         TextAsk(phrase, search.prefer_language, correct=False), mask, request.now_ms
     )
     for row in ranked.rows[:MOST_PHRASES].tolist():
-        texts = _texts_of(request.catalog.record(row))
-        found[row] = any(sought in f" {' '.join(words_of(text))} " for text in texts)
+        texts = read.get(row)
+        if texts is None:
+            if len(read) == MOST_READ:
+                continue
+            texts = [f" {' '.join(words_of(text))} " for text in _texts_of(request.catalog.record(row))]
+            read[row] = texts
+        found[row] = any(sought in text for text in texts)
     return found
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ Units = NDArray[np.int64]
 _EXACT = 1 << 53
 
 Counted = list[tuple[Scalar, int]]
+_Entry = tuple[int, str, Scalar, int]
+"Count below zero, text, value, code (-1 for what is no text)."
 
 
 class Tally:
@@ -38,6 +41,8 @@ class Tally:
             100,000 rows with two values each: 10 ms
         """
         self._names = pairs.names
+        self._asked = False
+        self._order: list[_Entry] | None = None
         self._texts = _counted(*pairs.texts, units)
         rows, numbers = pairs.numbers
         values, places = np.unique(numbers, return_inverse=True)
@@ -57,28 +62,48 @@ class Tally:
         """
         if size <= 0:
             return []
-        found = heapq.nsmallest(size, self._chosen(include, exclude), key=lambda entry: entry[:2])
-        return [(value, -count) for count, _, value in found]
+        if self._asked and self._order is None:
+            # several facets of one field: what is in order once need not be put in order again
+            self._order = sorted(self._every(), key=_rank)
+        self._asked = True
+        if self._order is None and include is None and exclude is None:
+            found = heapq.nsmallest(size, self._every(), key=_rank)
+        else:
+            order = self._order or sorted(self._every(), key=_rank)
+            found = list(islice(self._kept(order, include, exclude), size))
+        return [(value, -count) for count, _, value, _ in found]
 
-    def _chosen(
-        self, include: Automaton | None, exclude: Automaton | None
-    ) -> Iterator[tuple[int, str, Scalar]]:
+    def _every(self) -> Iterator[_Entry]:
         codes, counts = self._texts
-        if len(codes) and (include is not None or exclude is not None):
-            kept = np.ones(len(codes), np.bool_)
-            if include is not None:
-                kept &= self._names.like(include)[codes]
-            if exclude is not None:
-                kept &= ~self._names.like(exclude)[codes]
-            codes, counts = codes[kept], counts[kept]
         for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
             text = self._names.text(code)
-            yield -count, text, text
-        others: list[tuple[Scalar, str, int]] = [*self._flags]
-        others += [(number, str(number), count) for number, count in zip(*self._numbers, strict=True)]
-        for value, text, count in others:
-            if (include is None or include.accepts(text)) and (exclude is None or not exclude.accepts(text)):
-                yield -int(count), text, value
+            yield -count, text, text, code
+        for number, count in zip(*self._numbers, strict=True):
+            yield -int(count), str(number), number, -1
+        for flag, text, count in self._flags:
+            yield -count, text, flag, -1
+
+    def _kept(
+        self, order: list[_Entry], include: Automaton | None, exclude: Automaton | None
+    ) -> Iterator[_Entry]:
+        """Keep what the patterns let through; texts are decided all at once."""
+        good = None if include is None else self._names.like(include)
+        bad = None if exclude is None else self._names.like(exclude)
+        for entry in order:
+            _, text, _, code = entry
+            if include is not None and not (
+                good[code] if good is not None and code >= 0 else include.accepts(text)
+            ):
+                continue
+            if exclude is not None and (
+                bad[code] if bad is not None and code >= 0 else exclude.accepts(text)
+            ):
+                continue
+            yield entry
+
+
+def _rank(entry: _Entry) -> tuple[int, str]:
+    return entry[:2]
 
 
 def count_values(

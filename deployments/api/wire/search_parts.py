@@ -36,7 +36,7 @@ MOST_FACETS = 32
 MOST_KEYS = 200
 "Ranges and queries of one facet."
 MOST_TERMS = 1_000
-_MOST_FORMULAS = 2_000
+_MOST_FORMULAS = 1_000
 "Characters of all formulas of one order."
 _NUMERIC = frozenset(
     {"price", "original_price", "sale_price", "margin", "rating", "enable_question_answering"}
