@@ -39,7 +39,8 @@ FIELDS = [
     "custom_attributes.no",
 ]
 CLAUSES = [
-    "brand:Alder", "tags:(steel OR oak)", "price:[10 TO 20}", "-tags:small", "attributes.year:2010", "attributes.on:true",
+    "brand:Alder", "tags:(steel OR oak)", "price:[10 TO 20}", "-tags:small",
+    "attributes.year:2010", "attributes.on:true",
     "categories:Garden", "condition:NEW", "title:red", "*:*", "brand:(Mori Birk) AND NOT price:10",
 ]  # fmt: skip
 

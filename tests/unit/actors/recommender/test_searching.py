@@ -35,7 +35,7 @@ def own_shop() -> Recommender:
     return open_shop()
 
 
-# --- one scorer -----------------------------------------------------------------------------------------------------
+# --- one scorer ---------------------------------------------------------------------------------------
 
 
 @STEADY
@@ -93,7 +93,7 @@ def test_what_is_sold_out_is_found_with_a_low_score(shop: Recommender) -> None:
     assert 0 <= teapot["_personalization_score"] < 0.5
 
 
-# --- pages ------------------------------------------------------------------------------------------------------------
+# --- pages ---------------------------------------------------------------------------------------
 
 
 @STEADY
@@ -103,7 +103,8 @@ def test_what_is_sold_out_is_found_with_a_low_score(shop: Recommender) -> None:
         [
             {}, {"boost_fq": "brand:Birk"}, {"boost_fq": "brand:Mori", "boost_positions": [2, 4]},
             {"order_by": [{"field": "price"}]}, {"diversification": {"brand": {"minimum_distance": 1}}},
-            {"include": ["teapot"]}, {"anchoring_settings": [{"product_id": "garden-almanac", "anchor_ids": ["hand-fork"]}]},
+            {"include": ["teapot"]},
+            {"anchoring_settings": [{"product_id": "garden-almanac", "anchor_ids": ["hand-fork"]}]},
             {"enable_partial_match": True, "like": "bulbs"},
         ]
     ),
@@ -125,7 +126,7 @@ def test_pages_put_together_are_the_whole_list(
     assert {one for one, there in told.existence.items() if there} == set(pages)
 
 
-# --- freshness -----------------------------------------------------------------------------------------------------------
+# --- freshness ---------------------------------------------------------------------------------------
 
 
 def test_products_are_found_counted_and_given_as_they_are_now(own_shop: Recommender) -> None:
@@ -161,7 +162,7 @@ def test_an_empty_shop_finds_nothing() -> None:
         assert found_by(found).facets == {"brand": [], "title": []}
 
 
-# --- variants ---------------------------------------------------------------------------------------------------------
+# --- variants ---------------------------------------------------------------------------------------
 
 
 def test_one_variant_stands_for_its_product_and_the_filter_says_which(shop: Recommender) -> None:
@@ -174,7 +175,7 @@ def test_one_variant_stands_for_its_product_and_the_filter_says_which(shop: Reco
     assert found_by(apart).facets == {"brand": [("Alder", 2)]}
 
 
-# --- words ------------------------------------------------------------------------------------------------------------
+# --- words ---------------------------------------------------------------------------------------
 
 
 def test_a_phrase_stands_together_in_some_text(own_shop: Recommender) -> None:
