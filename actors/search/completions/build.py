@@ -26,7 +26,7 @@ def build(originals: Sequence[str], popularity: Floats) -> Index:
     largest = float(pull.max(initial=0.0))
     return Index(
         texts=texts,
-        prefixes=Prefixes.of(texts, rank_of(popularity)),
+        prefixes=Prefixes.of(texts, rank_of(popularity, np.diff(texts.starts))),
         pairs=Grams.of(texts, 2),
         triples=Grams.of(texts, 3),
         words=Words.of(texts),

@@ -23,6 +23,10 @@ _INSIDE = 0.15
 "What it costs to be found at a later word."
 _SHUFFLED = 0.5
 "What it costs to be found by words alone."
+_LONGER = 1e-4
+"What every character of a text costs."
+_AHEAD = 4
+"So many times the wanted exact beginnings are looked at, the most popular ones."
 _COMPARED = 700
 _NUMBER = re.compile(r"\d+")
 _LONG = 14
@@ -123,9 +127,19 @@ class Index:
         return found.pick(np.array(kept, np.int64))
 
     def _exact(self, first: int, last: int, length: int, wanted: int, allowed: Allowed | None) -> Found:
-        texts, places = self.prefixes.top(first, last, wanted, allowed)
-        zeros = np.zeros(len(texts), np.int64)
-        return Found(texts, zeros, -_PULL * self.pull[texts].astype(np.float64), places, zeros + length)
+        texts, places = self.prefixes.top(first, last, _AHEAD * wanted, allowed)
+        cost = _INSIDE * (places != self.texts.starts[texts] + 1) - self._merit(texts)
+        best = np.lexsort((texts, cost))[:wanted]
+        zeros = np.zeros(len(best), np.int64)
+        return Found(texts[best], zeros, cost[best], places[best], zeros + length)
+
+    def _merit(self, texts: Rows) -> Floats:
+        """Say what texts are worth whatever was typed: popularity, and of equals the one of which most was typed."""
+        starts = self.texts.starts
+        merit: Floats = _PULL * self.pull[texts].astype(np.float64) - _LONGER * (
+            starts[texts + 1] - starts[texts]
+        )
+        return merit
 
     def _near(self, typed: str, most: int, allowed: Allowed | None) -> Found:
         """Compare what was typed with the texts that share most with it."""
@@ -142,7 +156,7 @@ class Index:
         kept = np.flatnonzero(found.edits <= most)
         texts, places = shared[owner[kept]], places[kept]
         edits, cut = found.edits[kept], found.cut[kept]
-        cost = edits - _PULL * self.pull[texts]
+        cost = edits - self._merit(texts)
         cost = cost + _FIRST_LETTER * (self.texts.codes[places] != pattern[0])
         cost = cost + _INSIDE * (places != self.texts.starts[texts] + 1)
         order = np.lexsort((cost, texts))
@@ -168,7 +182,7 @@ class Index:
         texts, edits = self.words.texts_with(typed, allowed)
         kept = np.flatnonzero(edits <= most)
         texts, edits = texts[kept], edits[kept]
-        cost = edits + _SHUFFLED - _PULL * self.pull[texts]
+        cost = edits + _SHUFFLED - self._merit(texts)
         if len(texts) > 4 * wanted:
             best = np.argpartition(cost, 4 * wanted)[: 4 * wanted]
             texts, edits, cost = texts[best], edits[best], cost[best]

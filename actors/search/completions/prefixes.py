@@ -130,10 +130,11 @@ class Prefixes:
         return first
 
 
-def rank_of(popularity: Floats | Rows) -> Ranks:
-    """Rank by popularity, 0 first; of equals the earlier one."""
+def rank_of(popularity: Floats | Rows, lengths: Rows | None = None) -> Ranks:
+    """Rank by popularity, 0 first; of equals the shorter one, then the earlier one."""
     rank = np.empty(len(popularity), np.int32)
-    rank[np.argsort(-popularity, kind="stable")] = np.arange(len(popularity), dtype=np.int32)
+    order = np.argsort(-popularity, kind="stable") if lengths is None else np.lexsort((lengths, -popularity))
+    rank[order] = np.arange(len(popularity), dtype=np.int32)
     return rank
 
 

@@ -79,3 +79,12 @@ def test_every_title_is_found_by_its_own_beginning() -> None:
     for at in rng.integers(0, len(titles), 200).tolist():
         exact = {place for place, title in enumerate(titles) if f" {title}".find(f" {titles[at]}") >= 0}
         assert set(many.look_up(titles[at], len(exact)).texts.tolist()) == exact
+
+
+def test_of_equally_popular_texts_the_one_of_which_most_was_typed_comes_first() -> None:
+    titles = ["Garden hose with reel and brass nozzle", "Rubber garden hose", "Garden hose", "Garden hose reel"]
+    equal = build(titles, np.ones(4))
+    for typed in ("garden h", "gadren h"):
+        found = [titles[at] for at in equal.look_up(typed, 4).texts.tolist()]
+        assert found[:3] == ["Garden hose", "Garden hose reel", titles[0]]
+        assert found[-1] == "Rubber garden hose"
