@@ -10,13 +10,13 @@ Below, what several of them stand on:
     vectors/       numbers: the only place that imports faiss
     learned/       what a training learned, and how to ask it
     following/     apps held in memory, and kept up with the change log
-    search/        the search bar: typos, completions
+    search/        the search bar: typos, completions, products by their words
 
 Above, strangers to each other:
 
     recommender/   one engine's mind
-    answers/       passages of articles, found by words and meaning
+    answers/       questions, the passages that hold an answer, and who writes it
     experiments/   which reader sees which variant, and what came of it
-    history/       a reader's threads: the rules so far, no host yet
+    history/       a reader's threads, and what is news for them
     intake/        accepted uploads become records, changes and vectors
 """

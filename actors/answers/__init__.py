@@ -1,24 +1,16 @@
-"""Finding passages: what an archive holds about a question.
+"""Questions and what an archive says to them.
 
-messages    what is asked and what comes back
-client      how doors reach the host
-host        the shell: apps on demand, within a memory budget
-follower    one app's archive: snapshot, what settled since, the change log
-retrieve    the hot path: words and meaning, blended, dated, chosen
-dates       when a question is about
+archive/    passages of articles, found by words and meaning
+composing/  sentences chosen, checked and cited, without a language model
+provider/   a language model elsewhere, streaming, with deadlines and a breaker
 
-passages    a product as text, sections and passages (`markup` reads HTML)
-lexical     BM25 as flat arrays; `tallies` counts words and makes them
-segment     a stretch of the corpus: documents, words, vectors
-library     segments that merge as they grow: a snapshot and what came since
-snapshot    a segment on disk, mapped and verified; `writing` makes it, `shelf` says which one counts
-embedded    vectors of a slow embedder, made once for all replicas of a node
-
-composing   an answer of their sentences, or an honest no: `wanted` reads the question, `weighing` every sentence beside
-            it, `judging` says which answers and how sure that is
-verify      does a passage hold what a sentence says; `figures` reads numbers
-orders      what talks to machines instead of readers, and what is hidden
-rendering   a composed answer as markdown with its citations
-asking_on   what a follow-up means, and what else could be asked
-kinds       what a question asks for; `appearance` what that looks like; `wording` and `kindred` which words are near
+asking      how others have a question asked
+desk        where questions are worked on: held, taken over when whoever had them died
+answering   THE ROAD of one question: fetch, verify, compose or let a model write, finish
+inhand      a question in hand: its answer grows in revisions
+drafting    what a model writes, sentence by sentence: only what its passage holds is let through
+sifting     filters over passages
+showing     an answer as the interface shows it
+rechecking  answers whose articles changed: kept, revised or withdrawn
+opening     all of it put together for a process
 """

@@ -22,12 +22,12 @@ from typing import Any, Protocol, TypeVar
 import orjson
 import structlog
 
-from actors.answers.asking_on import follow_up, related
-from actors.answers.client import ArchiveClient
-from actors.answers.composing import Composed, compose
+from actors.answers.archive.client import ArchiveClient
+from actors.answers.archive.messages import ArchiveQuery, Snippet
+from actors.answers.composing.asking_on import follow_up, related
+from actors.answers.composing.compose import Composed, compose
 from actors.answers.drafting import Draft
 from actors.answers.inhand import InHand
-from actors.answers.messages import ArchiveQuery, Snippet
 from actors.answers.showing import composed_of, kept_sentences, only_cited, passage_of, snippet_of
 from actors.answers.sifting import products_of, sift
 from cluster.clock import Clock

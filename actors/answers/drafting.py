@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from actors.answers.composing import Cited
-from actors.answers.messages import Snippet
-from actors.answers.orders import cleaned, gives_orders
-from actors.answers.sentences import sentences
-from actors.answers.verify import SUPPORTED, supported
+from actors.answers.archive.messages import Snippet
+from actors.answers.composing.compose import Cited
+from actors.answers.composing.orders import cleaned, gives_orders
+from actors.answers.composing.sentences import sentences
+from actors.answers.composing.verify import SUPPORTED, supported
 
 NO_ANSWER = "NO_ANSWER"
 "What the model is told to say when the passages do not hold the answer."

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from actors.answers.answering import Answering, Tools, Writer
-from actors.answers.asking_on import related
-from actors.answers.client import ArchiveClient
+from actors.answers.archive.client import ArchiveClient
+from actors.answers.archive.messages import ArchiveQuery, Article, Snippet
+from actors.answers.composing.asking_on import related
 from actors.answers.desk import AnswerDesk, Begun
-from actors.answers.messages import ArchiveQuery, Article, Snippet
 from actors.answers.provider.terms import ModelTerms
 from actors.answers.provider.writer import ModelWriter
 from actors.answers.rechecking import Rechecker

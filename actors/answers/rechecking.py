@@ -19,10 +19,10 @@ from typing import Any
 import orjson
 import structlog
 
-from actors.answers.messages import Snippet
-from actors.answers.passages import Document, read_product
+from actors.answers.archive.messages import Snippet
+from actors.answers.archive.passages import Document, read_product
+from actors.answers.composing.verify import SUPPORTED, supported
 from actors.answers.showing import passage_of, shown_bytes, snippet_of
-from actors.answers.verify import SUPPORTED, supported
 from cluster.clock import Clock
 from cluster.errors import HouseError
 from cluster.meter import Meter

@@ -12,9 +12,9 @@ from typing import Any
 
 import orjson
 
-from actors.answers.composing import Cited, Composed
-from actors.answers.messages import Snippet
-from actors.answers.rendering import as_markdown, cited_products
+from actors.answers.archive.messages import Snippet
+from actors.answers.composing.compose import Cited, Composed
+from actors.answers.composing.rendering import as_markdown, cited_products
 from cluster.clock import iso_ms
 from cluster.records.question import Answer, CitedPassage, CitedSentence, Format, Question
 

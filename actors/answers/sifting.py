@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from actors.answers.messages import Snippet
+from actors.answers.archive.messages import Snippet
 from cluster.query.compile import matches
 from cluster.query.parser import parse
 from cluster.store.ports import RecordStore

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic_core import PydanticCustomError
 
-from actors.answers.messages import ArchiveQuery, Snippet
+from actors.answers.archive.messages import ArchiveQuery, Snippet
 from actors.recommender.client import RecommenderClient
 from actors.recommender.messages import ReaderQuery, RecommendationResult
 from cluster.errors import NotFound

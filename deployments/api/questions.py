@@ -14,7 +14,7 @@ import structlog
 from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
-from actors.answers.client import ArchiveClient, QuestionClient
+from actors.answers.archive.client import ArchiveClient, QuestionClient
 from actors.history.client import HistoryClient
 from actors.recommender.client import RecommenderClient
 from cluster.clock import Clock

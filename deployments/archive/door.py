@@ -8,7 +8,7 @@ from random import Random
 
 from starlette.routing import BaseRoute, Route
 
-from actors.answers.client import ArchiveClient
+from actors.answers.archive.client import ArchiveClient
 from cluster.clock import Clock
 from cluster.secrecy import Vault
 from cluster.store.ports import Stores

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from actors.answers.client import ArchiveClient
-from actors.answers.messages import ArchiveQuery, Article, Snippet
+from actors.answers.archive.client import ArchiveClient
+from actors.answers.archive.messages import ArchiveQuery, Article, Snippet
 from cluster.errors import NotFound
 from deployments.archive.citation import (
     CitationRules,

@@ -13,11 +13,11 @@ from ray import serve
 from ray.exceptions import RayActorError, RayError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RayServeException
 
-from actors.answers.client import LocalArchiveClient
-from actors.answers.host import AnswersHost
-from actors.answers.messages import ArchiveQuery
+from actors.answers.archive.client import LocalArchiveClient
+from actors.answers.archive.host import AnswersHost
+from actors.answers.archive.messages import ArchiveQuery
+from actors.answers.archive.shelf import PassageShelf
 from actors.answers.opening import open_questions
-from actors.answers.shelf import PassageShelf
 from actors.experiments.client import ActorExperimentClient, LocalExperimentClient
 from actors.history.client import LocalHistoryClient
 from actors.language.encoder import find_encoder

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from actors.answers.archive.passages import read_product
 from actors.answers.asking import AskedAgain, Asking, StoreAsking
-from actors.answers.passages import read_product
 from actors.history.answering import Answering, NewAnswer
 from actors.history.content import Content
 from actors.history.monitor import Judges

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from actors.answers.shelf import PassageShelf
-from actors.answers.writing import Meaning
+from actors.answers.archive.shelf import PassageShelf
+from actors.answers.archive.writing import Meaning
 from actors.language.encoder import SHARE, find_encoder
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf

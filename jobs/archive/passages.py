@@ -10,9 +10,9 @@ from typing import Any
 import orjson
 import structlog
 
-from actors.answers.passages import Document, read_product
-from actors.answers.shelf import PassageShelf
-from actors.answers.writing import Meaning, Watch
+from actors.answers.archive.passages import Document, read_product
+from actors.answers.archive.shelf import PassageShelf
+from actors.answers.archive.writing import Meaning, Watch
 from cluster.artifacts.manifest import Manifest
 from cluster.artifacts.segments import SegmentShelf
 from cluster.clock import Clock

@@ -31,10 +31,10 @@ import psutil
 import uvicorn
 from starlette.applications import Starlette
 
-from actors.answers.client import LocalArchiveClient
-from actors.answers.host import AnswersHost
-from actors.answers.messages import ArchiveQuery, ArchiveResult, Article
-from actors.answers.shelf import PassageShelf
+from actors.answers.archive.client import LocalArchiveClient
+from actors.answers.archive.host import AnswersHost
+from actors.answers.archive.messages import ArchiveQuery, ArchiveResult, Article
+from actors.answers.archive.shelf import PassageShelf
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.records.account import Grant

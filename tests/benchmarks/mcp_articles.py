@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from actors.answers.passages import Document, read_product
-from actors.answers.shelf import PassageShelf
+from actors.answers.archive.passages import Document, read_product
+from actors.answers.archive.shelf import PassageShelf
 
 APP = "news"
 WORDS = 30_000

@@ -24,13 +24,13 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from actors.answers.library import Library
-from actors.answers.messages import ArchiveQuery
-from actors.answers.passages import Document, Passage, Section, read_product
-from actors.answers.retrieve import CANDIDATES, ask
-from actors.answers.segment import build
-from actors.answers.shelf import PassageShelf
-from actors.answers.writing import Meaning
+from actors.answers.archive.library import Library
+from actors.answers.archive.messages import ArchiveQuery
+from actors.answers.archive.passages import Document, Passage, Section, read_product
+from actors.answers.archive.retrieve import CANDIDATES, ask
+from actors.answers.archive.segment import build
+from actors.answers.archive.shelf import PassageShelf
+from actors.answers.archive.writing import Meaning
 from actors.language import encoder, latent
 from actors.language.analysis import Analyzers
 from actors.language.embed import Embedder, HashingEmbedder

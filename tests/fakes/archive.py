@@ -11,7 +11,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 
-from actors.answers.messages import ArchiveQuery, ArchiveResult, Article, Snippet
+from actors.answers.archive.messages import ArchiveQuery, ArchiveResult, Article, Snippet
 from cluster.records.account import Grant
 from cluster.secrecy import Vault
 from cluster.store.memory import memory_stores

@@ -9,8 +9,8 @@ from typing import Any, get_args
 
 import orjson
 
-from actors.answers.client import LocalArchiveClient
-from actors.answers.host import AnswersHost
+from actors.answers.archive.client import LocalArchiveClient
+from actors.answers.archive.host import AnswersHost
 from actors.answers.opening import LocalQuestions, open_questions
 from actors.experiments.client import LocalExperimentClient
 from actors.history.client import LocalHistoryClient

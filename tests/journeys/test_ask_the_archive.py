@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from starlette.applications import Starlette
 
-from actors.answers.client import LocalArchiveClient
-from actors.answers.host import AnswersHost
+from actors.answers.archive.client import LocalArchiveClient
+from actors.answers.archive.host import AnswersHost
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.secrecy import Vault

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from actors.answers.archive.client import LocalArchiveClient
+from actors.answers.archive.host import AnswersHost
+from actors.answers.archive.messages import ArchiveQuery, ArchiveResult
 from actors.answers.asking import AskedAgain, StoreAsking
-from actors.answers.client import LocalArchiveClient
 from actors.answers.desk import MOST_ATTEMPTS
-from actors.answers.host import AnswersHost
 from actors.answers.inhand import LEASE_MS
-from actors.answers.messages import ArchiveQuery, ArchiveResult
 from actors.answers.opening import LocalQuestions, open_questions
 from actors.answers.rechecking import LATE_MS
 from actors.answers.showing import WITHDRAWN

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from actors.answers.host import AnswersHost
-from actors.answers.messages import ArchiveQuery, ArchiveResult
-from actors.answers.shelf import PassageShelf
+from actors.answers.archive.host import AnswersHost
+from actors.answers.archive.messages import ArchiveQuery, ArchiveResult
+from actors.answers.archive.shelf import PassageShelf
 from actors.intake.loop import IntakeLoop, IntakeRules
 from actors.intake.settle import SettleRules
 from actors.language.embed import HashingEmbedder

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from actors.answers.answering import ModelFailed
-from actors.answers.client import LocalArchiveClient
-from actors.answers.host import AnswersHost
-from actors.answers.messages import Snippet
+from actors.answers.archive.client import LocalArchiveClient
+from actors.answers.archive.host import AnswersHost
+from actors.answers.archive.messages import Snippet
 from actors.answers.opening import LocalQuestions, open_questions
 from actors.answers.provider.breaker import FAILURES_TO_OPEN
 from actors.answers.provider.terms import ModelTerms

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from actors.answers.archive.messages import Snippet
 from actors.answers.drafting import NO_ANSWER
-from actors.answers.messages import Snippet
 
 MOST_SOURCE_CHARS = 2_000
 MOST_QUESTION_CHARS = 2_000

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 
 from actors.answers.answering import ModelFailed
-from actors.answers.messages import Snippet
+from actors.answers.archive.messages import Snippet
 from actors.answers.provider.address import GuardedTransport, Internal
 from actors.answers.provider.breaker import ModelBreaker
 from actors.answers.provider.prompt import messages_for

@@ -1,7 +1,8 @@
 """`python -m tests.benchmarks.answers.quality [--sets en,es,de]`: how good composed answers are.
 
-The playground's own questions are asked of its newspaper as the archive holds it (both halves apart: weights were
-fitted on `tune` only, with the figures of `held` in view); the public sets are asked of their paragraphs, as the figures to compare with were measured.
+The playground's own questions are asked of its newspaper as the archive holds it, both halves apart: weights were
+fitted on `tune` only, with the figures of `held` in view. The public sets are asked of their paragraphs, as the
+figures to compare with were measured.
 
     citations    of the sentences shown for questions that have an answer, the share that cites an article that has it
     holds        answers in which the words of the answer stand
@@ -19,12 +20,12 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from actors.answers.composing import Composed, compose, rank
-from actors.answers.library import Library
-from actors.answers.messages import ArchiveQuery, Snippet
-from actors.answers.passages import Document, read_product
-from actors.answers.retrieve import ask
-from actors.answers.segment import build
+from actors.answers.archive.library import Library
+from actors.answers.archive.messages import ArchiveQuery, Snippet
+from actors.answers.archive.passages import Document, read_product
+from actors.answers.archive.retrieve import ask
+from actors.answers.archive.segment import build
+from actors.answers.composing.compose import Composed, compose, rank
 from actors.language import latent
 from actors.language.analysis import Analyzers
 from jobs.playground.archive import articles_as_products

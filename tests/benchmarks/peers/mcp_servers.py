@@ -14,9 +14,9 @@ from typing import Any
 
 import uvicorn
 
-from actors.answers.messages import ArchiveQuery
-from actors.answers.retrieve import ask
-from actors.answers.shelf import PassageShelf
+from actors.answers.archive.messages import ArchiveQuery
+from actors.answers.archive.retrieve import ask
+from actors.answers.archive.shelf import PassageShelf
 from tests.benchmarks.mcp_articles import APP
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from actors.answers.passages import read_product
+from actors.answers.archive.passages import read_product
 from actors.language.latent import LatentEmbedder, train
 from tests.fakes.small_archive import ARTICLES
 

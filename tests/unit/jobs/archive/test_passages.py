@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from actors.answers.messages import ArchiveQuery
-from actors.answers.retrieve import article, ask
-from actors.answers.shelf import PassageShelf
+from actors.answers.archive.messages import ArchiveQuery
+from actors.answers.archive.retrieve import article, ask
+from actors.answers.archive.shelf import PassageShelf
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
 from cluster.clock import SystemClock

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from actors.answers.passages import read_product
+from actors.answers.archive.passages import read_product
 from cluster.errors import Invalid
 from cluster.records.upload import parse_upload
 from jobs.archive.reading import ArchiveReading

@@ -82,7 +82,12 @@ def test_every_title_is_found_by_its_own_beginning() -> None:
 
 
 def test_of_equally_popular_texts_the_one_of_which_most_was_typed_comes_first() -> None:
-    titles = ["Garden hose with reel and brass nozzle", "Rubber garden hose", "Garden hose", "Garden hose reel"]
+    titles = [
+        "Garden hose with reel and brass nozzle",
+        "Rubber garden hose",
+        "Garden hose",
+        "Garden hose reel",
+    ]
     equal = build(titles, np.ones(4))
     for typed in ("garden h", "gadren h"):
         found = [titles[at] for at in equal.look_up(typed, 4).texts.tolist()]

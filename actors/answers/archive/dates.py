@@ -1,0 +1,87 @@
+"""When a question is about: news, or a day, month or year it names. Anything else leaves dates out of the ranking."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from actors.answers.archive.segment import UNKNOWN_DAY
+
+_EPOCH = date(1970, 1, 1).toordinal()
+_RECENT = re.compile(
+    r"\b(?:latest|newest|recent|recently|current|currently|today|breaking|right now|this (?:week|month|year)"
+    r"|past (?:week|month|year)|what'?s new|most recent|neueste[nrs]?|aktuell(?:e[nrs]?)?|heute|jüngste[nrs]?"
+    r"|últimas?|últimos?|reciente(?:s|mente)?|hoy|actual(?:es|mente)?|dernièr(?:es?|ement)|récent(?:e?s?|ment)"
+    r"|aujourd['’]hui|actuel(?:le)?s?)\b",
+    re.IGNORECASE,
+)
+_MONTHS = (
+    ("january", "januar", "enero", "janvier"),
+    ("february", "februar", "febrero", "février"),
+    ("march", "märz", "marzo", "mars"),
+    ("april", "april", "abril", "avril"),
+    ("may", "mai", "mayo", "mai"),
+    ("june", "juni", "junio", "juin"),
+    ("july", "juli", "julio", "juillet"),
+    ("august", "august", "agosto", "août"),
+    ("september", "september", "septiembre", "septembre"),
+    ("october", "oktober", "octubre", "octobre"),
+    ("november", "november", "noviembre", "novembre"),
+    ("december", "dezember", "diciembre", "décembre"),
+)
+_MONTH_NUMBER = {name: at for at, names in enumerate(_MONTHS, 1) for name in names}
+_NAMES = "|".join(sorted(_MONTH_NUMBER, key=len, reverse=True))
+_ISO = re.compile(r"\b((?:19|20)\d\d)-(\d\d)(?:-(\d\d))?\b")
+_DAY_FIRST = re.compile(
+    rf"\b(\d{{1,2}})(?:st|nd|rd|th|\.)? (?:of |de )?({_NAMES})(?:,? (?:de )?((?:19|20)\d\d))\b", re.IGNORECASE
+)
+_MONTH_FIRST = re.compile(
+    rf"\b({_NAMES}) (?:(\d{{1,2}})(?:st|nd|rd|th)?,? )?(?:de )?((?:19|20)\d\d)\b", re.IGNORECASE
+)
+_YEAR = re.compile(r"\b((?:19|20)\d\d)\b")
+
+HALF_LIFE_DAYS = 30.0
+"Of freshness, counted from the newest candidate."
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """What a question says of time."""
+
+    recent: bool = False
+    first: int = UNKNOWN_DAY
+    "First day since 1970 it names; UNKNOWN_DAY when it names none."
+    last: int = UNKNOWN_DAY
+
+
+def period_of(question: str) -> Period:
+    """Read a question."""
+    named = _named(question)
+    if named is not None:
+        return Period(first=named[0].toordinal() - _EPOCH, last=named[1].toordinal() - _EPOCH)
+    return Period(recent=bool(_RECENT.search(question)))
+
+
+def _named(question: str) -> tuple[date, date] | None:
+    if found := _ISO.search(question):
+        return _span(int(found[1]), int(found[2]), int(found[3] or 0))
+    if found := _DAY_FIRST.search(question):
+        return _span(int(found[3]), _MONTH_NUMBER[found[2].lower()], int(found[1]))
+    if found := _MONTH_FIRST.search(question):
+        return _span(int(found[3]), _MONTH_NUMBER[found[1].lower()], int(found[2] or 0))
+    if found := _YEAR.search(question):
+        return _span(int(found[1]), 0, 0)
+    return None
+
+
+def _span(year: int, month: int, day: int) -> tuple[date, date] | None:
+    try:
+        if not month:
+            return date(year, 1, 1), date(year, 12, 31)
+        if not day:
+            following = date(year + month // 12, month % 12 + 1, 1)
+            return date(year, month, 1), following - timedelta(days=1)
+        return date(year, month, day), date(year, month, day)
+    except ValueError:
+        return None

@@ -1,0 +1,98 @@
+"""The shell around archives: apps on demand, within a memory budget. Lives in a door's replica."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from actors.answers.archive.follower import Follower, Opened
+from actors.answers.archive.library import Library
+from actors.answers.archive.messages import ArchiveQuery, ArchiveResult, Article
+from actors.answers.archive.retrieve import article, ask
+from actors.answers.archive.shelf import PassageShelf
+from actors.following.held import HeldApps, Words
+from actors.language.embed import HashingEmbedder
+from cluster.artifacts.segments import SegmentShelf
+from cluster.clock import Clock
+from cluster.errors import HouseError, Refusal
+from cluster.ids import new_request_id
+from cluster.meter import Meter
+from cluster.store.ports import Stores
+
+_WORDS = Words("the archive is still loading", "archive_left", "kiosk_archive_memory_bytes")
+_HASHING_SHARE = 0.1
+"Hashed words know nothing of a corpus: they break ties and find parts of words, no more."
+
+
+class AnswersHost:
+    """Finds passages for every app; what an app needs loads when it is first asked for."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        segments: SegmentShelf | None,
+        shelf: PassageShelf | None,
+        clock: Clock,
+        meter: Meter,
+        memory_budget_mb: int = 2_048,
+    ) -> None:
+        self._stores = stores
+        self._segments = segments
+        self._shelf = shelf
+        self._clock = clock
+        self._meter = meter
+        self._name = f"archive-{new_request_id()}"
+        self._followers = HeldApps(self._made, meter, memory_budget_mb << 20, _WORDS)
+
+    async def start(self) -> None:
+        """Get ready. Nothing is loaded yet: an app nobody asks for costs nothing."""
+
+    async def close(self) -> None:
+        """Stop following and let go of everything."""
+        await self._followers.close()
+
+    async def ask(self, query: ArchiveQuery) -> ArchiveResult | Refusal:
+        """Find passages; an expected "no" comes back as a refusal."""
+        try:
+            follower = await self._followers.of(query.app_id)
+            return await follower.think(partial(_ask, query, self._clock.now_ms()))
+        except HouseError as error:
+            return Refusal.of(error)
+
+    async def article(self, app_id: str, product_id: str, position: int) -> Article | Refusal | None:
+        """Give the article a passage stands in."""
+        try:
+            follower = await self._followers.of(app_id)
+            return await follower.think(partial(_article, product_id, position))
+        except HouseError as error:
+            return Refusal.of(error)
+
+    def _made(self, app_id: str) -> Follower:
+        return Follower(
+            app_id,
+            self._name,
+            self._stores,
+            self._segments,
+            self._clock,
+            self._meter,
+            self._opened,
+            self._newest,
+        )
+
+    def _newest(self, app_id: str) -> int:
+        return 0 if self._shelf is None else self._shelf.newest(app_id)
+
+    def _opened(self, app_id: str) -> Opened:
+        """Open the newest snapshot, or begin with nothing."""
+        if self._shelf is not None:
+            opened = self._shelf.open(app_id)
+            if opened is not None:
+                return opened
+        return Library(HashingEmbedder(), share=_HASHING_SHARE), "0"
+
+
+def _ask(query: ArchiveQuery, now_ms: int, library: Library) -> ArchiveResult:
+    return ask(library, query, now_ms)
+
+
+def _article(product_id: str, position: int, library: Library) -> Article | None:
+    return article(library, product_id, position)

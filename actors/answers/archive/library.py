@@ -1,0 +1,149 @@
+"""Everything an app's archive holds: a snapshot's segment and what came since, as segments that merge as they grow.
+
+One thread writes; any number read at the same time, because a reader takes the tuple of segments once and segments
+never change but for what is noted as lost. Segments halve in size from first to last, so there are few of them and
+every passage is merged a dozen times at most.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from actors.answers.archive.passages import Document
+from actors.answers.archive.segment import Segment, build, merge
+from actors.language.analysis import Analyzers
+from actors.language.embed import Embedder
+
+_TYPICAL_LENGTH = 90.0
+_LOT = 200
+_LARGEST_MERGE = 400_000
+"Passages of a segment that later ones leave alone; the next snapshot takes them in."
+
+
+class Library:
+    """Segments, newest last."""
+
+    def __init__(
+        self,
+        embedder: Embedder | None,
+        *,
+        base: Segment | None = None,
+        share: float = 0.0,
+        base_version: str = "",
+        writing: Embedder | None = None,
+    ) -> None:
+        self.embedder = embedder
+        self._writing = writing or embedder
+        "Embeds what arrives; gives the same vectors as the readers' one."
+        self.share = share if embedder is not None else 0.0
+        "How much meaning counts beside words, 0 to 1."
+        self.bend = float(getattr(embedder, "bend", 1.0))
+        "Power of BM25 scores before they are scaled."
+        self.segments: tuple[Segment, ...] = () if base is None else (base,)
+        self.analyzers = Analyzers()
+        "The readers' own; `_analyzers` belongs to the writer, since they remember words."
+        self.version = 0
+        "Grows with every change."
+        self.base_version = base_version
+        self._analyzers = Analyzers()
+        self._spoken: tuple[Sequence[Segment], list[str]] = (), []
+        self._fixed = len(self.segments)
+        "Segments from the front that are never merged: they are mapped from disk."
+
+    @property
+    def documents(self) -> int:
+        """Count living documents."""
+        return sum(segment.documents - segment.gone for segment in self.segments)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of everything, mapped or held."""
+        return sum(segment.nbytes for segment in self.segments)
+
+    @property
+    def loose(self) -> int:
+        """Passages that are not in a snapshot."""
+        return sum(len(segment) for segment in self.segments[self._fixed :])
+
+    @property
+    def is_slow(self) -> bool:
+        """Does a question take more than a moment to embed?"""
+        return bool(getattr(self.embedder, "is_slow", False))
+
+    def product_ids(self) -> Iterator[str]:
+        """Ids of all living documents."""
+        for segment in self.segments:
+            for number in range(segment.documents):
+                if segment.alive[segment.frame.first[number]]:
+                    yield segment.papers.document(number).product_id
+
+    def languages(self, segments: Sequence[Segment]) -> list[str]:
+        """Languages of the corpus, the most frequent first, at most four."""
+        known, found = self._spoken
+        if known is segments:
+            return found
+        counts: Counter[str] = Counter()
+        for segment in segments:
+            counts.update(segment.languages)
+        found = [language for language, _ in counts.most_common(4)]
+        self._spoken = segments, found
+        return found
+
+    def put(self, documents: Iterable[Document]) -> None:
+        """Add documents or replace those of the same id."""
+        for _ in self.put_steps(documents):
+            pass
+
+    def put_steps(self, documents: Iterable[Document]) -> Iterator[None]:
+        """The same in steps of some milliseconds."""
+        newest = list({document.product_id: document for document in documents}.values())
+        for start in range(0, len(newest), _LOT):
+            lot = newest[start : start + _LOT]
+            made = build(lot, self._analyzers, self._writing, self._mean_length())
+            # found anew before it is lost: a reader in between sees both rather than none
+            before = self.segments
+            self.segments = (*before, made)
+            for document in lot:
+                self._lose(before, document.product_id)
+            self.version += 1
+            yield
+            while self._merge_last():
+                yield
+
+    def remove(self, product_ids: Iterable[str]) -> None:
+        """Take documents out; unknown ones are none of our business."""
+        for product_id in product_ids:
+            self._lose(self.segments, product_id)
+        self.version += 1
+
+    def find(self, product_id: str) -> Document | None:
+        """Find a document."""
+        for segment in reversed(self.segments):
+            number = segment.find(product_id)
+            if number is not None:
+                return segment.papers.document(number)
+        return None
+
+    def _lose(self, segments: Sequence[Segment], product_id: str) -> None:
+        for segment in segments:
+            number = segment.find(product_id)
+            if number is not None:
+                segment.lose(number)
+
+    def _mean_length(self) -> float:
+        if not self.segments:
+            return _TYPICAL_LENGTH
+        largest = max(self.segments, key=len)
+        return float(largest.postings.lengths.mean()) if len(largest) > 50 else _TYPICAL_LENGTH
+
+    def _merge_last(self) -> bool:
+        """Merge the last two segments when the older one is not at least twice as large."""
+        loose = self.segments[self._fixed :]
+        if len(loose) < 2:
+            return False
+        older, newer = loose[-2:]
+        if len(older) >= 2 * len(newer) or len(older) + len(newer) > _LARGEST_MERGE:
+            return False
+        self.segments = (*self.segments[:-2], merge((older, newer)))
+        return True

@@ -1,0 +1,258 @@
+"""A product as text: sections, and passages of about 150 words with their places in the text.
+
+The text of an article is written once, sections under `## ` headings, and everything else points into it: a
+passage is a stretch of characters that never crosses a heading. Children of a record are its sections; a record
+without children is cut at the headings of its HTML, else it is one section.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from actors.answers.archive.markup import Part, parts_of_html
+
+PASSAGE_WORDS = 150
+_LEAST_WORDS = 50
+"A shorter rest goes to the passage before."
+_MOST_CHARACTERS = 2_000_000
+"Of one article; what is behind is not read."
+
+_SENTENCE_END = re.compile(r"(?<=[.!?…。！？])[\"'”’»)\]]*\s+|\n+")
+_WORD = re.compile(r"\S+")
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of an article, from `start` up to the next one."""
+
+    start: int
+    title: str
+    child_id: str = ""
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A stretch of an article's text."""
+
+    start: int
+    end: int
+    section: int
+    "Number of its section."
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One product, ready to be found."""
+
+    product_id: str
+    type: str
+    title: str
+    authors: tuple[str, ...]
+    published: str
+    url: str
+    licence: str
+    language: str
+    "Empty when the record does not say."
+    text: str
+    sections: tuple[Section, ...]
+    passages: tuple[Passage, ...]
+
+    def words_of(self, passage: Passage) -> str:
+        """Everything a passage is found by: titles, then its text; the first one also by a lead too short to stand
+        alone."""
+        heading = self.sections[passage.section].title
+        lead = self.section_text(0) if passage is self.passages[0] and passage.section else ""
+        own = self.text[passage.start : passage.end]
+        parts = (self.title, "" if heading == self.title else heading, lead, own)
+        return "\n".join(part for part in parts if part)
+
+    def section_text(self, number: int) -> str:
+        """Cut one section out of the text."""
+        later = self.sections[number + 1].start if number + 1 < len(self.sections) else len(self.text)
+        return self.text[self.sections[number].start : later].strip()
+
+
+def read_product(record: Mapping[str, Any]) -> Document | None:
+    """Make a document of a stored product; None when it has no text or must not be asked about."""
+    if record.get("enable_question_answering") is False:
+        return None
+    title = _line(record.get("title")) or _translated(record, "title")
+    parts = _parts(record, title)
+    text, sections = _written(parts)
+    passages = tuple(_cut(text, sections))
+    if not passages:
+        return None
+    attributes = record.get("custom_attributes") or {}
+    return Document(
+        product_id=str(record["product_id"]),
+        type=str(record.get("type") or ""),
+        title=title,
+        authors=tuple(_line(author) for author in record.get("authors") or ()),
+        published=str(record.get("published_at") or record.get("created_at") or ""),
+        url=str(record.get("url") or ""),
+        licence=_line(attributes.get("licence") or attributes.get("license")),
+        language=str(record.get("language") or ""),
+        text=text,
+        sections=sections,
+        passages=passages,
+    )
+
+
+# --- what a record says ---------------------------------------------------------------------------------------------
+
+
+def _parts(record: Mapping[str, Any], title: str) -> list[Part]:
+    """Sections in their order; those of a record with children are its children."""
+    children = record.get("children") or ()
+    if children:
+        lead = _lead(record)
+        found = [Part("", lead)] if lead else []
+        for child in children:
+            body = _body(child)
+            inner = "\n\n".join(part.text for part in body if part.text)
+            if inner:
+                found.append(
+                    Part(
+                        _line(child.get("title")),
+                        inner,
+                        str(child.get("id") or ""),
+                        str(child.get("url") or ""),
+                    )
+                )
+        if any(part.child_id for part in found):
+            return found
+    body = _body(record)
+    if body:
+        return [_untitled(part, title) for part in body]
+    lead = _lead(record) or title
+    return [Part("", lead)] if lead else []
+
+
+def _body(source: Mapping[str, Any]) -> list[Part]:
+    html = source.get("html")
+    if html:
+        found = parts_of_html(str(html)[:_MOST_CHARACTERS])
+        if found:
+            return found
+    paragraphs = source.get("paragraphs")
+    if paragraphs:
+        return [Part("", "\n\n".join(map(_block, paragraphs)))]
+    description = _block(source.get("description"))
+    return [Part("", description)] if description else []
+
+
+def _untitled(part: Part, title: str) -> Part:
+    """Take out the title where a page repeats it."""
+    text = part.text.removeprefix(title).lstrip() if part.text.startswith(title + "\n") else part.text
+    return Part("" if part.title == title else part.title, text)
+
+
+def _lead(record: Mapping[str, Any]) -> str:
+    """What stands above the sections: the standfirst, not repeated."""
+    lines: list[str] = []
+    for name in ("subtitle", "short_description", "description"):
+        line = _block(record.get(name))
+        if line and name == "description" and record.get("html"):
+            continue  # usually the beginning of the page once more
+        if line and line not in lines:
+            lines.append(line)
+    return "\n\n".join(lines)
+
+
+def _translated(record: Mapping[str, Any], field: str) -> str:
+    for name, value in record.items():
+        if name.startswith("i18n_") and isinstance(value, Mapping) and value.get(field):
+            return _line(value[field])
+    return ""
+
+
+def _line(value: Any) -> str:
+    return " ".join(str(value or "").replace("\x00", " ").split())
+
+
+def _block(value: Any) -> str:
+    """Keep paragraphs, drop other runs of blanks."""
+    text = str(value or "")[:_MOST_CHARACTERS].replace("\x00", " ").replace("\r\n", "\n")
+    paragraphs = re.split(r"\n\s*\n", text)
+    return "\n\n".join(line for line in (" ".join(part.split()) for part in paragraphs) if line)
+
+
+# --- text and passages ----------------------------------------------------------------------------------------------
+
+
+def _written(parts: Sequence[Part]) -> tuple[str, tuple[Section, ...]]:
+    """Write sections one behind the other and remember where each begins."""
+    pieces: list[str] = []
+    sections: list[Section] = []
+    at = 0
+    for part in parts:
+        if at >= _MOST_CHARACTERS:
+            break
+        heading = f"## {part.title}\n\n" if part.title else ""
+        sections.append(Section(at, part.title, part.child_id, part.url))
+        piece = heading + part.text.strip()[: _MOST_CHARACTERS - at] + "\n\n"
+        pieces.append(piece)
+        at += len(piece)
+    return "".join(pieces).rstrip(), tuple(sections)
+
+
+def _cut(text: str, sections: Sequence[Section]) -> Iterator[Passage]:
+    for number, section in enumerate(sections):
+        start = section.start + (len(section.title) + 5 if section.title else 0)
+        end = sections[number + 1].start if number + 1 < len(sections) else len(text)
+        found = _stretches(text, start, end)
+        if number == 0 and not section.title and len(sections) > 1 and len(text[:end].split()) < _LEAST_WORDS:
+            continue
+        for first, last in found:
+            yield Passage(first, last, number)
+
+
+def _stretches(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """Gather sentences until there are enough words."""
+    found: list[tuple[int, int]] = []
+    words = begun = closed = 0
+    for first, last, count in _sentences(text, start, end):
+        if words and words + count > PASSAGE_WORDS * 1.2:
+            found.append((begun, closed))
+            words = 0
+        if not words:
+            begun = first
+        words += count
+        closed = last
+        if words >= PASSAGE_WORDS:
+            found.append((begun, closed))
+            words = 0
+    if words:
+        if found and words < _LEAST_WORDS:
+            found[-1] = (found[-1][0], closed)
+        else:
+            found.append((begun, closed))
+    return found
+
+
+def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Sentences with their words; one without an end is cut where a passage would be full."""
+    at = start
+    while at < end:
+        match = _SENTENCE_END.search(text, at, end)
+        stop = match.start() if match else end
+        following = match.end() if match else end
+        yield from _sentence(text, at, stop)
+        at = following
+
+
+def _sentence(text: str, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    spans = [match.span() for match in _WORD.finditer(text, start, end)]
+    if spans and len(spans) < 20 and end - start > 20 * PASSAGE_WORDS:
+        # a script without blanks: characters count instead of words
+        step = 3 * PASSAGE_WORDS
+        for at in range(start, end, step):
+            yield at, min(at + step, end), PASSAGE_WORDS
+        return
+    for at in range(0, len(spans), PASSAGE_WORDS):
+        lot = spans[at : at + PASSAGE_WORDS]
+        yield lot[0][0], lot[-1][1], len(lot)

@@ -1,0 +1,299 @@
+"""The hot path: a question to passages. Words and meaning each bring their best, scaled and added; then dates.
+
+    words      BM25 over all segments, one rarity for all             the best 100
+    meaning    nearest passages to the question's vector              the best 100
+    blend      each list scaled to 0..1, added by the share of meaning
+    dates      only when the question names some, or a decay is asked for
+    choose     not too many of one article
+
+Source: ranking protocol sections 6 and 10 (BM25 k1 1.2, b .75; min-max blend of the best 100)
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from actors.answers.archive.dates import HALF_LIFE_DAYS, Period, period_of
+from actors.answers.archive.lexical import rarity
+from actors.answers.archive.library import Library
+from actors.answers.archive.messages import ArchiveQuery, ArchiveResult, Article, Snippet
+from actors.answers.archive.segment import UNKNOWN_DAY, Excerpt, Segment
+from actors.vectors.top import best_rows
+from actors.vectors.types import Mask, Rows, Scores
+
+CANDIDATES = 100
+CONTEXT_WEIGHT = 0.15
+"What a word of the context is worth beside one of the question."
+_CONTEXT_WORDS = 12
+_QUESTION_WORDS = 64
+"A longer question is searched for by its first words; nobody types more."
+_READ = 4_000
+"Characters of a question or context that are looked at."
+_IN_PERIOD = 0.35
+_FRESH_SHARE = 0.5
+_WHOLE_ARTICLE = 40_000
+"Characters up to which an article is given whole."
+
+_FEW_PASSAGES = 4_000
+"So many are compared in full in a moment."
+_MANY_PASSAGES = 400_000
+"Beyond, even sketches take a millisecond and more."
+_NO_PERIOD = Period()
+_FIRST = np.ones(1, bool)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Candidates of one list: rows counted over all segments, scores best first."""
+
+    rows: Rows
+    scores: Scores
+
+
+def ask(library: Library, query: ArchiveQuery, now_ms: int) -> ArchiveResult:
+    """Find passages for a question.
+
+    Cost:
+        0.6 ms of 200,000 passages: see tests/benchmarks/retrieval.py
+    """
+    segments = library.segments
+    corpus = f"{library.base_version}:{library.version}"
+    bases = [0, *accumulate(map(len, segments))]
+    words = _words(library, segments, query, bases)
+    meaning = _meaning(library, segments, query, bases)
+    share = library.share if len(words.rows) else 1.0
+    period = period_of(query.question[:_READ])
+    is_dated = period != _NO_PERIOD or query.yearly_decay != 1.0
+    # beside dates, how far the last candidate is behind must not make two that are alike look far apart
+    scale = _by_most if is_dated else partial(_scaled, bend=library.bend)
+    rows, scores = _blend(words, meaning, share, scale)
+    if not len(rows):
+        return ArchiveResult((), corpus)
+    if is_dated:
+        scores = _dated(segments, bases, rows, scores, period, query.yearly_decay, now_ms)
+    order = np.argsort(-scores, kind="stable")
+    lexical = dict(zip(words.rows.tolist(), words.scores.tolist(), strict=True))
+    cosine = dict(zip(meaning.rows.tolist(), meaning.scores.tolist(), strict=True))
+    snippets = []
+    for row, score, excerpt in _chosen(segments, bases, rows[order], scores[order], query):
+        facts = min(max(score, 0.0), 1.0), lexical.get(row, 0.0), cosine.get(row, 0.0)
+        snippets.append(_snippet(excerpt, *facts))
+    return ArchiveResult(tuple(snippets), corpus)
+
+
+def is_quick(library: Library) -> bool:
+    """Does a question take less than handing it to another thread would be worth?"""
+    if library.is_slow or sum(map(len, library.segments)) > _MANY_PASSAGES:
+        return False
+    slow = sum(
+        len(segment)
+        for segment in library.segments
+        if segment.vectors is None or not segment.vectors.is_sketched or not segment.is_whole
+    )
+    return slow <= _FEW_PASSAGES
+
+
+def article(library: Library, product_id: str, position: int) -> Article | None:
+    """Give the article a passage stands in; None when there is no such passage."""
+    document = library.find(product_id)
+    if document is None or not 0 <= position < len(document.passages):
+        return None
+    section = document.passages[position].section
+    is_long = len(document.text) > _WHOLE_ARTICLE
+    return Article(
+        product_id=document.product_id,
+        title=document.title,
+        child_title=document.sections[section].title,
+        authors=document.authors,
+        published=document.published,
+        url=document.url,
+        content=document.section_text(section) if is_long else document.text,
+        licence=document.licence,
+    )
+
+
+def _may(segment: Segment, query: ArchiveQuery) -> Mask | None:
+    """Mask of the passages a query may find; None when that is all of them."""
+    allowed = segment.allowed(query.type)
+    return allowed if query.only is None else segment.among(query.only, allowed)
+
+
+# --- the two lists --------------------------------------------------------------------------------------------------
+
+
+def _words(
+    library: Library, segments: Sequence[Segment], query: ArchiveQuery, bases: Sequence[int]
+) -> _Found:
+    languages = library.languages(segments)
+    asked = library.analyzers.question(query.question[:_READ], languages)[:_QUESTION_WORDS]
+    wanted: Counter[int] = Counter(code for codes in asked for code in codes)
+    weights = _weights(segments, dict(wanted))
+    if not weights:
+        return _none()
+    if query.context:
+        around = library.analyzers.question(query.context[:_READ], languages)
+        fresh = dict.fromkeys(code for codes in around for code in codes if code not in wanted)
+        telling = sorted(_weights(segments, dict.fromkeys(fresh, 1)).items(), key=lambda one: -one[1])
+        weights.update({code: CONTEXT_WEIGHT * weight for code, weight in telling[:_CONTEXT_WORDS]})
+    found = [segment.postings.best(weights, CANDIDATES, _may(segment, query)) for segment in segments]
+    return _gathered(found, bases)
+
+
+def _weights(segments: Sequence[Segment], wanted: dict[int, int]) -> dict[int, float]:
+    """Multiply in how rare terms are over the whole corpus; unknown ones fall out."""
+    codes = list(wanted)
+    counts = [0] * len(codes)
+    for segment in segments:
+        for at, (_, start, end) in enumerate(segment.postings.spans(codes)):
+            counts[at] += end - start
+    passages = sum(len(segment) for segment in segments)
+    return {
+        code: wanted[code] * rarity(count, passages)
+        for code, count in zip(codes, counts, strict=True)
+        if count
+    }
+
+
+def _meaning(
+    library: Library, segments: Sequence[Segment], query: ArchiveQuery, bases: Sequence[int]
+) -> _Found:
+    if library.embedder is None or not library.share:
+        return _none()
+    texts = [query.question[:_READ]] + ([query.context[:_READ]] if query.context else [])
+    vectors = library.embedder.embed(texts)
+    wanted = vectors[0]
+    if not wanted.any():
+        return _none()
+    if query.context:
+        wanted = wanted + np.float32(CONTEXT_WEIGHT) * vectors[1]
+        wanted = wanted / np.linalg.norm(wanted)
+    empty = np.zeros(0, np.int64), np.zeros(0, np.float32)
+    found = [
+        segment.vectors.search(wanted, CANDIDATES, _may(segment, query)) if segment.vectors else empty
+        for segment in segments
+    ]
+    return _gathered(found, bases)
+
+
+def _gathered(found: Sequence[tuple[Rows, Scores]], bases: Sequence[int]) -> _Found:
+    if not found:
+        return _none()
+    if len(found) == 1:
+        return _Found(*found[0])
+    rows = np.concatenate([rows + base for (rows, _), base in zip(found, bases, strict=False)])
+    scores = np.concatenate([scores for _, scores in found])
+    top = best_rows(scores, CANDIDATES)
+    return _Found(rows[top], scores[top])
+
+
+def _none() -> _Found:
+    return _Found(np.zeros(0, np.int64), np.zeros(0, np.float32))
+
+
+# --- blend and dates ------------------------------------------------------------------------------------------------
+
+
+def _blend(
+    words: _Found, meaning: _Found, share: float, scale: Callable[[Scores, bool], Scores]
+) -> tuple[Rows, Scores]:
+    """Add both lists, each scaled to 0..1; who is missing in one gets nothing there."""
+    rows = np.concatenate([words.rows, meaning.rows])
+    scores = np.concatenate(
+        [
+            np.float32(1 - share) * scale(words.scores, True),
+            np.float32(share) * scale(meaning.scores, False),
+        ]
+    )
+    if not len(rows):
+        return rows, scores
+    order = np.argsort(rows, kind="stable")
+    rows, scores = rows[order], scores[order]
+    twice = rows[1:] == rows[:-1]
+    scores[:-1][twice] += scores[1:][twice]
+    firsts = np.concatenate([_FIRST, ~twice])
+    return rows[firsts], scores[firsts]
+
+
+def _scaled(scores: Scores, are_words: bool, *, bend: float) -> Scores:
+    """From the least to the most; `bend` below 1 draws the leaders in words together."""
+    if not len(scores):
+        return scores
+    if are_words and bend != 1.0:
+        scores = np.power(scores, np.float32(bend))
+    low, high = scores.min(), scores.max()
+    return (scores - low) / (high - low) if high > low else np.ones_like(scores)
+
+
+def _by_most(scores: Scores, are_words: bool) -> Scores:
+    """Beside the best."""
+    most = scores.max(initial=0.0)
+    return np.maximum(scores, 0) / most if most > 0 else np.zeros_like(scores)
+
+
+def _dated(
+    segments: Sequence[Segment],
+    bases: Sequence[int],
+    rows: Rows,
+    scores: Scores,
+    period: Period,
+    yearly_decay: float,
+    now_ms: int,
+) -> Scores:
+    """Let dates count."""
+    days = np.array([_day(segments, bases, row) for row in rows.tolist()], np.float64)
+    known = days > UNKNOWN_DAY
+    if yearly_decay != 1.0:
+        years: Any = np.where(known, np.maximum(now_ms / 86_400_000 - days, 0) / 365.25, 0)
+        scores = scores * np.asarray(max(yearly_decay, 0.0) ** years, np.float32)
+    if period.recent and known.any():
+        age: Any = np.where(known, days[known].max() - days, np.inf)
+        fresh = np.power(0.5, age / HALF_LIFE_DAYS)
+        scores = scores * np.asarray(1 - _FRESH_SHARE + _FRESH_SHARE * fresh, np.float32)
+    if period.first != UNKNOWN_DAY:
+        inside = (known & (days >= period.first) & (days <= period.last)).astype(np.float32)
+        scores = np.asarray((scores + _IN_PERIOD * inside) / (1 + _IN_PERIOD), np.float32)
+    return np.asarray(scores, np.float32)
+
+
+def _day(segments: Sequence[Segment], bases: Sequence[int], row: int) -> int:
+    at = bisect_right(bases, row) - 1
+    frame = segments[at].frame
+    return int(frame.days[frame.owner[row - bases[at]]])
+
+
+# --- the result -----------------------------------------------------------------------------------------------------
+
+
+def _chosen(
+    segments: Sequence[Segment], bases: Sequence[int], rows: Rows, scores: Scores, query: ArchiveQuery
+) -> Iterator[tuple[int, float, Excerpt]]:
+    """Take the best, not too many of one article."""
+    taken = dict.fromkeys(query.exclude, 1 << 30)
+    most = query.per_product or 1 << 20
+    count = 0
+    for row, score in zip(rows.tolist(), scores.tolist(), strict=True):
+        if count >= query.rows:
+            return
+        at = bisect_right(bases, row) - 1
+        excerpt = segments[at].excerpt(row - bases[at])
+        before = taken.get(excerpt.product_id, 0)
+        if before < most:
+            taken[excerpt.product_id] = before + 1
+            count += 1
+            yield row, score, excerpt
+
+
+def _snippet(excerpt: Excerpt, score: float, lexical: float, meaning: float) -> Snippet:
+    product_id, position, title, child_title, authors, published, url, text, licence, child_id, start = (
+        excerpt
+    )
+    facts = round(score, 6), licence, child_id, start, lexical, meaning
+    return Snippet(product_id, position, title, child_title, authors, published, url, text, *facts)

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.answers.archive.client import LocalArchiveClient
+from actors.answers.archive.host import AnswersHost
+from actors.answers.archive.messages import ArchiveQuery
+from actors.answers.archive.passages import read_product
+from actors.answers.archive.shelf import PassageShelf
+from cluster.artifacts.segments import SegmentShelf
+from cluster.clock import SystemClock
+from cluster.meter import SilentMeter
+from cluster.store.memory import memory_stores
+from cluster.store.ports import Stores
+from tests.fakes.corner_shop import upload, withdraw
+from tests.fakes.small_archive import ARTICLES
+
+APP = "news"
+Opened = Callable[..., LocalArchiveClient]
+
+
+@pytest.fixture
+def stores() -> Stores:
+    return memory_stores(SystemClock())
+
+
+@pytest.fixture
+async def opened(stores: Stores) -> AsyncIterator[Opened]:
+    """Makes clients and closes their hosts in the end."""
+    hosts: list[AnswersHost] = []
+
+    def make(segments: SegmentShelf | None = None, shelf: PassageShelf | None = None) -> LocalArchiveClient:
+        hosts.append(AnswersHost(stores, segments, shelf, SystemClock(), SilentMeter()))
+        return LocalArchiveClient(hosts[-1])
+
+    yield make
+    for host in hosts:
+        await host.close()
+
+
+async def asked(client: LocalArchiveClient, question: str, **more: Any) -> list[str]:
+    result = await client.ask(ArchiveQuery(APP, question, **more))
+    return [snippet.product_id for snippet in result.snippets]
+
+
+async def eventually(
+    client: LocalArchiveClient, question: str, wanted: Callable[[list[str]], bool]
+) -> list[str]:
+    """Ask until the answer is as wanted, for a second."""
+    for _ in range(100):
+        found = await asked(client, question)
+        if wanted(found):
+            return found
+        await asyncio.sleep(0.01)
+    raise AssertionError(found)
+
+
+async def test_an_article_that_was_uploaded_is_found_with_its_facts(stores: Stores, opened: Opened) -> None:
+    await upload(stores, ARTICLES, app_id=APP)
+    result = await opened().ask(ArchiveQuery(APP, "Who signed the river treaty?"))
+    first = result.snippets[0]
+    assert (first.product_id, first.position) == ("river-treaty", 0)
+    assert first.child_title == "The agreement"
+    assert first.authors == ("Ida Holm",)
+    assert first.published == "2024-03-14T09:00:00Z"
+    assert first.licence == "CC BY 2.5"
+    assert first.text.startswith("Velmora and Ostrany signed")
+    assert first.score == max(snippet.score for snippet in result.snippets) <= 1
+
+
+async def test_what_arrives_is_found_within_a_second_and_what_goes_is_not(
+    stores: Stores, opened: Opened
+) -> None:
+    await upload(stores, ARTICLES[3:], app_id=APP)
+    client = opened()
+    assert "river-treaty" not in await asked(client, "river treaty")
+    await upload(stores, ARTICLES[:1], app_id=APP)
+    await eventually(client, "river treaty", lambda found: found[:1] == ["river-treaty"])
+    await withdraw(stores, ["river-treaty"], app_id=APP)
+    await eventually(client, "river treaty", lambda found: "river-treaty" not in found)
+    assert await client.article(APP, "river-treaty", 0) is None
+
+
+async def test_an_app_nobody_wrote_to_answers_with_nothing(opened: Opened) -> None:
+    assert await asked(opened(), "anything") == []
+
+
+async def test_the_corpus_version_changes_with_the_corpus_only(stores: Stores, opened: Opened) -> None:
+    await upload(stores, ARTICLES[1:], app_id=APP)
+    client = opened()
+    before = (await client.ask(ArchiveQuery(APP, "river"))).corpus
+    assert (await client.ask(ArchiveQuery(APP, "galaxies"))).corpus == before
+    await upload(stores, ARTICLES[:1], app_id=APP)
+    await eventually(client, "river treaty", lambda found: found[:1] == ["river-treaty"])
+    assert (await client.ask(ArchiveQuery(APP, "river"))).corpus != before
+
+
+async def test_a_snapshot_is_completed_by_the_log_behind_its_offset(
+    stores: Stores, opened: Opened, tmp_path: Path
+) -> None:
+    await upload(stores, ARTICLES[:6], app_id=APP)
+    shelf = PassageShelf(tmp_path)
+    documents = [document for article in ARTICLES[:6] if (document := read_product(article))]
+    shelf.write(APP, documents, offset=await stores.changes.last(APP, "product"), written_at_ms=1)
+    await upload(stores, ARTICLES[6:], app_id=APP)
+    await withdraw(stores, ["dam-vote"], app_id=APP)
+    client = opened(shelf=shelf)
+    assert (await asked(client, "river treaty"))[0] == "river-treaty"
+    assert (await asked(client, "hermit beetle orchards"))[0] == "beetle-count"
+    assert "dam-vote" not in await asked(client, "votes to open the dam")
+
+
+async def test_a_newer_snapshot_is_taken_up_while_questions_are_answered(
+    stores: Stores, opened: Opened, tmp_path: Path
+) -> None:
+    documents = [document for article in ARTICLES if (document := read_product(article))]
+    await upload(stores, ARTICLES[:1], app_id=APP)
+    offset = await stores.changes.last(APP, "product")
+    shelf = PassageShelf(tmp_path)
+    shelf.write(APP, documents[:1], offset=offset, written_at_ms=1)
+    client = opened(shelf=shelf)
+    assert (await asked(client, "river treaty"))[0] == "river-treaty"
+    before = (await client.ask(ArchiveQuery(APP, "river"))).corpus
+    shelf.write(APP, documents, offset=offset, written_at_ms=2)
+    for _ in range(400):
+        result = await client.ask(ArchiveQuery(APP, "river treaty"))
+        assert result.snippets[0].product_id == "river-treaty"
+        if result.corpus.split(":")[0] != before.split(":")[0]:
+            break
+        await asyncio.sleep(0.01)
+    else:
+        raise AssertionError("the newer snapshot is not taken up")
+    assert (await asked(client, "hermit beetle orchards"))[0] == "beetle-count"
+    # and the log is followed from where the newer one stands
+    await withdraw(stores, ["beetle-count"], app_id=APP)
+    await eventually(client, "hermit beetle orchards", lambda found: "beetle-count" not in found)
+
+
+async def test_a_damaged_newer_snapshot_leaves_the_old_one_answering(
+    stores: Stores, opened: Opened, tmp_path: Path
+) -> None:
+    documents = [document for article in ARTICLES if (document := read_product(article))]
+    shelf = PassageShelf(tmp_path)
+    shelf.write(APP, documents[:3], offset="0", written_at_ms=1)
+    client = opened(shelf=shelf)
+    before = (await client.ask(ArchiveQuery(APP, "river"))).corpus.split(":")[0]
+    shelf.write(APP, documents, offset="0", written_at_ms=2)
+    (shelf.folders(APP)[-1] / "papers.bin").write_bytes(b"")
+    await asyncio.sleep(1.2)
+    result = await client.ask(ArchiveQuery(APP, "river treaty"))
+    assert result.snippets[0].product_id == "river-treaty"
+    assert result.corpus.split(":")[0] == before

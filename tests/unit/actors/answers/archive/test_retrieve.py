@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from actors.answers.archive.library import Library
+from actors.answers.archive.messages import ArchiveQuery, Snippet
+from actors.answers.archive.passages import Document, read_product
+from actors.answers.archive.retrieve import article, ask, is_quick
+from actors.language.embed import HashingEmbedder
+from tests.fakes.small_archive import ARTICLES
+
+NOW_MS = 1_717_200_000_000
+"2024-06-01"
+
+
+def documents(records: list[dict[str, Any]] | None = None) -> list[Document]:
+    return [found for record in (records or ARTICLES) if (found := read_product(record)) is not None]
+
+
+@pytest.fixture
+def library() -> Library:
+    made = Library(HashingEmbedder(), share=0.1)
+    made.put(documents())
+    return made
+
+
+def found(library: Library, question: str, **more: Any) -> list[Snippet]:
+    return list(ask(library, ArchiveQuery("news", question, **more), NOW_MS).snippets)
+
+
+def ids(library: Library, question: str, **more: Any) -> list[str]:
+    return [snippet.product_id for snippet in found(library, question, **more)]
+
+
+@pytest.mark.parametrize(
+    ("question", "product_id"),
+    [
+        ("Who saved penalties in the final?", "cup-final"),
+        ("how many votes opened the dam", "dam-vote"),
+        ("rare beetle in orchards", "beetle-count"),
+        ("Wer unterzeichnete den Vertrag über den Fluss?", "fluss-vertrag"),
+        ("photographs of the southern sky", "star-survey"),
+    ],
+)
+def test_the_right_article_comes_first(library: Library, question: str, product_id: str) -> None:
+    assert ids(library, question)[0] == product_id
+
+
+def test_a_question_for_news_prefers_the_newer_of_two_alike(library: Library) -> None:
+    assert ids(library, "latest news of the paper mill in Carrow")[0] == "mill-opens"
+
+
+def test_a_question_that_names_a_year_prefers_it(library: Library) -> None:
+    assert ids(library, "paper mill in Carrow 2023")[0] == "mill-closes"
+    assert ids(library, "paper mill in Carrow 2024")[0] == "mill-opens"
+
+
+def test_age_costs_what_the_caller_says(library: Library) -> None:
+    plain = {one.product_id: one.score for one in found(library, "paper mill Carrow")}
+    aged = {one.product_id: one.score for one in found(library, "paper mill Carrow", yearly_decay=0.5)}
+    assert aged["mill-closes"] / aged["mill-opens"] < plain["mill-closes"] / plain["mill-opens"]
+
+
+def test_context_decides_between_equals_and_never_outweighs_the_question(library: Library) -> None:
+    assert ids(library, "crane", context="strike of dockers, shorter shifts")[0] in (
+        "harbour-crane",
+        "harbour-strike",
+    )
+    assert "harbour-strike" in ids(library, "crane", context="strike of dockers")[:2]
+    assert ids(library, "river treaty", context="beetles orchards species hermit")[0] == "river-treaty"
+
+
+def test_one_article_does_not_fill_the_result(library: Library) -> None:
+    assert ids(library, "river water country", per_product=1).count("river-treaty") == 1
+    assert len(found(library, "river", rows=2)) == 2
+
+
+def test_excluded_and_other_types_do_not_come(library: Library) -> None:
+    assert "river-treaty" not in ids(library, "river treaty", exclude=("river-treaty",))
+    library.put(
+        documents(
+            [{"product_id": "map", "type": "ware", "title": "River treaty map", "description": "A map."}]
+        )
+    )
+    assert "map" not in ids(library, "river treaty map")
+    assert ids(library, "river treaty map", type=None)[0] == "map"
+    assert ids(library, "river treaty map", type="ware") == ["map"]
+    assert ids(library, "river", type="nothing") == []
+
+
+def test_what_replaced_an_article_is_found_and_the_old_text_is_not(library: Library) -> None:
+    library.put(
+        documents(
+            [{**ARTICLES[7], "title": "Zebras", "children": [{"id": "z", "html": "<p>Zebra herd.</p>"}]}]
+        )
+    )
+    assert ids(library, "zebra")[0] == "cup-final"
+    assert all(one.product_id != "cup-final" for one in found(library, "goalkeeper saved penalties"))
+
+
+def test_many_small_uploads_end_as_few_segments_with_the_same_answers(library: Library) -> None:
+    piecemeal = Library(HashingEmbedder(), share=0.1)
+    for _ in range(3):
+        for document in documents():
+            piecemeal.put([document])
+    assert len(piecemeal.segments) <= 5
+    assert piecemeal.documents == library.documents == 12
+    for question in ("river treaty", "paper mill", "record in the rain"):
+        assert ids(piecemeal, question)[0] == ids(library, question)[0]
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["", "   ", "\x00", "the of and", "?" * 10_000, "word " * 9_000, "\ud800", "𝕏" * 3_000, "a'b'c'd" * 900],
+)
+def test_odd_questions_get_an_answer_quickly(library: Library, question: str) -> None:
+    assert isinstance(found(library, question, context=question), list)
+
+
+def test_an_article_is_given_for_its_passages_only(library: Library) -> None:
+    whole = article(library, "river-treaty", 1)
+    assert whole is not None
+    assert whole.content.count("## ") == 2
+    assert whole.child_title == "The costs"
+    assert article(library, "river-treaty", 2) is None
+    assert article(library, "river-treaty", -1) is None
+    assert article(library, "unknown", 0) is None
+
+
+def test_of_a_very_long_article_the_section_is_given() -> None:
+    chapters = [
+        {"id": str(at), "title": f"Chapter {at}", "description": f"word{at} " * 3_000} for at in range(5)
+    ]
+    library = Library(None)
+    library.put(documents([{"product_id": "book", "type": "article", "title": "Book", "children": chapters}]))
+    first = found(library, "word3")[0]
+    given = article(library, "book", first.position)
+    assert given is not None
+    assert given.child_title == "Chapter 3"
+    assert set(given.content.removeprefix("## Chapter 3").split()) == {"word3"}
+
+
+def test_few_passages_are_searched_on_the_spot_and_a_slow_embedder_never_is(library: Library) -> None:
+    class Slow(HashingEmbedder):
+        is_slow = True
+
+    assert is_quick(library)
+    assert not is_quick(Library(Slow(), share=0.5))
+
+
+def test_several_segments_answer_as_one(library: Library) -> None:
+    one, apart = Library(HashingEmbedder(), share=0.1), Library(HashingEmbedder(), share=0.1)
+    one.put(documents())
+    for document in documents():
+        apart.put([document])
+    assert len(apart.segments) > 1
+    for question in ("Who saved penalties in the final?", "river treaty", "hermit beetle orchards"):
+        # passages are weighed by the mean length known when they came, so scores may differ a little
+        first, second = found(one, question)[0], found(apart, question)[0]
+        assert (first.product_id, first.position) == (second.product_id, second.position)

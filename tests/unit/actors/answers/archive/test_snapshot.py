@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from actors.answers.archive.messages import ArchiveQuery
+from actors.answers.archive.passages import read_product
+from actors.answers.archive.retrieve import ask
+from actors.answers.archive.shelf import KEPT, PassageShelf
+from actors.answers.archive.snapshot import PassageSnapshot, bytes_of, document_of
+from actors.answers.archive.writing import Meaning
+from actors.language import latent
+from actors.language.embed import HashingEmbedder
+from cluster.artifacts.manifest import Manifest
+from cluster.errors import Fault, Invalid
+from tests.fakes.small_archive import ARTICLES
+
+APP = "news"
+DOCUMENTS = [document for record in ARTICLES if (document := read_product(record)) is not None]
+
+
+def write(root: Path, meaning: Meaning | None = None) -> Manifest:
+    return PassageShelf(root).write(APP, iter(DOCUMENTS), offset="7-0", written_at_ms=1, meaning=meaning)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One written snapshot for tests that only read or copy it."""
+    root = tmp_path_factory.mktemp("passages")
+    write(root)
+    return PassageShelf(root).folders(APP)[0]
+
+
+def test_a_document_is_read_as_it_was_written() -> None:
+    assert [document_of(bytes_of(document)) for document in DOCUMENTS] == DOCUMENTS
+
+
+def test_a_snapshot_says_what_it_holds_and_answers_from_disk(kept: Path) -> None:
+    opened = PassageShelf(kept.parents[2]).open(APP)
+    assert opened is not None
+    library, offset = opened
+    assert offset == "7-0"
+    assert library.documents == len(ARTICLES)
+    assert library.share == latent.SHARE
+    facts = PassageSnapshot.open(kept).facts
+    assert facts["languages"] == {"en": 12, "de": 1}
+    assert facts["kinds"] == ["article"]
+    first = ask(library, ArchiveQuery(APP, "Who saved two penalties?"), 0).snippets[0]
+    assert first.product_id == "cup-final"
+    assert first.text.startswith("Goalkeeper Tamsin Orr")
+
+
+def test_the_same_articles_make_the_same_snapshot(kept: Path, tmp_path: Path) -> None:
+    again = write(tmp_path)
+    assert again.facts["version"] == PassageSnapshot.open(kept).facts["version"]
+
+
+def test_every_flipped_bit_and_every_cut_is_refused(kept: Path, tmp_path: Path) -> None:
+    dice = random.Random(5)
+    for at in range(150):
+        folder = tmp_path / str(at)
+        shutil.copytree(kept, folder)
+        path = dice.choice(sorted(folder.iterdir()))
+        data = bytearray(path.read_bytes())
+        if at % 3 == 0:
+            del data[dice.randrange(len(data)) :]
+        else:
+            data[dice.randrange(len(data))] ^= 1 << dice.randrange(8)
+        path.write_bytes(data)
+        with pytest.raises(Fault):
+            PassageSnapshot.open(folder)
+        shutil.rmtree(folder)
+
+
+def test_a_damaged_snapshot_is_passed_over_for_the_one_before(tmp_path: Path) -> None:
+    write(tmp_path)
+    write(tmp_path)
+    shelf = PassageShelf(tmp_path)
+    newest = shelf.folders(APP)[-1]
+    (newest / "papers.bin").write_bytes(b"")
+    opened = shelf.open(APP)
+    assert opened is not None
+    assert opened[0].documents == len(ARTICLES)
+    shutil.rmtree(shelf.folders(APP)[0])
+    assert shelf.open(APP) is None
+
+
+def test_old_snapshots_go(tmp_path: Path) -> None:
+    for _ in range(4):
+        write(tmp_path, Meaning(HashingEmbedder(), 0.1))
+    assert [folder.name for folder in PassageShelf(tmp_path).folders(APP)] == ["000000003", "000000004"]
+    assert KEPT == 2
+
+
+def test_a_snapshot_of_an_embedder_that_is_not_here_is_searched_by_words(tmp_path: Path) -> None:
+    write(tmp_path, Meaning(HashingEmbedder(), 0.5))
+    opened = PassageShelf(tmp_path).open(APP)
+    assert opened is not None
+    assert opened[0].share == 0
+    assert ask(opened[0], ArchiveQuery(APP, "hermit beetle"), 0).snippets[0].product_id == "beetle-count"
+    opened = PassageShelf(tmp_path, lambda version: HashingEmbedder()).open(APP)
+    assert opened is not None
+    assert opened[0].share == 0.5
+
+
+def test_nothing_is_left_of_a_snapshot_that_could_not_be_written(tmp_path: Path) -> None:
+    with pytest.raises(Invalid):
+        PassageShelf(tmp_path).write(APP, iter(()), offset="0", written_at_ms=1)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_mapped_snapshot_takes_changes_beside_it(kept: Path) -> None:
+    opened = PassageShelf(kept.parents[2]).open(APP)
+    assert opened is not None
+    library = opened[0]
+    library.remove(["cup-final"])
+    library.put([document_of(bytes_of(DOCUMENTS[0]).replace(b"signed a treaty", b"sealed an accord"))])
+    assert library.documents == len(ARTICLES) - 1
+    assert "cup-final" not in {
+        s.product_id for s in ask(library, ArchiveQuery(APP, "cup penalties"), 0).snippets
+    }
+    assert "accord" in ask(library, ArchiveQuery(APP, "sealed accord"), 0).snippets[0].text
+    assert np.count_nonzero(~library.segments[0].alive) == 3

@@ -1,0 +1,55 @@
+"""Follow-ups are understood, and what else can be asked has an answer in the passages."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.answers.archive.messages import Snippet
+from actors.answers.composing.asking_on import follow_up, related
+
+
+@pytest.mark.parametrize(
+    ("question", "parents", "wanted"),
+    [
+        ("How old is she?", ["Who is the mayor of Obermoos?"], "How old is the mayor of Obermoos?"),
+        ("Who built it?", ["How long is the Kaltbach tunnel?"], "Who built the Kaltbach tunnel?"),
+        ("What about Ostrany?", ["How many seats do the Greens have in Velmora?"],
+         "How many seats do the Greens have in Ostrany?"),
+        ("And in 2019?", ["Who won the Port Sarrin marathon in 2024?"], "Who won the Port Sarrin marathon in 2019?"),
+        ("When does it end?", ["How long is Marko Dell's ban?"], "When does Marko Dell's ban end?"),
+        ("Where is Mount Harrow?", ["Who is Hedda Volk?"], "Where is Mount Harrow?"),
+        ("When was she born?", ["Who is Hedda Volk?"], "When was Hedda Volk born?"),
+        ("How long is it?", ["When did the Kaltbach tunnel open?", "Who built it?"],
+         "How long is the Kaltbach tunnel?"),
+        ("How deep?", ["Where do I plant tulips?"], "How deep: Where do I plant tulips?"),
+        ("When was the tower built?", [], "When was the tower built?"),
+        ("", ["Who is Hedda Volk?"], ""),
+    ],
+)  # fmt: skip
+def test_a_follow_up_stands_for_itself(question: str, parents: list[str], wanted: str) -> None:
+    assert follow_up(question, parents) == wanted
+
+
+@given(st.text(max_size=80), st.lists(st.text(max_size=80), max_size=3))
+def test_any_questions_can_follow_each_other(question: str, parents: list[str]) -> None:
+    follow_up(question, parents)
+
+
+def test_other_questions_are_made_of_what_is_told() -> None:
+    text = (
+        "Runa Aldstad, who leads the observatory, expects more. The mayor of Obermoos, Katrin Feld, agreed. "
+        "The old bridge was built by monks in 1312. A ticket costs 39 thalers."
+    )
+    found = related("What happened?", [Snippet("a", 0, "Bridge", "", (), "", "", text, 1.0, "")])
+    assert found == (
+        "Who leads the observatory?",
+        "Who is the mayor of Obermoos?",
+        "When was the old bridge built?",
+        "How much does a ticket cost?",
+    )
+    assert "Who leads the observatory?" not in related(
+        "Who leads the observatory?", [Snippet("a", 0, "", "", (), "", "", text, 1.0, "")]
+    )
+    assert related("What?", []) == ()
