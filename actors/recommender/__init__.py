@@ -12,7 +12,8 @@ Read `messages` (what is asked), `pipeline` (the hot path, one screen), then the
     project      the fields of the answer
     grouped      the same scores by category or attribute value; `sections` what of a group passes a filter
     explain      why a product stands where it does
-    completing   texts of products and searches of others, for what is being typed
+
+The same products by words: `search/` (what a search bar finds), `completion/` (what somebody types means).
 
 What the stages read, and how it comes to be:
 
@@ -24,9 +25,6 @@ What the stages read, and how it comes to be:
     crowd        how products stand for whoever asks, whichever engine
     champion     one engine's snapshot, laid over the catalog
     newcomers    new products and what they are like
-    completions  indexes of texts by field (`field_texts`), `built` here or in a snapshot (`saved_texts`); `asked`
-                 what readers searched for
-    product_texts  products by their words, and by what they mean (`product_meaning`); `saved_products` in a snapshot
     holdings     all of this for one engine, and what every score starts from
 
 `recommender` ties it together without a store or a clock. `follower` keeps one app's recommender alive (`boot`

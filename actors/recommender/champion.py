@@ -17,9 +17,9 @@ from actors.learned.counted import Counted
 from actors.learned.model import CommonModel, Model, QuickModel
 from actors.learned.past import Past, scale_of
 from actors.learned.registry import Learned
+from actors.recommender.completion.saved_texts import COMPLETIONS, SavedTexts
 from actors.recommender.events import EVENT_WEIGHTS, written_ms
-from actors.recommender.saved_products import SEARCH, SavedProducts
-from actors.recommender.saved_texts import COMPLETIONS, SavedTexts
+from actors.recommender.search.saved_products import SEARCH, SavedProducts
 from actors.recommender.taste import Steps
 from actors.recommender.trending import DAY_MS, DecayedCounts
 from actors.vectors.types import Codes, Floats, Mask, Scores, room_for

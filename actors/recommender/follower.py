@@ -24,10 +24,10 @@ import structlog
 
 from actors.following.loop import follow_for_ever
 from actors.language.embed import Embedder
-from actors.recommender.asked import WINDOW_MS
 from actors.recommender.boot import boot
 from actors.recommender.champion import Champion
 from actors.recommender.champions import Champions, Models
+from actors.recommender.completion.asked import WINDOW_MS
 from actors.recommender.events import position, written_ms
 from actors.recommender.messages import ReaderQuery, RecommendationResult
 from actors.recommender.recommender import Recommender

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from actors.recommender.champion import Champion
-from actors.recommender.completions import Completions
+from actors.recommender.completion.completions import Completions
 from actors.recommender.crowd import Crowd, Crowds
 from actors.recommender.groups import Groups
 from actors.recommender.newcomers import Kin, Newcomers
 from actors.recommender.overlay import Overlay
-from actors.recommender.pages import Pages
 from actors.recommender.ranking import Front
+from actors.recommender.search.pages import Pages
 from actors.recommender.sections import Sections
 from actors.recommender.trending import zscores
 from actors.vectors.types import Floats, Mask, Matrix, Scores, Vector

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from actors.recommender.answer_query import AnswerQuery as AnswerQuery
-from actors.recommender.answer_query import AnswersFound as AnswersFound
+from actors.recommender.search.answer_query import AnswerQuery as AnswerQuery
+from actors.recommender.search.answer_query import AnswersFound as AnswersFound
 from actors.search.messages import SearchFound, SearchQuery
 from cluster.query.tree import Node
 from cluster.records.recent import RecentEvent

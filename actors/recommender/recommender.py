@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from actors.language.embed import Embedder
-from actors.recommender import answering, completing, grouped, pipeline, searching
-from actors.recommender.built import Laid
+from actors.recommender import grouped, pipeline
 from actors.recommender.champion import Champion
-from actors.recommender.completions import Completions
+from actors.recommender.completion import completing
+from actors.recommender.completion.built import Laid
+from actors.recommender.completion.completions import Completions
+from actors.recommender.completion.field_texts import FieldTexts
 from actors.recommender.crowd import Crowds
-from actors.recommender.field_texts import FieldTexts
 from actors.recommender.holdings import Blend, Holdings
 from actors.recommender.messages import QUERIES, Kind, ReaderQuery, RecommendationResult
 from actors.recommender.overlay import Overlay
 from actors.recommender.request import Request
+from actors.recommender.search import answering, searching
 from actors.recommender.taste import unpack
 from cluster.ids import DEFAULT_ENGINE
 from cluster.query.values import canonical

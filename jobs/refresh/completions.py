@@ -10,7 +10,7 @@ import orjson
 from pydantic import BaseModel, Field
 
 from actors.learned.model import Parts
-from actors.recommender.saved_texts import COMPLETIONS, save
+from actors.recommender.completion.saved_texts import COMPLETIONS, save
 from cluster.query.values import canonical
 from jobs.refresh.dataset import Interactions
 from jobs.refresh.learner import STRICT

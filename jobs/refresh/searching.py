@@ -8,7 +8,7 @@ import orjson
 from pydantic import BaseModel, Field
 
 from actors.learned.model import Parts
-from actors.recommender.saved_products import SEARCH, save
+from actors.recommender.search.saved_products import SEARCH, save
 from jobs.refresh.learner import STRICT
 
 

@@ -30,8 +30,8 @@ from rich.table import Table
 from actors.language import encoder, latent
 from actors.language.embed import Embedder, HashingEmbedder
 from actors.recommender.catalog import Catalog
-from actors.recommender.product_texts import ProductTexts
-from actors.recommender.saved_products import SavedProducts, save
+from actors.recommender.search.product_texts import ProductTexts
+from actors.recommender.search.saved_products import SavedProducts, save
 from actors.search.products.blend import BEST, blended
 from actors.search.products.found import TextAsk
 from actors.search.products.index import SearchIndex

@@ -17,7 +17,7 @@ from actors.language.embed import HashingEmbedder
 from actors.recommender.champions import Models
 from actors.recommender.host import RecommenderHost
 from actors.recommender.messages import ReaderQuery, RecommendationResult
-from actors.recommender.product_texts import ProductTexts
+from actors.recommender.search.product_texts import ProductTexts
 from actors.search.messages import SearchQuery
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf

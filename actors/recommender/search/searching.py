@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from actors.recommender.anchoring import active, anchored, brought
 from actors.recommender.arrange import Placed, arrange
-from actors.recommender.faceting import Chosen, count_facets
-from actors.recommender.finding import Hits, allowed_by, find
-from actors.recommender.found_records import records, spelling_of
 from actors.recommender.messages import ReaderQuery, RecommendationResult
-from actors.recommender.ordering import blended, ordered
 from actors.recommender.recall import deep_enough
 from actors.recommender.request import Request
 from actors.recommender.score import score_rows
+from actors.recommender.search.anchoring import active, anchored, brought
+from actors.recommender.search.faceting import Chosen, count_facets
+from actors.recommender.search.finding import Hits, allowed_by, find
+from actors.recommender.search.found_records import records, spelling_of
+from actors.recommender.search.ordering import blended, ordered
 from actors.search.messages import (
     BOOSTING,
     MOST_PERSONAL,

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from actors.recommender.saved_products import SavedMeaning
+from actors.recommender.search.saved_products import SavedMeaning
 from actors.vectors.top import best_rows
 from actors.vectors.types import Mask, Matrix, Rows, Scores, room_for
 

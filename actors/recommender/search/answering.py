@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from actors.recommender.answer_query import AnswerQuery, AnswersFound
 from actors.recommender.arrange import Placed, arrange
 from actors.recommender.catalog import Catalog
-from actors.recommender.finding import Hits
-from actors.recommender.found_records import spelling_of
 from actors.recommender.messages import RecommendationResult
 from actors.recommender.recall import admitted
 from actors.recommender.request import Request
+from actors.recommender.search.answer_query import AnswerQuery, AnswersFound
+from actors.recommender.search.finding import Hits
+from actors.recommender.search.found_records import spelling_of
 from actors.search.paragraphs.judging import judged
 from actors.search.paragraphs.showing import show
 from actors.search.products.found import TextAsk, TextFound

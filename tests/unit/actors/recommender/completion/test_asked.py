@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from actors.recommender.asked import WINDOW_MS, Asked
+from actors.recommender.completion.asked import WINDOW_MS, Asked
 from tests.fakes.corner_shop import NOW_MS
 
 DAY_MS = 86_400_000

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from actors.recommender.arrange import arrange
-from actors.recommender.built import Hit
+from actors.recommender.completion.built import Hit
 from actors.recommender.messages import QUERIES, RecommendationResult
 from actors.recommender.project import project
 from actors.recommender.recall import admitted

@@ -15,9 +15,9 @@ from actors.learned.model import Parts
 from actors.learned.snapshot import Snapshot
 from actors.learned.soundness import trusted
 from actors.recommender.champion import Champion
+from actors.recommender.completion.saved_texts import MOST_LANGUAGES, SavedTexts, save
 from actors.recommender.messages import ReaderQuery
 from actors.recommender.recommender import Recommender
-from actors.recommender.saved_texts import MOST_LANGUAGES, SavedTexts, save
 from cluster.errors import Fault
 from cluster.store.ports import Change
 from jobs.refresh.build import build

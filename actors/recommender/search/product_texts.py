@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from actors.language.embed import Embedder
 from actors.recommender.catalog import Catalog
-from actors.recommender.product_meaning import LaidMeaning, LiveMeaning, Meaning
-from actors.recommender.saved_products import SavedProducts, mark_of
+from actors.recommender.search.product_meaning import LaidMeaning, LiveMeaning, Meaning
+from actors.recommender.search.saved_products import SavedProducts, mark_of
 from actors.search.products.blend import BEST, blended
 from actors.search.products.fields import text_for_meaning
 from actors.search.products.found import TextAsk, TextFound

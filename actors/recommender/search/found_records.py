@@ -8,9 +8,9 @@ from typing import Any
 
 from actors.recommender.arrange import Placed
 from actors.recommender.catalog import Catalog
-from actors.recommender.finding import Hits
 from actors.recommender.messages import ReaderQuery
 from actors.recommender.score import shown_score
+from actors.recommender.search.finding import Hits
 from actors.search.folding import folded
 from actors.search.messages import SearchQuery, Spelling
 from actors.search.products.found import Correction

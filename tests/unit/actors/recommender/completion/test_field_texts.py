@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from actors.recommender.built import Laid
-from actors.recommender.field_texts import FieldTexts
+from actors.recommender.completion.built import Laid
+from actors.recommender.completion.field_texts import FieldTexts
 
 MANY = 24_000
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from actors.recommender.built import Laid
 from actors.recommender.catalog import Catalog
-from actors.recommender.field_texts import FieldTexts, enough_changed
-from actors.recommender.field_values import Marks, mark_of
-from actors.recommender.saved_texts import SavedField, SavedTexts
+from actors.recommender.completion.built import Laid
+from actors.recommender.completion.field_texts import FieldTexts, enough_changed
+from actors.recommender.completion.field_values import Marks, mark_of
+from actors.recommender.completion.saved_texts import SavedField, SavedTexts
 from actors.vectors.types import Floats, Mask, Rows
 
 MOST_FIELDS = 32

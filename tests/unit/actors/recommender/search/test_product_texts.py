@@ -11,7 +11,7 @@ import pytest
 from actors.language.embed import HashingEmbedder
 from actors.learned.model import Parts
 from actors.recommender.overlay import Overlay
-from actors.recommender.saved_products import SavedProducts, save
+from actors.recommender.search.saved_products import SavedProducts, save
 from actors.search.products.found import TextAsk
 from cluster.errors import Fault
 from cluster.store.ports import Change

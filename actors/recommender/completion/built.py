@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from actors.recommender.field_values import rows_by_code
+from actors.recommender.completion.field_values import rows_by_code
 from actors.search.completions.build import build
 from actors.search.completions.lookup import Found, Index
 from actors.search.completions.originals import Originals

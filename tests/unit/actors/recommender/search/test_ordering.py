@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from actors.recommender.catalog import Catalog
-from actors.recommender.ordering import blended, ordered
+from actors.recommender.search.ordering import blended, ordered
 from actors.search.messages import OrderKey
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from actors.recommender.built import Built, Hit, Laid
-from actors.recommender.field_values import mark_of, values_of_field
+from actors.recommender.completion.built import Built, Hit, Laid
+from actors.recommender.completion.field_values import mark_of, values_of_field
 from actors.vectors.types import Floats, Mask, Rows
 
 _LITTLE = 1_000

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from actors.recommender.built import Hit, Laid
-from actors.recommender.field_texts import FieldTexts
-from actors.recommender.field_values import LONGEST
+from actors.recommender.completion.built import Hit, Laid
+from actors.recommender.completion.field_texts import FieldTexts
+from actors.recommender.completion.field_values import LONGEST
 from actors.search.folding import folded
 from actors.vectors.types import Floats, Mask, room_for
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from actors.language.embed import HashingEmbedder
-from actors.recommender.answer_query import AnswerQuery, AnswersFound
 from actors.recommender.messages import Boost, ReaderQuery
 from actors.recommender.recommender import Recommender
+from actors.recommender.search.answer_query import AnswerQuery, AnswersFound
 from cluster.query.parser import parse
 from cluster.query.tree import All
 from tests.fakes.corner_shop import APP, NOW_MS, product_change

@@ -23,8 +23,8 @@ import pyarrow as pa
 
 from actors.learned.model import Array, Parts
 from actors.learned.vocabulary import Vocabulary
-from actors.recommender.built import Built
-from actors.recommender.field_values import languages_of, mark_of, values_of_field
+from actors.recommender.completion.built import Built
+from actors.recommender.completion.field_values import languages_of, mark_of, values_of_field
 from actors.search.completions.originals import Originals
 from actors.search.completions.saved import arrays_of, index_of
 from actors.vectors.types import Floats, Rows
