@@ -56,3 +56,5 @@ class Generated:
 
     thread_id: str
     question_id: str
+    appended: bool = True
+    "A thread that is not watched (any more) takes no updates."

@@ -134,21 +134,22 @@ class Tracker:
         return Changed(rules.owned(after, thread_id).thread_id, count=int(moved))
 
     async def _generated(self, wanted: Generate) -> Generated:
-        if self._answering is None:
-            raise Unavailable("nobody answers questions here", retry_after_s=5)
         known = await self._store.read(wanted.app_id, wanted.user_id)
         thread, question_id = rules.owned(known, wanted.thread_id), self._new_id()
+        if self._answering is None:
+            raise Unavailable("nobody answers questions here", retry_after_s=5)
         offset = await self._changes.last(wanted.app_id, "product")
         await self._answering.ask(
             wanted.app_id, wanted.user_id, thread.subject, thread.question_ids[-1], question_id
         )
         await self._finished(wanted.app_id, question_id)
-        await self.apply(
+        after = await self.apply(
             wanted.app_id,
             wanted.user_id,
             lambda now: rules.updated(now, thread.thread_id, question_id, offset, self._clock.now_ms()),
         )
-        return Generated(thread.thread_id, question_id)
+        appended = rules.thread_of(after, question_id) is not None
+        return Generated(thread.thread_id, question_id, appended)
 
     async def _finished(self, app_id: str, question_id: str) -> None:
         assert self._answering is not None

@@ -8,7 +8,8 @@ Source: reference 8.9, 5.7, 3.4
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,12 +62,10 @@ class History:
         """List threads."""
         wanted: Wanted = request.parsed
         body: wire.ThreadList = wanted.body
-        try:
+        with _told_as_fault():
             page = await self._client.threads(
                 request.app_id, wanted.user_id, rows=body.rows, start=body.start, before_ms=body.before
             )
-        except Unavailable as error:
-            raise _fault(error) from error
         shown = [_shown(thread) for thread in page.threads]
         return success({"threads": shown, "has_more": page.has_more, "start": body.start, "rows": body.rows})
 
@@ -74,7 +73,7 @@ class History:
         """List the questions of a thread."""
         wanted: Wanted = request.parsed
         body: wire.ThreadContents = wanted.body
-        try:
+        with _told_as_fault():
             page = await self._client.questions(
                 request.app_id,
                 wanted.user_id,
@@ -83,17 +82,13 @@ class History:
                 descending=body.order == "desc",
                 after=(body.after or "").lower(),
             )
-        except Unavailable as error:
-            raise _fault(error) from error
         return success({"question_ids": list(page.question_ids), "has_more": page.has_more})
 
     async def updates(self, request: Arrival) -> Reply:
         """Tell the account's indicator."""
         wanted: Wanted = request.parsed
-        try:
+        with _told_as_fault():
             return success({"has_new": await self._client.has_new(request.app_id, wanted.user_id)})
-        except Unavailable as error:
-            raise _fault(error) from error
 
     async def rename(self, request: Arrival) -> Reply:
         """Give a thread another title."""
@@ -113,8 +108,9 @@ class History:
         body: wire.Touch = wanted.body
         if not body.generate:
             return success({"touched": (await self._change(request, "touch", body.thread_id)).count})
-        made = await self._client.generate(Generate(request.app_id, wanted.user_id, body.thread_id))
-        return success({"touched": 1, "generated": True, "question_id": made.question_id})
+        with _told_as_fault():
+            made = await self._client.generate(Generate(request.app_id, wanted.user_id, body.thread_id))
+        return success({"touched": int(made.appended), "generated": True, "question_id": made.question_id})
 
     def changer(self, verb: Verb) -> Callable[[Arrival], Any]:
         """Make the answer of a change that is told nothing but that it happened."""
@@ -129,12 +125,10 @@ class History:
 
     async def _change(self, request: Arrival, verb: Verb, *thread_ids: str, text: str = "") -> Changed:
         wanted: Wanted = request.parsed
-        try:
+        with _told_as_fault():
             return await self._client.change(
                 Change(request.app_id, wanted.user_id, verb, thread_ids=thread_ids, text=text)
             )
-        except Unavailable as error:
-            raise _fault(error) from error
 
 
 def _shown(thread: Thread) -> wire.Shown:
@@ -148,6 +142,10 @@ def _shown(thread: Thread) -> wire.Shown:
     }
 
 
-def _fault(error: Unavailable) -> Fault:
+@contextmanager
+def _told_as_fault() -> Iterator[None]:
     """Say as a 500 that the store is away: callers of these endpoints expect exactly that."""
-    return Fault(f"history: {error.message}")
+    try:
+        yield
+    except Unavailable as error:
+        raise Fault(f"history: {error.message}") from error

@@ -92,6 +92,9 @@ async def test_while_the_store_is_away_every_call_is_a_fault_and_changes_nothing
             answer = await way.send("POST", endpoint.path, headers, json.dumps(thread).encode())
             assert answer.status == 500, endpoint.name
             assert answer.json() == {"message": "Something went wrong. Please contact the product team."}
+    headers = {"X-API-KEY": way.key("shop", "secret"), "User-Agent": BROWSER}
+    body = json.dumps({**thread, "generate": True}).encode()
+    assert (await way.send("POST", "/v1/ask/user_history/thread/updates/touch", headers, body)).status == 500
 
 
 async def test_a_change_sent_again_under_its_idempotency_key_is_answered_as_before() -> None:
