@@ -58,6 +58,26 @@ class Stack:
                 continue
         return [process for process in mine if process.pid != os.getpid()]
 
+    def come_to_rest(self, *, limit_s: float = 120.0, share: float = 0.25, seconds: float = 3.0) -> None:
+        """Wait until all processes together use less than a share of one core for some seconds."""
+        until, used = time.monotonic() + limit_s, self._cpu_s()
+        while time.monotonic() < until:
+            time.sleep(seconds)
+            before, used = used, self._cpu_s()
+            if sum(max(0.0, spent - before.get(pid, 0.0)) for pid, spent in used.items()) < share * seconds:
+                return
+        raise RuntimeError(f"the installation did not come to rest within {limit_s:.0f} s")
+
+    def _cpu_s(self) -> dict[int, float]:
+        found = {}
+        for process in self.processes():
+            try:
+                times = process.cpu_times()
+            except psutil.Error:
+                continue
+            found[process.pid] = times.user + times.system
+        return found
+
     def pss_mb(self) -> float:
         """Proportional memory of all processes of this installation, in MiB."""
         total = 0
