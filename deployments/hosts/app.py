@@ -66,8 +66,9 @@ def build_recommender(args: dict[str, Any]) -> Application:
             upscale_delay_s=scaling.upscale_delay_s,
             downscale_delay_s=scaling.downscale_delay_s,
         ),
-        # beyond these a caller is told to come back instead of waiting in a queue nobody sees
-        max_ongoing_requests=64,
+        # the doors let in what they have room for; were a replica full before they are, Serve would ask it again in
+        # growing pauses, and who waits for that waits for seconds while others pass
+        max_ongoing_requests=512,
         max_queued_requests=512,
         health_check_period_s=5.0,
         health_check_timeout_s=10.0,

@@ -32,7 +32,7 @@ from cluster.runtime.head import connect_ray
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from jobs.refresh.foreman import Errand, Foreman
-from jobs.refresh.here import be_modest, scratch_of, work_here
+from jobs.refresh.here import scratch_of, step_aside, work_here
 from jobs.refresh.orders import order
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class RayCrew:
 
 
 def _work(errand: Errand, connect: Connect, shelf_uri: str, scratch: str) -> str | Refusal:
-    be_modest()
+    step_aside()
 
     async def work() -> str:
         async with connect() as stores:
@@ -236,5 +236,5 @@ def _examine(variant: Variant, shelf_uri: str, app_id: str, sweep: str) -> dict[
     from jobs.refresh.checkpoint import Checkpoints
     from jobs.refresh.sweeps import FOLDER, attempted
 
-    be_modest()
+    step_aside()
     return attempted(variant, Checkpoints(Shelf.open(shelf_uri), app_id, sweep, folder=FOLDER))
