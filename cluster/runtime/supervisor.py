@@ -273,8 +273,8 @@ class Supervisor:
     def _keep_ray(self) -> None:
         if self._head.is_dead():
             _log.error("ray_died", vital=self._head.vital)
-            self._count("ray")
             self._say("recovering", "Ray died and is started again")
+            self._count("ray")
             self._end_ray()
             self._again = True
             return
@@ -282,15 +282,15 @@ class Supervisor:
         silent_s = self._doors.silent_s
         if silent_s > START_AGAIN_S:
             _log.error("doors_silent", silent_s=round(silent_s))
-            self._count("ray")
             self._say("recovering", "the doors stay silent, Ray is started again")
+            self._count("ray")
             self._end_ray()
             self._doors.forgive()
             self._again = True
         elif silent_s > DEPLOY_AGAIN_S and self.state.phase == "ready":
             _log.error("doors_silent", silent_s=round(silent_s))
-            self._count("doors")
             self._say("recovering", "the doors are silent and are deployed again")
+            self._count("doors")
             self._again = False
 
     # --- ending -------------------------------------------------------------------------------------------
