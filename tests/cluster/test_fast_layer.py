@@ -98,9 +98,7 @@ def test_load_on_hot_endpoints_brings_a_second_replica(installation: Stack) -> N
     while len(replica_ports(installation)) < 2:
         assert time.monotonic() - begin < 90, "the autoscaler never heard of the load"
         figures = drive([read(installation)], port=installation.port, connections=32, seconds=5.0)
-        # on a machine that is busy with other work one replica may be out of room for a moment, and says so
-        assert figures.statuses.keys() <= {"404", "503"}
-        assert figures.statuses["404"] >= 0.99 * figures.requests
+        assert figures.statuses.keys() == {"404"}
     print(f"\nsecond replica after {time.monotonic() - begin:.0f} s of load")
 
 
