@@ -12,7 +12,7 @@ from actors.recommender.catalog import Catalog
 from actors.recommender.messages import ReaderQuery
 from actors.recommender.ranking import Ranking
 from actors.recommender.request import Request
-from actors.recommender.taste import EVERYTHING, LEFT_OUT, recent_rows
+from actors.recommender.taste import LEFT_OUT, recent_rows
 from actors.recommender.together import SESSION_GAP_MS
 from actors.vectors.types import Mask, Rows
 
@@ -49,7 +49,7 @@ def left_out_of(request: Request) -> list[int]:
     traces, champion = request.traces, request.holdings.champion
     if champion is not None and champion.returns:
         traces = [trace for trace in traces if request.now_ms - trace[3] < SESSION_GAP_MS]
-    rows = recent_rows(traces, LEFT_OUT if champion is None else EVERYTHING)
+    rows = recent_rows(traces, LEFT_OUT if champion is None else None)
     return request.catalog.with_variants(rows) if request.query.dedupe else rows
 
 

@@ -22,9 +22,6 @@ from cluster.records.recent import RecentEvent
 LEFT_OUT = 50
 "So many of a reader's most recent products are not recommended again."
 
-EVERYTHING = 100_000
-"More products than a reader's recent list holds."
-
 _HALF_LIFE_ITEMS = 15.0
 _MOST_ROWS = 80
 _SHORT_NAMES = {"view": "product_detail_page_view", "cart": "add_to_cart", "purchase": "checkout"}
@@ -108,17 +105,9 @@ def traces_of(did: Iterable[Did], catalog: Catalog) -> list[Trace]:
     return traces
 
 
-def recent_rows(traces: Iterable[Trace], most: int = LEFT_OUT) -> list[int]:
-    """Find the reader's most recent distinct products, newest first, whatever was done with them."""
-    if most >= EVERYTHING:
-        return list(dict.fromkeys(row for trace in traces for row in trace[1]))
-    found: dict[int, None] = {}
-    for _, rows, _, _ in traces:
-        for row in rows:
-            found[row] = None
-        if len(found) >= most:
-            break
-    return list(found)[:most]
+def recent_rows(traces: Iterable[Trace], most: int | None = LEFT_OUT) -> list[int]:
+    """Find the reader's most recent distinct products, newest first, whatever was done with them; None: all."""
+    return list(dict.fromkeys(row for trace in traces for row in trace[1]))[:most]
 
 
 def did_with(did: Iterable[Did], history_type: str) -> Iterator[Did]:
