@@ -220,7 +220,7 @@ class Supervisor:
         if not self._head.is_busy and self._again is None:
             self._keep_ray()
         if self._haproxy and self._front.keep():
-            self._count("haproxy")
+            self._say(self.state.phase, self.state.message, restarts=self._counted("haproxy"))
         reap_strangers(self._children())
 
     def _keep_redis(self) -> None:
@@ -235,7 +235,7 @@ class Supervisor:
         except HouseError as error:
             self._say(self.state.phase, f"Redis does not start again: {error.message}")
             return
-        self._count("redis")
+        self._say(self.state.phase, self.state.message, restarts=self._counted("redis"))
 
     def _hear(self) -> None:
         for line in self._head.news():
@@ -273,8 +273,7 @@ class Supervisor:
     def _keep_ray(self) -> None:
         if self._head.is_dead():
             _log.error("ray_died", vital=self._head.vital)
-            self._say("recovering", "Ray died and is started again")
-            self._count("ray")
+            self._say("recovering", "Ray died and is started again", restarts=self._counted("ray"))
             self._end_ray()
             self._again = True
             return
@@ -282,15 +281,17 @@ class Supervisor:
         silent_s = self._doors.silent_s
         if silent_s > START_AGAIN_S:
             _log.error("doors_silent", silent_s=round(silent_s))
-            self._say("recovering", "the doors stay silent, Ray is started again")
-            self._count("ray")
+            self._say(
+                "recovering", "the doors stay silent, Ray is started again", restarts=self._counted("ray")
+            )
             self._end_ray()
             self._doors.forgive()
             self._again = True
         elif silent_s > DEPLOY_AGAIN_S and self.state.phase == "ready":
             _log.error("doors_silent", silent_s=round(silent_s))
-            self._say("recovering", "the doors are silent and are deployed again")
-            self._count("doors")
+            self._say(
+                "recovering", "the doors are silent and are deployed again", restarts=self._counted("doors")
+            )
             self._again = False
 
     # --- ending -------------------------------------------------------------------------------------------
@@ -329,9 +330,8 @@ class Supervisor:
     def _children(self) -> set[int]:
         return self._spared() | self._head.children | self._front.children
 
-    def _count(self, part: str) -> None:
-        restarts = {**self.state.restarts, part: self.state.restarts.get(part, 0) + 1}
-        self._say(self.state.phase, self.state.message, restarts=restarts)
+    def _counted(self, part: str) -> dict[str, int]:
+        return {**self.state.restarts, part: self.state.restarts.get(part, 0) + 1}
 
     def _say(self, phase: Phase, message: str, **changes: object) -> None:
         pids = {"supervisor": os.getpid(), **self._head.vital}
