@@ -107,11 +107,11 @@ def added_up(
     return Ranking(scores, None if dense else front, touched)
 
 
-def score_rows(rows: Sequence[int], taste: Taste, holdings: Holdings, standing: Standing) -> Scores:
+def score_rows(rows: Sequence[int] | Rows, taste: Taste, holdings: Holdings, standing: Standing) -> Scores:
     """Score some rows by the reader's taste alone: what `score_all` adds to their start.
 
     Shapes:
-        returns: float32 [m]
+        rows: int [m], as a list or int64; returns: float32 [m]
     """
     chosen = np.asarray(rows, np.int64)
     if not taste.known:

@@ -60,6 +60,14 @@ class TestOverRedis(QuestionSuite):
         ):  # fmt: skip
             assert int(await redis_stores.server.ask("PTTL", name)) > 0
 
+    async def test_a_question_that_goes_sooner_does_not_hide_one_that_stays(
+        self, redis_stores: OpenStores
+    ) -> None:
+        await self.asked(redis_stores, a_question(logged=True, user_id="gina"))
+        await self.asked(redis_stores, a_question(user_id="gina"))
+        left = int(await redis_stores.server.ask("PTTL", keys.question_by(APP, "u:gina")))
+        assert left > LOGGED_LIFE_MS - 60_000, "all of a reader's questions can be erased"
+
     @pytest.mark.parametrize("name", ["asked", "answer", "shown"])
     async def test_a_flipped_byte_is_noticed(self, redis_stores: OpenStores, name: str) -> None:
         question = a_question()

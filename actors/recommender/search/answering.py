@@ -16,15 +16,13 @@ import numpy as np
 from actors.recommender.arrange import Placed, arrange
 from actors.recommender.catalog import Catalog
 from actors.recommender.messages import RecommendationResult
-from actors.recommender.recall import admitted
 from actors.recommender.request import Request
 from actors.recommender.search.answer_query import AnswerQuery, AnswersFound
-from actors.recommender.search.finding import Hits
+from actors.recommender.search.finding import allowed_by
 from actors.recommender.search.found_records import spelling_of
 from actors.search.paragraphs.judging import judged
 from actors.search.paragraphs.showing import show
 from actors.search.products.found import TextAsk, TextFound
-from actors.vectors.types import Mask
 from cluster.query.fields import Projection
 
 MOST_PAGES = 40
@@ -44,7 +42,7 @@ def answer(request: Request) -> RecommendationResult:
     query, catalog = request.query, request.catalog
     asked = query.question or AnswerQuery("", "", 0.0, 0.0)
     ask = TextAsk(asked.text, query.language, partial=True, correct=asked.correct)
-    found = request.holdings.texts.find(ask, _allowed(request), request.now_ms)
+    found = request.holdings.texts.find(ask, allowed_by(request), request.now_ms)
     best = [one for one in _answers(request, asked, found) if one.probability >= asked.least]
     by_row = {one.row: one for one in best}
     projection = Projection.of(query.fields) if query.fields else None
@@ -52,18 +50,10 @@ def answer(request: Request) -> RecommendationResult:
         _shown(by_row[item.row], item, asked, catalog, projection)
         for item in _arranged(request, asked, best)[query.start : query.start + query.rows]
     ]
-    hits = Hits(found.rows, found.scores, found.matched, found.missing, found.corrections, found.used)
-    spelling = spelling_of(asked.original, hits, correct=asked.correct)
+    spelling = spelling_of(asked.original, found.corrections, correct=asked.correct)
     return RecommendationResult(
         answers=AnswersFound(len(best), shown, spelling), served_by="question_answering"
     )
-
-
-def _allowed(request: Request) -> Mask:
-    query, catalog = request.query, request.catalog
-    mask: Mask = catalog.present.copy()
-    found = admitted(query, catalog)
-    return mask if found is None else mask & found
 
 
 def _answers(request: Request, asked: AnswerQuery, found: TextFound) -> list[_Answer]:

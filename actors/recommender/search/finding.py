@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any as Anything
-from typing import Protocol
 
 import numpy as np
 
@@ -27,14 +26,6 @@ _MEANING = 0.5
 "Share of meaning in the score when it is asked for."
 _LONGEST_LIKE = 2_000
 _SKIPPED = frozenset({"product_id", "product_group_id", "url", "cover_image", "images"})
-
-
-class Texts(Protocol):
-    """The texts of the products, as an index."""
-
-    def find(self, ask: TextAsk, rows: Mask | None, now_ms: int) -> TextFound:
-        """Find products among marked rows."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +52,20 @@ class Hits:
         Shapes:
             kept: bool [k]
         """
-        return Hits(
-            self.rows[kept], self.relevance[kept], self.matched, self.missing, self.corrections, self.used,
-            self.partial,
-        )  # fmt: skip
+        return replace(self, rows=self.rows[kept], relevance=self.relevance[kept])
 
     def with_rows(self, rows: Rows) -> Hits:
-        """Add rows whatever they match."""
-        return Hits(
-            np.concatenate((self.rows, rows)),
-            np.concatenate((self.relevance, np.zeros(len(rows), np.float32))),
-            self.matched, self.missing, self.corrections, self.used, self.partial,
-        )  # fmt: skip
+        """Add rows whatever they match.
+
+        Shapes:
+            rows: int64 [m]
+        """
+        relevance = np.concatenate((self.relevance, np.zeros(len(rows), np.float32)))
+        return replace(self, rows=np.concatenate((self.rows, rows)), relevance=relevance)
 
 
-def allowed_by(request: Request, search: SearchQuery) -> Mask:
-    """Mark what a search may show at all: everything but its facet filters and its words.
+def allowed_by(request: Request, category: tuple[str, ...] = ()) -> Mask:
+    """Mark what may be found at all, within a category if one is given; facet filters and words come later.
 
     Products that are out of stock may be found.
 
@@ -90,8 +79,8 @@ def allowed_by(request: Request, search: SearchQuery) -> Mask:
         mask &= found
     if query.exclude:
         mask[catalog.rows_of(query.exclude)] = False
-    if search.category:
-        code = catalog.categories.code_of(search.category)
+    if category:
+        code = catalog.categories.code_of(category)
         inside = np.zeros(len(mask), np.bool_)
         if code is not None:
             inside[catalog.categories.rows_of(code)] = True
@@ -153,8 +142,7 @@ def _alike(request: Request, search: SearchQuery, hits: Hits, mask: Mask) -> Hit
     if len(like.rows):
         added[like.rows] = like.scores / max(float(like.scores.max()), 1e-9)
     own = hits.relevance / max(float(hits.relevance.max(initial=0.0)), 1e-9)
-    relevance = (own + added[hits.rows]).astype(np.float32)
-    return Hits(hits.rows, relevance, hits.matched, hits.missing, hits.corrections, hits.used, hits.partial)
+    return replace(hits, relevance=(own + added[hits.rows]).astype(np.float32))
 
 
 # --- advanced queries -------------------------------------------------------------------------------------------------

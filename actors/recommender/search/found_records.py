@@ -68,9 +68,9 @@ def marked_words(text: str, sought: str) -> str:
     return "".join([*pieces, escape(text[at:])])
 
 
-def spelling_of(original: str, hits: Hits, *, correct: bool) -> Spelling:
+def spelling_of(original: str, corrections: Sequence[Correction], *, correct: bool) -> Spelling:
     """Say which words are wrong, and what was made of them."""
-    wrong = sorted((found for found in hits.corrections if found.suggestions), key=lambda found: found.start)
+    wrong = sorted((found for found in corrections if found.suggestions), key=lambda found: found.start)
     corrected = _replaced(original, wrong)
     return Spelling(
         errors=bool(wrong),

@@ -51,7 +51,7 @@ def search(request: Request) -> RecommendationResult:
     """Answer `search`."""
     query = request.query
     asked = query.search or SearchQuery()
-    allowed = allowed_by(request, asked)
+    allowed = allowed_by(request, asked.category)
     found = _with_wanted(request, asked, find(request, asked, allowed), allowed)
     chosen = Chosen(asked.facet_filters, request.catalog)
     hits = found.only(chosen.passing(found.rows))
@@ -64,7 +64,7 @@ def search(request: Request) -> RecommendationResult:
         apart = [] if partial is None else _apart(request, asked, partial.only(chosen.passing(partial.rows)))
     result = SearchFound(
         total=ranking.total,
-        spelling=spelling_of(asked.original, hits, correct=asked.correct),
+        spelling=spelling_of(asked.original, hits.corrections, correct=asked.correct),
         facets=facets,
         existence=_existence(request, asked, ranking),
         partial=apart,
@@ -173,7 +173,7 @@ def _taste(request: Request, rows: Rows) -> Floats:
     judged = np.flatnonzero(rows < len(start))
     scores = np.zeros(len(rows))
     known = rows[judged]
-    own = score_rows(known, request.taste, request.holdings, request.standing)  # type: ignore[arg-type]
+    own = score_rows(known, request.taste, request.holdings, request.standing)
     base = start[known].astype(np.float64)
     scores[judged] = own + np.where(np.isfinite(base), base, _SOLD_OUT)
     return scores

@@ -17,6 +17,9 @@ if ARGV[6] == '0' then
 end
 if ARGV[11] == '1' then
   redis.call('SADD', KEYS[3], ARGV[1])
-  redis.call('PEXPIRE', KEYS[3], ARGV[9])
+  -- as long as the longest of them: what can't be found can't be erased
+  if redis.call('PTTL', KEYS[3]) < tonumber(ARGV[9]) then
+    redis.call('PEXPIRE', KEYS[3], ARGV[9])
+  end
 end
 return 1
