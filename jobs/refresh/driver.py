@@ -79,9 +79,7 @@ class Trainer:
             asyncio.run(self._work())
         except BaseException as error:
             self._log.exception("trainer_died", kind=type(error).__name__)
-            os._exit(1)
-            raise
-            os._exit(1)
+            os._exit(1)  # an actor without its thread would look alive; Ray starts another one
 
     async def _work(self) -> None:
         async with self._connect() as stores:

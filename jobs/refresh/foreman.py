@@ -136,9 +136,12 @@ class Foreman:
         self._log.info("worker_sent", app=run.app_id, run=run.run_id, attempt=run.attempt + 1)
 
     async def _welcome_back(self) -> None:
-        for errand in self._crew.gone():
+        gone = self._crew.gone()
+        # forgotten before anything is asked of the store: when it is away, their places must not stay taken for ever
+        for errand in gone:
             if self._sent.get((errand.app_id, errand.run_id)) == errand:
                 del self._sent[errand.app_id, errand.run_id]
+        for errand in gone:
             run = await self._stores.runs.get(errand.app_id, errand.run_id)
             if run is not None and await step(self._stores, run, lambda now: freed(now, errand.owner)):  # noqa: B023
                 self._log.warning("worker_died", app=errand.app_id, run=errand.run_id, attempt=run.attempt)

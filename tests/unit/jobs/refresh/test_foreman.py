@@ -1,10 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
-from cluster.errors import Conflict, NotFound
+from cluster.errors import Conflict, NotFound, Unavailable
 from cluster.records.run import LEASE_MS, Run, claimed
 from cluster.records.schedule import DAY_MS, Schedule
 from cluster.store.memory import memory_stores
@@ -29,6 +30,19 @@ class Crew:
     def gone(self) -> list[Errand]:
         ended, self.ended = self.ended, []
         return ended
+
+
+@dataclass
+class AwayRuns:
+    """Runs of a store that may be away."""
+
+    runs: Any
+    is_away: bool = False
+
+    def __getattr__(self, name: str) -> Any:
+        if self.is_away:
+            raise Unavailable("the store is away")
+        return getattr(self.runs, name)
 
 
 @dataclass
@@ -178,3 +192,21 @@ async def test_a_run_is_cancelled_once(office: Office) -> None:
         await cancel(office.stores, market.APP, run.run_id, 2)
     with pytest.raises(NotFound, match="kiosk runs list market"):
         await cancel(office.stores, market.APP, "nope", 2)
+
+
+async def test_a_store_that_is_away_when_workers_end_leaves_their_places_free(office: Office) -> None:
+    office.crew.places = 2
+    await office.order("a")
+    await office.order("b")
+    away = AwayRuns(office.stores.runs)
+    foreman = Foreman(replace(office.stores, runs=away), office.crew, office.clock, owner="first")
+    assert await foreman.round() == 2
+    for errand in office.crew.sent:
+        await office.begin(errand)
+    office.crew.ended = office.crew.sent[:]
+    away.is_away = True
+    with pytest.raises(Unavailable):
+        await foreman.round()
+    away.is_away = False
+    office.clock.advance(LEASE_MS)
+    assert await foreman.round() == 2
