@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 from starlette.applications import Starlette
@@ -19,6 +17,7 @@ from deployments.archive.door import ArchiveConfig, archive_routes, open_archive
 from tests.fakes.archive import BASE, ArchiveCorner, SmallArchive
 from tests.fakes.corner_shop import upload, withdraw
 from tests.fakes.door import MASTER
+from tests.suites.waiting import until
 
 APP = "news"
 BRIDGE = {
@@ -50,25 +49,23 @@ async def corner() -> AsyncIterator[ArchiveCorner]:
 
 async def test_an_article_is_found_read_and_cited_until_it_is_gone(corner: ArchiveCorner) -> None:
     await upload(corner.stores, [BRIDGE], app_id=APP)
-    found = await _eventually(corner, "when do trams cross the stone bridge again")
+    asked = "when do trams cross the stone bridge again"
+
+    async def is_found() -> bool:
+        return bool(await corner.ask(asked))
+
+    await until(is_found)
+    found = (await corner.ask(asked))[0]
     assert (found["product_id"], found["product_title"]) == ("bridge-7", "The old bridge reopens")
     pair = {name: found[name] for name in ("product_id", "offset")}
     article = (await corner.tool("get_archive_article", pair))["result"]["structuredContent"]
     assert "carries trams again" in article["content"]
     assert article["citation_format"] == "[The old bridge reopens](https://news.example.com/bridge)"
     await withdraw(corner.stores, ["bridge-7"], app_id=APP)
-    for _ in range(80):
-        answer = await corner.tool("get_archive_article", pair)
-        if "error" in answer:
-            break
-        await asyncio.sleep(0.05)
+
+    async def is_gone() -> bool:
+        return "error" in await corner.tool("get_archive_article", pair)
+
+    await until(is_gone)
+    answer = await corner.tool("get_archive_article", pair)
     assert "were not returned by ask_archive" in answer["error"]["message"]
-
-
-async def _eventually(corner: ArchiveCorner, question: str) -> dict[str, Any]:
-    for _ in range(80):
-        found = await corner.ask(question)
-        if found:
-            return found[0]
-        await asyncio.sleep(0.05)
-    raise AssertionError("nothing was found")

@@ -39,6 +39,7 @@ from deployments.edge.tally import Tally
 from deployments.edge.trace import AccessLog
 from tests.fakes.asgi import call
 from tests.fakes.door import PLENTY
+from tests.suites.waiting import until
 
 pytestmark = pytest.mark.redis
 APP = "shop"
@@ -72,12 +73,14 @@ class House:
         return answer.json()
 
     async def ended(self, noun: str, task_id: str) -> dict[str, Any]:
-        for _ in range(500):
-            found: dict[str, Any] = (await self.ask("GET", f"/v1/{noun}s/_status/{task_id}"))["data"]
-            if found["status"] in ("finished", "failed"):
-                return found
-            await asyncio.sleep(0.01)
-        raise AssertionError("the task did not end")
+        told: dict[str, Any] = {}
+
+        async def has_ended() -> bool:
+            told.update((await self.ask("GET", f"/v1/{noun}s/_status/{task_id}"))["data"])
+            return told["status"] in ("finished", "failed")
+
+        await until(has_ended)
+        return told
 
     async def recommended(self, kind: str, **body: Any) -> list[str]:
         found = await self.ask("POST", f"/v1/recommendation/{kind}", {"dithering": 1, **body})
@@ -200,15 +203,20 @@ async def test_a_record_from_upload_to_recommendation_and_through_a_restart(
 
         for reader in ("bob", "cy", "dee"):
             await house.ask("POST", "/v1/interactions", clicks(reader, "kettle-7"))
-        assert (await _trending(house, "kettle-7"))[0] == "kettle-7"
+
+        async def leads() -> bool:
+            return (await house.recommended("user_to_trending", rows=5))[:1] == ["kettle-7"]
+
+        await until(leads)
 
         gone = await house.ask("DELETE", "/v1/products/kettle-7")
         assert (await house.ended("product", gone["data"]["task_id"]))["status"] == "finished"
         await house.ask("GET", "/v1/products/kettle-7", status=404)
-        for _ in range(200):
-            if "kettle-7" not in await house.recommended("user_to_trending", rows=30):
-                break
-            await asyncio.sleep(0.01)
+
+        async def is_gone() -> bool:
+            return "kettle-7" not in await house.recommended("user_to_trending", rows=30)
+
+        await until(is_gone)
 
         unsettled = await content_hash(house)
         assert await house.intake.settle_round(at_once=True) > 0
@@ -231,22 +239,13 @@ async def test_a_record_from_upload_to_recommendation_and_through_a_restart(
 
 async def _changes_to(house: House, so: Any) -> list[str]:
     """Ask until the answer is as wanted; it must be within a second."""
-    started_s = CLOCK.monotonic_s()
     found: list[str] = []
-    while CLOCK.monotonic_s() - started_s < 1.0:
-        found = await house.recommended("user_to_products", user_id="ann", rows=8)
-        if so(found):
-            return found
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"the click changed nothing within a second: {found}")
 
+    async def changed() -> bool:
+        found[:] = await house.recommended("user_to_products", user_id="ann", rows=8)
+        return bool(so(found))
 
-async def _trending(house: House, wanted: str) -> list[str]:
-    for _ in range(100):
-        found = await house.recommended("user_to_trending", rows=5)
-        if found and found[0] == wanted:
-            break
-        await asyncio.sleep(0.01)
+    assert await until(changed) < 1.0
     return found
 
 

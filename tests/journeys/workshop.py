@@ -1,0 +1,114 @@
+"""Stores and a shelf with the ring of products on them, trainings over it, and replicas that serve what they made."""
+
+from __future__ import annotations
+
+import mmap
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from actors.intake.loop import IntakeLoop
+from actors.language.embed import HashingEmbedder
+from actors.recommender.champions import Models
+from actors.recommender.host import RecommenderHost
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.shelf import Shelf
+from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.clock import SystemClock, iso_ms
+from cluster.meter import SilentMeter
+from cluster.records.access import App
+from cluster.records.run import Run
+from cluster.store.memory import memory_stores
+from cluster.store.ports import Stores
+from jobs.refresh.promoting import promote
+from jobs.refresh.training import Bench, Training
+from tests.fakes.corner_shop import APP, happen, upload
+from tests.fakes.trained import RECIPE, ring_products, ring_walks
+
+DAY_MS = 86_400_000
+
+
+@dataclass
+class Workshop:
+    """One installation without Ray: everything a replica or a training needs, below one folder."""
+
+    folder: Path
+    stores: Stores = field(default_factory=lambda: memory_stores(SystemClock()))
+    now_ms: int = field(default_factory=SystemClock().now_ms)
+    replicas: list[RecommenderHost] = field(default_factory=list)
+
+    @property
+    def shelf(self) -> Shelf:
+        return Shelf.open(self.folder / "shelf")
+
+    @property
+    def segments(self) -> SegmentShelf:
+        return SegmentShelf(self.shelf)
+
+    async def settle_the_ring(self, *more: dict[str, Any]) -> None:
+        """Let the ring's products, some more, and a month-old walk round the ring stand on the shelf."""
+        await upload(self.stores, [*ring_products(), *more])
+        await happen(self.stores, self._walks())
+        await self.stores.access.put_app(App(app_id=APP, environment="development", created_at=0))
+        intake = IntakeLoop(
+            self.stores, self.segments, HashingEmbedder(), SystemClock(), SilentMeter(), owner="test"
+        )
+        await intake.apply_round()
+        assert await intake.settle_round(at_once=True) > 0
+
+    def _walks(self) -> list[dict[str, Any]]:
+        walks = sorted(ring_walks(readers=120), key=lambda walk: walk[2])
+        newest_s = walks[-1][2]
+        return [
+            {
+                "type": "click",
+                "user_id": reader.removeprefix("u:"),
+                "product_ids": [product_id],
+                "timestamp": iso_ms(int(self.now_ms - 30 * DAY_MS + (at_s - newest_s) * 1000)),
+            }
+            for reader, product_id, at_s, _ in walks
+        ]
+
+    def train(self) -> str:
+        """Train as a worker does, stage by stage, twice: the same version comes out."""
+        versions = {self._trained(run_id) for run_id in ("one", "two")}
+        assert len(versions) == 1
+        return versions.pop()
+
+    def _trained(self, run_id: str) -> str:
+        run = Run(app_id=APP, engine_id="default", run_id=run_id, recipe=RECIPE, created_at=5)
+        bench = Bench(self.shelf, self.segments, self.folder / "scratch" / run_id, "release")
+        training = Training(run, bench, lambda what, share: None, None, None)
+        for _, stage in training.stages():
+            stage()
+        version = str(training.outcome()["version"])
+        training.clean_up()
+        return version
+
+    async def promote(self, version: str) -> None:
+        """Let a version serve."""
+        await promote(
+            self.stores, self.shelf, APP, "default", version, now_ms=self.now_ms, by="test", force="a test"
+        )
+
+    def replica(self) -> RecommenderHost:
+        """Open one more replica of the engine."""
+        models = Models(SnapshotShelf(self.shelf), self.folder / "cache")
+        self.replicas.append(
+            RecommenderHost(self.stores, self.segments, SystemClock(), SilentMeter(), models=models)
+        )
+        return self.replicas[-1]
+
+    async def close(self) -> None:
+        """Close every replica."""
+        for replica in self.replicas:
+            await replica.close()
+
+
+def is_mapped(array: Any) -> bool:
+    """Are an array's numbers pages of a file, which every replica of the machine shares?"""
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return isinstance(array, mmap.mmap)
