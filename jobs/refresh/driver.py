@@ -77,9 +77,10 @@ class Trainer:
     def _live(self) -> None:
         try:
             asyncio.run(self._work())
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001
+            # an actor without its thread would look alive: the process ends, and Ray starts another one
             self._log.exception("trainer_died", kind=type(error).__name__)
-            os._exit(1)  # an actor without its thread would look alive; Ray starts another one
+            os._exit(1)
 
     async def _work(self) -> None:
         async with self._connect() as stores:
