@@ -15,6 +15,7 @@ import pytest
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.memory import memory_stores as make_memory_stores
 from cluster.store.ports import Stores
+from tests.suites.own_redis import EASY
 from tests.suites.redis_process import RedisProcess, redis_binary
 
 _HERE = Path(__file__).parent
@@ -44,8 +45,25 @@ def redis_url(redis_server: RedisProcess) -> str:
 async def redis_stores(redis_server: RedisProcess) -> AsyncIterator[OpenStores]:
     """Stores over the session's Redis server, emptied before the test."""
     assert redis_server.say("FLUSHALL") == b"+OK\r\n"
-    # Generous deadlines: a busy test machine is no fault of the store. Deadlines have tests of their own.
-    async with open_stores(redis_server.url, hot_s=5.0, slow_s=10.0) as stores:
+    # Deadlines have tests of their own.
+    async with open_stores(redis_server.url, **EASY) as stores:
+        yield stores
+
+
+@pytest.fixture
+def own_server() -> Iterator[RedisProcess]:
+    """A server this test may hurt."""
+    server = RedisProcess()
+    try:
+        yield server.start()
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+async def easy_stores(own_server: RedisProcess) -> AsyncIterator[OpenStores]:
+    """Stores over it with long deadlines."""
+    async with open_stores(own_server.url, **EASY) as stores:
         yield stores
 
 

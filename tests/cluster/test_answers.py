@@ -17,6 +17,7 @@ from tests.benchmarks.stack import Stack
 from tests.drills.engines import installed, replicas
 from tests.fakes.provider import Press
 from tests.fakes.small_archive import ARTICLES
+from tests.suites.waiting import wait_until
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(300)]
 ASKED = "Who signed the treaty about the water of the river?"
@@ -37,8 +38,8 @@ def stack(press: Press) -> Iterator[Stack]:
         **{f"KIOSK_LLM_{name}": value for name, value in told.items()},
     ) as running:
         task = running.call("POST", "/v1/products", {"data": ARTICLES})["data"]["task_id"]
-        _until(lambda: running.call("GET", f"/v1/products/_status/{task}")["code"] == 200, 30)
-        _until(lambda: bool(_ended(running, _asked(running))["sources"]), 30)
+        wait_until(lambda: running.call("GET", f"/v1/products/_status/{task}")["code"] == 200)
+        wait_until(lambda: bool(_ended(running, _asked(running))["sources"]))
         yield running
 
 
@@ -46,7 +47,7 @@ def test_an_answer_outlives_the_process_that_writes_it(stack: Stack, press: Pres
     press.provider.behaviour = "stall"
     question_id = _asked(stack, "Which two countries signed a treaty in Dunmere about the water?")
     asked_s = time.monotonic()
-    _until(lambda: _read(stack, question_id)["answer_stage"] == "Generating summary", 10)
+    wait_until(lambda: _read(stack, question_id)["answer_stage"] == "Generating summary")
     before = _read(stack, question_id)
     (victim,) = replicas(stack)
     victim.kill()
@@ -90,10 +91,3 @@ def _ended(stack: Stack, question_id: str) -> dict[str, Any]:
             return record
         time.sleep(0.05)
     raise AssertionError("the answer was never finished")
-
-
-def _until(condition: Any, seconds: float) -> None:
-    limit_s = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < limit_s, "it never came to that"
-        time.sleep(0.05)

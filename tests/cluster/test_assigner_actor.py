@@ -7,7 +7,6 @@ import os
 import signal
 import statistics
 import time
-from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import Any
 
@@ -17,69 +16,34 @@ from actors.experiments.client import ActorExperimentClient, LocalExperimentClie
 from actors.experiments.messages import ExperimentEvent
 from cluster.clock import SystemClock
 from cluster.store.connect import OpenStores, open_stores
+from tests.cluster.roster_watch import RELEASE, health_of
 from tests.suites.doing import APP
 from tests.suites.experiments import an_experiment
 from tests.suites.redis_process import RedisProcess
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis]
-RELEASE = "test"
 KIND = "actors.experiments.host:AssignerHost"
 
 
-@pytest.fixture(scope="module")
-def ray_here() -> Iterator[None]:
-    """A small Ray of this machine, unless the session has one already."""
-    import ray
-
-    if ray.is_initialized():
-        yield
-        return
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100 << 20, log_to_driver=False)
-    yield
-    ray.shutdown()
-
-
 @pytest.fixture
-def redis() -> Iterator[RedisProcess]:
-    server = RedisProcess()
-    try:
-        yield server.start()
-    finally:
-        server.stop()
-
-
-@pytest.fixture
-async def stores(redis: RedisProcess) -> AsyncIterator[OpenStores]:
-    async with open_stores(redis.url, hot_s=5.0, slow_s=10.0) as found:
-        assert await found.experiments.swap(an_experiment(), 0) is not None
-        yield found
-
-
-async def alive(other_than: int = 0) -> int:
-    """Wait until the actor says how it is; return its process."""
-    from cluster.runtime import roster
-
-    for _ in range(300):
-        found = await roster.health("assigner", RELEASE)
-        if found is not None and found["pid"] != other_than:
-            return int(found["pid"])
-        await asyncio.sleep(0.1)
-    raise AssertionError("the actor did not say how it is")
+async def stores(easy_stores: OpenStores) -> OpenStores:
+    assert await easy_stores.experiments.swap(an_experiment(), 0) is not None
+    return easy_stores
 
 
 @pytest.mark.usefixtures("ray_here")
 async def test_the_assigner_answers_by_name_and_its_death_changes_nobodys_variant(
-    stores: OpenStores, redis: RedisProcess
+    stores: OpenStores, own_server: RedisProcess
 ) -> None:
     from ray.exceptions import RayError
 
     from cluster.runtime import roster
 
-    connect = partial(open_stores, redis.url, slow_s=10.0)
+    connect = partial(open_stores, own_server.url, slow_s=10.0)
     made: list[Any] = [roster.find_or_create("assigner", RELEASE, KIND, connect) for _ in range(2)]
     try:
         assert made[0] == made[1]
-        pid = await alive()
+        pid = (await health_of("assigner"))["pid"]
 
         async def find() -> Any:
             return roster.find("assigner", RELEASE)
@@ -103,7 +67,7 @@ async def test_the_assigner_answers_by_name_and_its_death_changes_nobodys_varian
             longest = max(longest, time.perf_counter() - begun_s)
         print(f"assigner actor: killed, longest answer {longest * 1000:.0f} ms, none failed")
         assert longest < 5.0
-        assert await alive(other_than=pid) != pid
+        await health_of("assigner", lambda told: told["pid"] != pid)
         await asyncio.sleep(2.1)
         assert [await client.record(event) for event in events] == first
         tally = await roster.health("assigner", RELEASE)

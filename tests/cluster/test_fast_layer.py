@@ -22,6 +22,7 @@ import pytest
 
 from cluster.runtime.front import LAST
 from cluster.runtime.places import Places
+from cluster.runtime.sockets import free_ports
 from cluster.runtime.state import load_state
 from tests.benchmarks.load import drive, http_request
 from tests.benchmarks.stack import ROOT, Stack, kiosk
@@ -40,10 +41,7 @@ serve.run(build({{"memory_budget_mb": 300}}), name="api", route_prefix="/")
 
 @pytest.fixture(scope="module")
 def installation() -> Iterator[Stack]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
-    with kiosk(port) as running:
+    with kiosk(free_ports(1)[0]) as running:
         yield running
 
 

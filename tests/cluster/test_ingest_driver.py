@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -18,31 +17,9 @@ from tests.suites.redis_process import RedisProcess
 pytestmark = [pytest.mark.ray, pytest.mark.redis]
 
 
-@pytest.fixture(scope="module")
-def ray_here() -> Iterator[None]:
-    """A small Ray of this machine, unless the session has one already."""
-    import ray
-
-    if ray.is_initialized():
-        yield
-        return
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100 << 20, log_to_driver=False)
-    yield
-    ray.shutdown()
-
-
-@pytest.fixture
-def redis() -> Iterator[RedisProcess]:
-    server = RedisProcess()
-    try:
-        yield server.start()
-    finally:
-        server.stop()
-
-
 @pytest.mark.usefixtures("ray_here")
 async def test_files_are_ingested_side_by_side_and_a_refusal_comes_back_as_itself(
-    redis: RedisProcess, tmp_path: Path
+    own_server: RedisProcess, tmp_path: Path
 ) -> None:
     import asyncio
 
@@ -53,7 +30,7 @@ async def test_files_are_ingested_side_by_side_and_a_refusal_comes_back_as_itsel
     for part in range(3):
         rows = [{"user_id": f"u{part}-{n}"} for n in range(40)]
         (folder / f"{part}.jsonl").write_bytes(b"\n".join(orjson.dumps(row) for row in rows) + b"\n{bad\n")
-    connect = partial(open_stores, redis.url, slow_s=10.0)
+    connect = partial(open_stores, own_server.url, slow_s=10.0)
     told: list[str] = []
     async with connect() as stores:
         await stores.access.put_app(App(app_id="shop", environment="development", created_at=0))

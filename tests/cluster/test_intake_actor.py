@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,28 +16,17 @@ from cluster.clock import SystemClock
 from cluster.ids import new_task_id
 from cluster.records.access import App
 from cluster.store.connect import OpenStores, open_stores
+from tests.cluster.roster_watch import RELEASE, health_of
 from tests.suites.redis_process import RedisProcess
+from tests.suites.waiting import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis]
-RELEASE = "test"
 KIND = "actors.intake.host:IntakeHost"
 
 
-@pytest.fixture(scope="module")
-def ray_here() -> Iterator[None]:
-    """A small Ray of this machine, unless the session has one already."""
-    import ray
-
-    if ray.is_initialized():
-        yield
-        return
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100 << 20, log_to_driver=False)
-    yield
-    ray.shutdown()
-
-
 @pytest.fixture
-def redis() -> Iterator[RedisProcess]:
+def own_server() -> Iterator[RedisProcess]:
+    """A server that keeps what it was told."""
     server = RedisProcess(durable=True)
     try:
         yield server.start()
@@ -47,10 +35,9 @@ def redis() -> Iterator[RedisProcess]:
 
 
 @pytest.fixture
-async def stores(redis: RedisProcess) -> AsyncIterator[OpenStores]:
-    async with open_stores(redis.url, hot_s=5.0, slow_s=10.0) as found:
-        await found.access.put_app(App(app_id="shop", environment="development", created_at=0))
-        yield found
+async def stores(easy_stores: OpenStores) -> OpenStores:
+    await easy_stores.access.put_app(App(app_id="shop", environment="development", created_at=0))
+    return easy_stores
 
 
 async def upload(stores: OpenStores, *user_ids: str) -> str:
@@ -61,37 +48,29 @@ async def upload(stores: OpenStores, *user_ids: str) -> str:
     return task_id
 
 
-async def ended(stores: OpenStores, task_id: str, within_s: float = 30.0) -> float:
+async def ended(stores: OpenStores, task_id: str) -> float:
     """Wait for a task to finish; return the seconds it took."""
-    clock = SystemClock()
-    started_s = clock.monotonic_s()
-    while clock.monotonic_s() - started_s < within_s:
+
+    async def finished() -> bool:
         task = await stores.tasks.get("shop", "user", task_id)
-        if task is not None and task.status == "finished":
-            return clock.monotonic_s() - started_s
-        await asyncio.sleep(0.02)
-    raise AssertionError(f"the task was not finished within {within_s} s")
+        return task is not None and task.status == "finished"
+
+    return await until(finished)
 
 
-async def pid_of(known: Callable[[int], bool]) -> int:
+async def pid_of(other_than: int = 0) -> int:
     """Ask the actor for its process until it is one we want."""
-    from cluster.runtime import roster
-
-    for _ in range(300):
-        found = await roster.health("intake", RELEASE)
-        if found is not None and found["alive"] and known(found["pid"]):
-            return int(found["pid"])
-        await asyncio.sleep(0.1)
-    raise AssertionError("the actor did not say how it is")
+    told = await health_of("intake", lambda told: told["alive"] and told["pid"] != other_than)
+    return int(told["pid"])
 
 
 @pytest.mark.usefixtures("ray_here")
 async def test_the_intake_applies_settles_and_outlives_being_killed(
-    stores: OpenStores, redis: RedisProcess, tmp_path: Path
+    stores: OpenStores, own_server: RedisProcess, tmp_path: Path
 ) -> None:
     from cluster.runtime import roster
 
-    connect = partial(open_stores, redis.url, slow_s=10.0)
+    connect = partial(open_stores, own_server.url, slow_s=10.0)
     made: list[Any] = [
         roster.find_or_create("intake", RELEASE, KIND, connect, str(tmp_path)) for _ in range(2)
     ]
@@ -99,29 +78,26 @@ async def test_the_intake_applies_settles_and_outlives_being_killed(
         assert made[0] == made[1]
         first = await ended(stores, await upload(stores, "ann"))
         took: list[float] = []
-        pid = await pid_of(lambda pid: True)
+        pid = await pid_of()
         for round_number in range(3):
             tasks = [await upload(stores, f"u{round_number}-{n}") for n in range(20)]
             os.kill(pid, signal.SIGKILL)
             tasks += [await upload(stores, f"v{round_number}-{n}") for n in range(5)]
             took.append(max([await ended(stores, task) for task in tasks]))
-            pid = await pid_of(lambda new, old=pid: new != old)  # type: ignore[misc]
+            pid = await pid_of(other_than=pid)
         changes = await stores.changes.read("shop", {"user": "0"}, count=1000, block_ms=0)
         logged = [record["user_id"] for change in changes for record in orjson.loads(change.payload)]
         assert len(logged) == len(set(logged)) == 76
         assert max(took) < 30
         await stores.interactions.erase("shop", ["nobody"])  # makes settling urgent
-        for _ in range(200):
-            if (await stores.changes.settled("shop")).get("interaction"):
-                break
-            await asyncio.sleep(0.05)
+
+        async def settled() -> bool:
+            return bool((await stores.changes.settled("shop")).get("interaction"))
+
+        await until(settled)
         assert list((tmp_path / "shop" / "segments").glob("manifest-*.json"))
         print(f"intake actor: first task after {first:.1f} s")
         print(f"intake actor: killed three times, all tasks ended within {max(took):.1f} s")
     finally:
         assert roster.sweep("intake") == [f"intake@{RELEASE}"]
-    for _ in range(100):
-        if roster.find("intake", RELEASE) is None:
-            break
-        await asyncio.sleep(0.05)
-    assert roster.find("intake", RELEASE) is None
+    await until(lambda: roster.find("intake", RELEASE) is None)

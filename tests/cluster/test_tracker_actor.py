@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
-from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import Any
 
@@ -21,11 +19,12 @@ from cluster.records.access import App
 from cluster.records.thread import Thread
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.ports import RecordPut
+from tests.cluster.roster_watch import RELEASE, health_of
 from tests.suites.doing import APP
 from tests.suites.redis_process import RedisProcess
+from tests.suites.waiting import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis]
-RELEASE = "test"
 KIND = "actors.history.host:TrackerHost"
 MEANS = "tests.fakes.answerer:ready_means"
 STORIES = (
@@ -40,45 +39,15 @@ STORIES = (
 )
 
 
-@pytest.fixture(scope="module")
-def ray_here() -> Iterator[None]:
-    """A small Ray of this machine, unless the session has one already."""
-    import ray
-
-    if ray.is_initialized():
-        yield
-        return
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100 << 20, log_to_driver=False)
-    yield
-    ray.shutdown()
-
-
 @pytest.fixture
-def redis() -> Iterator[RedisProcess]:
-    server = RedisProcess()
-    try:
-        yield server.start()
-    finally:
-        server.stop()
+async def stores(easy_stores: OpenStores) -> OpenStores:
+    await easy_stores.access.put_app(App(app_id=APP, environment="development", created_at=0))
+    return easy_stores
 
 
-@pytest.fixture
-async def stores(redis: RedisProcess) -> AsyncIterator[OpenStores]:
-    async with open_stores(redis.url, hot_s=5.0, slow_s=10.0) as found:
-        await found.access.put_app(App(app_id=APP, environment="development", created_at=0))
-        yield found
-
-
-async def alive(other_than: int = 0) -> dict[str, Any]:
+async def watching(other_than: int = 0) -> dict[str, Any]:
     """Wait until the actor watches; return what it says."""
-    from cluster.runtime import roster
-
-    for _ in range(300):
-        found = await roster.health("tracker", RELEASE)
-        if found is not None and found["pid"] != other_than and found.get("working"):
-            return found
-        await asyncio.sleep(0.1)
-    raise AssertionError("the actor does not watch")
+    return await health_of("tracker", lambda told: told["pid"] != other_than and bool(told.get("working")))
 
 
 async def upload(stores: OpenStores, number: int) -> None:
@@ -94,27 +63,30 @@ async def upload(stores: OpenStores, number: int) -> None:
 
 
 async def told(stores: OpenStores, questions: int) -> tuple[Thread, float]:
-    """Wait until a thread holds so many questions."""
-    begun_s = time.monotonic()
-    while time.monotonic() - begun_s < 60:
-        (thread,) = (await stores.threads.read(APP, "ada")).threads.values()
-        if len(thread.question_ids) >= questions:
-            return thread, time.monotonic() - begun_s
-        await asyncio.sleep(0.05)
-    raise AssertionError("nobody was told")
+    """Wait until a thread holds so many questions; return it and how many seconds that took."""
+
+    async def thread() -> Thread:
+        (found,) = (await stores.threads.read(APP, "ada")).threads.values()
+        return found
+
+    async def holds() -> bool:
+        return len((await thread()).question_ids) >= questions
+
+    took_s = await until(holds)
+    return await thread(), took_s
 
 
 @pytest.mark.usefixtures("ray_here")
 async def test_the_tracker_tells_of_news_and_its_death_loses_none(
-    stores: OpenStores, redis: RedisProcess
+    stores: OpenStores, own_server: RedisProcess
 ) -> None:
     from cluster.runtime import roster
 
-    connect = partial(open_stores, redis.url, slow_s=10.0)
+    connect = partial(open_stores, own_server.url, slow_s=10.0)
     made = [roster.find_or_create("tracker", RELEASE, KIND, connect, MEANS) for _ in range(2)]
     try:
         assert made[0] == made[1]
-        pid = (await alive())["pid"]
+        pid = (await watching())["pid"]
         history = LocalHistoryClient(stores, SystemClock())
         await history.asked(APP, "ada", "q1", "Who is the owner of the old cement works at Harrow Bay?")
         assert await made[0].change.remote(Change(APP, "ada", "subscribe", ("q1",))) == Changed(
@@ -132,7 +104,7 @@ async def test_the_tracker_tells_of_news_and_its_death_loses_none(
         os.kill(pid, signal.SIGKILL)
         thread, took_s = await told(stores, 3)
         print(f"tracker actor: killed, the next news was told {took_s:.1f} s after it was uploaded")
-        assert (await alive(other_than=pid))["watched"] == 1
+        assert (await watching(other_than=pid))["watched"] == 1
         await asyncio.sleep(3.0)
         thread, _ = await told(stores, 3)
         assert len(thread.question_ids) == 3, "nothing is told twice"

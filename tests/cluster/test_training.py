@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,29 +21,19 @@ from cluster.artifacts.snapshots import SnapshotShelf
 from cluster.clock import SystemClock
 from cluster.records.run import Run
 from cluster.records.schedule import Schedule
+from cluster.runtime.processes import is_alive
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores, open_stores
 from jobs.refresh.orders import order
 from jobs.refresh.recipe import load
 from tests.fakes import market
+from tests.suites.own_redis import EASY
 from tests.suites.redis_process import RedisProcess
+from tests.suites.waiting import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(180)]
 
 FAST = load("fast").model_dump(mode="json")
-
-
-@pytest.fixture(scope="module")
-def ray_here() -> Iterator[None]:
-    """A small Ray of this machine, unless the session has one already."""
-    import ray
-
-    if ray.is_initialized():
-        yield
-        return
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100 << 20, log_to_driver=False)
-    yield
-    ray.shutdown()
 
 
 @dataclass
@@ -65,37 +55,24 @@ class Place:
         now_ms = SystemClock().now_ms()
         return await order(self.stores, market.APP, "default", FAST, now_ms=now_ms, by="a test", **options)
 
-    async def until(self, run: Run, is_so: Callable[[Run], bool], within_s: float = 60.0) -> Run:
-        until = time.monotonic() + within_s
-        while time.monotonic() < until:
+    async def until(self, run: Run, is_so: Callable[[Run], bool]) -> Run:
+        async def has_come() -> bool:
+            nonlocal run
             found = await self.stores.runs.get(market.APP, run.run_id)
             assert found is not None
-            if is_so(found):
-                return found
-            await asyncio.sleep(0.02)
-        raise AssertionError(f"not within {within_s} s: {found}")
+            run = found
+            return is_so(run)
 
-    async def until_some(self, look: Callable[[], Awaitable[list[Run]]], within_s: float = 30.0) -> list[Run]:
-        for _ in range(int(within_s / 0.05)):
-            if found := await look():
-                return found
-            await asyncio.sleep(0.05)
-        raise AssertionError(f"nothing within {within_s} s")
+        await until(has_come)
+        return run
 
 
 @pytest.fixture
-async def place(ray_here: None, tmp_path: Path) -> AsyncIterator[Place]:
-    server = RedisProcess()
-    try:
-        server.start()
-        shelf = Shelf.open(tmp_path / "shelf")
-        connect = partial(open_stores, server.url, hot_s=5.0, slow_s=10.0)
-        async with connect() as stores:
-            await market.open_market(stores)
-            market.settle(SegmentShelf(shelf), market.table(60_000, 2_000, 1_000))
-            yield Place(connect, stores, shelf, tmp_path)
-    finally:
-        server.stop()
+async def place(ray_here: None, own_server: RedisProcess, easy_stores: OpenStores, tmp_path: Path) -> Place:
+    shelf = Shelf.open(tmp_path / "shelf")
+    await market.open_market(easy_stores)
+    market.settle(SegmentShelf(shelf), market.table(60_000, 2_000, 1_000))
+    return Place(partial(open_stores, own_server.url, **EASY), easy_stores, shelf, tmp_path)
 
 
 @pytest.fixture
@@ -163,17 +140,19 @@ async def test_a_schedule_fires_and_a_cancelled_run_publishes_nothing(place: Pla
         app_id=market.APP, name="often", engine_id="default", when="every 1m", recipe=FAST, created_at=1
     )
     await place.stores.schedules.put(schedule)
-    (run,) = await place.until_some(lambda: place.stores.runs.open(market.APP))
+
+    async def fired() -> bool:
+        return bool(await place.stores.runs.open(market.APP))
+
+    await until(fired)
+    (run,) = await place.stores.runs.open(market.APP)
     assert run.by == "schedule often"
     assert await place.stores.schedules.remove(market.APP, "often")
     from jobs.refresh.orders import cancel
 
     await place.until(run, lambda run: run.status == "running")
     await cancel(place.stores, market.APP, run.run_id, SystemClock().now_ms())
-    until = time.monotonic() + 30
-    while any(_is_worker(process) for process in psutil.process_iter(["cmdline"])):
-        assert time.monotonic() < until, "the worker of a cancelled run does not end"
-        await asyncio.sleep(0.1)
+    await until(lambda: not any(_is_worker(process) for process in psutil.process_iter(["cmdline"])))
     assert place.versions == []
 
 
@@ -216,4 +195,4 @@ async def test_variants_of_a_sweep_are_examined_side_by_side(place: Place) -> No
 
 def _is_worker(process: psutil.Process) -> bool:
     words = process.info["cmdline"] or [""]
-    return words[0].startswith("ray::_work") and process.status() != psutil.STATUS_ZOMBIE
+    return words[0].startswith("ray::_work") and is_alive(process.pid)

@@ -46,7 +46,7 @@ class RedisProcess:
         """What the server wrote to its log."""
         return (self.folder / "log").read_text(errors="replace")
 
-    def start(self, within_s: float = 10.0, *, keep_ignored_signals: bool = False) -> RedisProcess:
+    def start(self, within_s: float = 60.0, *, keep_ignored_signals: bool = False) -> RedisProcess:
         """Start and wait until it answers."""
         binary = redis_binary()
         assert binary is not None

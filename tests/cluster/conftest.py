@@ -1,0 +1,20 @@
+"""A small Ray, for tests that start actors and tasks of ours on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def ray_here() -> Iterator[None]:
+    """A small Ray of this machine, unless the session has one already."""
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100 << 20, log_to_driver=False)
+    yield
+    ray.shutdown()
