@@ -18,7 +18,7 @@ import mwparserfromhell
 from lxml import etree
 
 from jobs.archive.story import NoStory, Part, Story
-from jobs.ingest.sources import Unreadable
+from jobs.ingest.row import Unreadable
 
 LARGEST_PAGE = 16 << 20
 "Bytes of XML."

@@ -15,7 +15,8 @@ from cluster.errors import Invalid
 from jobs.archive import feeds, mediawiki, tables
 from jobs.archive.story import DEFAULT_LICENCE, NoStory, Story, record_of
 from jobs.ingest import sources
-from jobs.ingest.sources import Row, Source, Unreadable
+from jobs.ingest.row import Row, Unreadable
+from jobs.ingest.sources import Source
 
 Kind = Literal["mediawiki", "feed", "jsonl", "csv", "tsv", "parquet"]
 KINDS: tuple[Kind, ...] = ("mediawiki", "feed", "jsonl", "csv", "tsv", "parquet")

@@ -1,6 +1,8 @@
 """Bulk ingest: files of millions through the same validation and the same steps the doors and the intake use.
 
 sources     files, directories and buckets as rows (JSON Lines, CSV, Parquet)
+row         one row, or why there is none
+delimited   CSV and TSV to rows
 columns     columns of Parquet to rows
 mapping     columns to fields
 plain       the commonest form of interactions, checked in a tenth of the time

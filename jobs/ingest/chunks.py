@@ -14,7 +14,7 @@ from cluster.records.accepted import AcceptedInteractions, AcceptedRecords
 from cluster.records.upload import parse_interactions, parse_upload
 from jobs.ingest.mapping import Reader
 from jobs.ingest.plain import PlainInteractions
-from jobs.ingest.sources import Row, Unreadable
+from jobs.ingest.row import Row, Unreadable
 
 T = TypeVar("T")
 

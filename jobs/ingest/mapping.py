@@ -93,7 +93,7 @@ class FieldMap:
                     continue
                 rule = known.get(name)
                 if rule is None:
-                    rule = known[name] = _named(name)
+                    rule = known[name] = _rule_of(name)
                     as_it_is[name] = len(rule.target) == 1 and rule.kind in ("", "text")
                 _put(record, rule, value)
             return record
@@ -128,7 +128,7 @@ def _rule(text: str) -> Rule:
     return Rule(_path(target), bare, kind=kind, item_separator=filled[0], level_separator=filled[1])
 
 
-def _named(name: str) -> Rule:
+def _rule_of(name: str) -> Rule:
     return Rule(_path(name), name, kind=_kind_of(name))
 
 
@@ -181,7 +181,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, Decimal):
-        return float(value)
+        return _plain(float(value))
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, Mapping):
@@ -196,7 +196,7 @@ def _fit(rule: Rule, value: Any) -> Any:
     if kind == "time":
         return _time(value)
     if not isinstance(value, str):
-        return str(value) if kind == "text" and type(value) is int else value
+        return _with_names(rule, value)
     if kind == "number":
         return _number(value)
     if kind == "integer":
@@ -212,6 +212,17 @@ def _fit(rule: Rule, value: Any) -> Any:
     if kind == "paths":
         return [[level.strip() for level in item.split(rule.level_separator)] for item in items]
     return items
+
+
+def _with_names(rule: Rule, value: Any) -> Any:
+    """Write whole numbers as text where ids belong: many tables number their users and products."""
+    if rule.target[0] == "custom_attributes":
+        return value
+    if type(value) is int:
+        return str(value) if rule.kind == "text" else [str(value)] if rule.kind == "list" else value
+    if rule.kind == "list" and isinstance(value, list):
+        return [str(item) if type(item) is int else item for item in value]
+    return value
 
 
 def _time(value: Any) -> Any:

@@ -7,7 +7,6 @@ store that fails, stalls or cuts a body short is asked again, behind the rows th
 
 from __future__ import annotations
 
-import csv
 import io
 import random
 import time
@@ -24,6 +23,8 @@ from pyarrow import fs
 from cluster.artifacts.shelf import Patience
 from cluster.errors import Invalid, Unavailable
 from jobs.ingest.columns import batch_rows
+from jobs.ingest.delimited import delimited_rows
+from jobs.ingest.row import Row, Unreadable, beginning
 
 T = TypeVar("T")
 
@@ -41,7 +42,7 @@ FORMATS: dict[str, Format] = {
 PACKED = (".gz", ".bz2", ".zst", ".lz4")
 
 LONGEST_ROW = 32 << 20
-"Bytes of one line; a longer one is unreadable."
+"Bytes of one line of JSON, characters of one of CSV; a longer one is unreadable."
 _BLOCK = 1 << 20
 _PARQUET_ROWS = 2_000
 
@@ -81,18 +82,6 @@ class Source:
     def is_local(self) -> bool:
         """Is it on a disk of this machine, where asking again changes nothing?"""
         return isinstance(self.files, fs.LocalFileSystem)
-
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A row that could not be read."""
-
-    reason: str
-    text: str
-    "The beginning of what stood there."
-
-
-Row = dict[str, Any] | Unreadable
 
 
 class Files(Protocol):
@@ -232,8 +221,8 @@ def _json_row(text: bytes) -> Row:
     try:
         row = orjson.loads(text.removeprefix(b"\xef\xbb\xbf"))
     except orjson.JSONDecodeError as error:
-        return Unreadable(f"not JSON: {error.msg}", _beginning(text))
-    return row if isinstance(row, dict) else Unreadable("not a JSON object", _beginning(text))
+        return Unreadable(f"not JSON: {error.msg}", beginning(text))
+    return row if isinstance(row, dict) else Unreadable("not a JSON object", beginning(text))
 
 
 def _lines(source: Source) -> Iterator[bytes | Unreadable]:
@@ -254,7 +243,7 @@ def _lines(source: Source) -> Iterator[bytes | Unreadable]:
                 yield from others[:-1]
                 rest = others[-1]
             if len(rest) > LONGEST_ROW:
-                yield Unreadable(f"longer than {LONGEST_ROW} bytes", _beginning(rest))
+                yield Unreadable(f"longer than {LONGEST_ROW} bytes", beginning(rest))
                 rest, skipping = b"", True
     _whole(source, count)
     if rest and not skipping:
@@ -262,43 +251,20 @@ def _lines(source: Source) -> Iterator[bytes | Unreadable]:
 
 
 def _csv_rows(source: Source, separator: str) -> Iterator[Row]:
+    held: Row | None = None
     with _stream(source) as stream:
         counted = _Readable(stream)
         text = io.TextIOWrapper(
-            io.BufferedReader(counted, _BLOCK), encoding="utf-8-sig", errors="replace", newline=""
+            io.BufferedReader(counted, _BLOCK), encoding="utf-8-sig", errors="surrogateescape", newline=""
         )
-        reader = csv.reader(text, delimiter=separator)
-        header = next(reader, None)
-        if not header:
-            raise Invalid(f"{source.name} has no header line")
-        held: Row | None = None
-        row: Row
-        while True:
-            try:
-                cells = next(reader)
-            except StopIteration:
-                # the last row of a body that was cut short looks like any other
-                _whole(source, counted.count)
-                if held is not None:
-                    yield held
-                return
-            except csv.Error as error:
-                cells, row = [""], Unreadable(f"not {source.format}: {error}", "")
-            else:
-                row = _csv_row(header, cells, separator)
-            if not cells:
-                continue
+        for row in delimited_rows(text, separator, source.name, LONGEST_ROW):
             if held is not None:
                 yield held
             held = row
-
-
-def _csv_row(header: Sequence[str], cells: Sequence[str], separator: str) -> Row:
-    if len(cells) != len(header):
-        return Unreadable(
-            f"{len(cells)} cells, the header has {len(header)}", _beginning(separator.join(cells))
-        )
-    return {name: cell for name, cell in zip(header, cells, strict=True) if cell != ""}
+        # the last row of a body that was cut short looks like any other
+        _whole(source, counted.count)
+    if held is not None:
+        yield held
 
 
 def _parquet_rows(source: Source) -> Iterator[Row]:
@@ -310,8 +276,8 @@ def _parquet_rows(source: Source) -> Iterator[Row]:
             for batch in parquet.iter_batches(batch_size=_PARQUET_ROWS, use_threads=False):
                 for row in batch_rows(names, batch):
                     yield row if isinstance(row, dict) else Unreadable(row, "")
-    except pa.ArrowInvalid as error:
-        raise Invalid(f"{source.name} is not Parquet: {error}") from error
+    except pa.ArrowException as error:
+        raise Invalid(f"{source.name} can't be read as Parquet: {error}") from error
 
 
 # --- inside -------------------------------------------------------------------------------------------------------
@@ -382,8 +348,3 @@ def _ms(info: Any) -> int:
 
 def _kinds() -> Sequence[str]:
     return sorted(set(FORMATS.values()))
-
-
-def _beginning(text: bytes | str) -> str:
-    start = text[:500]
-    return start if isinstance(start, str) else start.decode("utf-8", "replace")

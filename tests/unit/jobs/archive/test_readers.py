@@ -14,7 +14,7 @@ from actors.answers.archive.passages import read_product
 from cluster.errors import Invalid
 from cluster.records.upload import parse_upload
 from jobs.archive.reading import ArchiveReading
-from jobs.ingest.sources import Unreadable
+from jobs.ingest.row import Unreadable
 
 HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" xml:lang="en">
   <siteinfo><sitename>News</sitename><base>https://en.news.example/wiki/Main_Page</base></siteinfo>

@@ -10,7 +10,7 @@ import pytest
 
 from jobs.ingest.chunks import check_interactions, check_records, message_row
 from jobs.ingest.mapping import FieldMap
-from jobs.ingest.sources import Unreadable
+from jobs.ingest.row import Unreadable
 
 READ = FieldMap().reader("jsonl")
 NOW_MS = 1_800_000_000_000

@@ -113,6 +113,18 @@ def test_parquet_values_become_json_values() -> None:
     }
 
 
+def test_numbered_products_are_named_by_their_numbers() -> None:
+    assert mapped(["product_ids=item"], {"item": 318}, "parquet") == {"product_ids": ["318"]}
+    assert mapped([], {"product_ids": [318, 47]}, "parquet") == {"product_ids": ["318", "47"]}
+    assert mapped(["custom_attributes.sizes=s:list"], {"s": [38, 39]}, "parquet") == {
+        "custom_attributes": {"sizes": [38, 39]}
+    }
+
+
+def test_a_decimal_that_is_no_number_is_left_out() -> None:
+    assert mapped([], {"title": "t", "price": Decimal("NaN")}, "parquet") == {"title": "t"}
+
+
 @pytest.mark.parametrize("rule", ["", "product_id", "=column", "product_id=", ":=x"])
 def test_a_rule_that_makes_no_sense_is_refused(rule: str) -> None:
     with pytest.raises(Invalid):

@@ -13,7 +13,8 @@ import pytest
 
 from cluster.artifacts.shelf import Patience
 from cluster.errors import Invalid, Unavailable
-from jobs.ingest.sources import Asking, Unreadable, find_in, rows
+from jobs.ingest.row import Unreadable
+from jobs.ingest.sources import Asking, find_in, rows
 from tests.fakes.bucket import Bucket
 
 WANTED = [{"n": n, "t": f"text {n * 7919}"} for n in range(30_000)]

@@ -15,7 +15,8 @@ import pytest
 
 from cluster.errors import Invalid
 from jobs.ingest import sources
-from jobs.ingest.sources import Unreadable, chunks, find, format_of, rows
+from jobs.ingest.row import Unreadable
+from jobs.ingest.sources import chunks, find, format_of, rows
 
 
 def write(path: Path, data: bytes | str) -> str:
@@ -82,6 +83,62 @@ def test_csv_knows_quotes_newlines_and_empty_cells(tmp_path: Path) -> None:
     assert read(write(tmp_path / "b.tsv", "a\tb\n1\t2\n")) == [{"a": "1", "b": "2"}]
 
 
+def test_csv_columns_without_a_name_are_left_out_and_others_lose_their_blanks(tmp_path: Path) -> None:
+    assert read(write(tmp_path / "a.csv", ",user_id, name\r0,u1,Ann\r1,u2,Bob\r")) == [
+        {"user_id": "u1", "name": "Ann"},
+        {"user_id": "u2", "name": "Bob"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"id,name,id\n1,Ann,2\n", "two columns of the name 'id'"),
+        ("id,größe\n1,2\n".encode("latin-1"), "not UTF-8"),
+        ("id,name\n1,2\n".encode("utf-16"), "not UTF-8"),
+        (b",\n1,2\n", "no header"),
+    ],
+)
+def test_a_csv_header_nobody_can_read_is_said_plainly(tmp_path: Path, data: bytes, reason: str) -> None:
+    with pytest.raises(Invalid, match=reason):
+        read(write(tmp_path / "a.csv", data))
+
+
+def test_csv_rows_in_another_encoding_are_refused_and_not_garbled(tmp_path: Path) -> None:
+    rows_of = [b"1,Ann", "2,Jürgen".encode("latin-1"), "3,Jürgen".encode()]
+    found = read(write(tmp_path / "a.csv", b"\n".join([b"id,name", *rows_of])))
+    assert isinstance(found[1], Unreadable)
+    assert (found[1].reason, found[1].text) == ("not UTF-8", "2,J\ufffdrgen")
+    assert [found[0], found[2]] == [{"id": "1", "name": "Ann"}, {"id": "3", "name": "Jürgen"}]
+
+
+def test_the_text_of_an_article_fits_into_a_csv_cell(tmp_path: Path) -> None:
+    text = "word " * 60_000
+    assert read(write(tmp_path / "a.csv", f'id,html\n1,"{text}"\n')) == [{"id": "1", "html": text}]
+
+
+def test_a_quote_left_open_costs_no_more_than_a_cell(tmp_path: Path) -> None:
+    lines = [f"{n},{'x' * 90}" for n in range(30_000)]
+    lines[10] = '10,"open'
+    found = read(write(tmp_path / "a.csv", "\n".join(["id,note", *lines])))
+    bad = [row for row in found if isinstance(row, Unreadable)]
+    assert ["quote left open" in row.reason for row in bad] == [True]
+    assert len(found) > 15_000
+
+
+def test_a_csv_line_without_end_does_not_fill_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "LONGEST_ROW", 1000)
+    lines = ["id,note", "1,a", "2," + "x" * 100_000, "3,b"]
+    found = read(write(tmp_path / "a.csv", "\n".join(lines)))
+    assert [row for row in found if not isinstance(row, Unreadable)] == [
+        {"id": "1", "note": "a"},
+        {"id": "3", "note": "b"},
+    ]
+    assert [row.reason for row in found if isinstance(row, Unreadable)] == [
+        "can't be read: a line is longer than 1,000 characters"
+    ]
+
+
 def test_an_empty_csv_is_said_plainly(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="no header"):
         read(write(tmp_path / "a.csv", ""))
@@ -97,7 +154,7 @@ def test_parquet_rows_keep_their_types(tmp_path: Path) -> None:
         {"id": "a", "tags": ["x"], "at": "2026-03-02T09:15:00.000Z", "price": Decimal("1.50")},
         {"id": "b", "at": "2026-03-02T09:15:00.000Z"},
     ]
-    with pytest.raises(Invalid, match="not Parquet"):
+    with pytest.raises(Invalid, match="as Parquet"):
         read(write(tmp_path / "b.parquet", b"PAR1 not really"))
 
 

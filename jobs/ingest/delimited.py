@@ -1,0 +1,111 @@
+"""CSV and TSV to rows: a header, then a row a line; cells may be quoted and hold newlines.
+
+Names of columns lose the blanks around them, and a column without a name (the numbers that tables are exported with)
+is left out.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from typing import TextIO
+
+from cluster.errors import Invalid
+from jobs.ingest.row import Row, Unreadable, beginning
+
+LONGEST_CELL = 1 << 20
+"Characters; a quote that is left open takes no more than this from the rows behind it."
+
+_NEWLINES = ("\n", "\r")
+
+
+def delimited_rows(text: TextIO, separator: str, name: str, longest: int) -> Iterator[Row]:
+    """Read the rows behind the header; `name` is what the file is called in messages.
+
+    `text` was opened with `newline=""` and `errors="surrogateescape"`. A line longer than `longest` characters is
+    unreadable, and never in memory as a whole.
+
+    Errors:
+        Invalid: there is no header, it is not UTF-8, or names two columns alike
+    """
+    # the limit of the csv module holds for the process, and its own is too small for the text of an article
+    csv.field_size_limit(LONGEST_CELL)
+    reader = csv.reader(_Lines(text, longest), delimiter=separator)
+    names = _header(reader, name)
+    while True:
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield Unreadable(_told(error), "")
+            continue
+        if cells:
+            yield _row(names, cells, separator)
+
+
+class _Lines:
+    """Lines of bearable length; one that is longer is passed over and told as an error of the format."""
+
+    def __init__(self, text: TextIO, longest: int) -> None:
+        self._text = text
+        self._longest = longest
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = self._text.readline(self._longest)
+        if not line:
+            raise StopIteration
+        if len(line) < self._longest or line.endswith(_NEWLINES):
+            return line
+        while rest := self._text.readline(self._longest):
+            if rest.endswith(_NEWLINES):
+                break
+        raise csv.Error(f"a line is longer than {self._longest:,} characters")
+
+
+def _header(reader: Iterator[list[str]], name: str) -> list[str]:
+    try:
+        cells = next(reader, [])
+    except csv.Error as error:
+        raise Invalid(f"{name} has no header line: {_told(error)}") from error
+    names = [cell.strip() for cell in cells]
+    if not any(names):
+        raise Invalid(f"{name} has no header line")
+    if not all(map(_is_utf8, names)):
+        raise Invalid(f"{name} is not UTF-8; write it anew in that encoding")
+    twice = next((found for at, found in enumerate(names) if found and found in names[:at]), None)
+    if twice is not None:
+        raise Invalid(f"{name} has two columns of the name {twice!r}")
+    return names
+
+
+def _row(names: Sequence[str], cells: Sequence[str], separator: str) -> Row:
+    reason = ""
+    if len(cells) != len(names):
+        reason = f"{len(cells)} cells, the header has {len(names)}"
+    elif not all(map(_is_utf8, cells)):
+        reason = "not UTF-8"
+    if reason:
+        text = separator.join(cells).encode("utf-8", "surrogateescape")
+        return Unreadable(reason, beginning(text))
+    return {name: cell for name, cell in zip(names, cells, strict=True) if cell and name}
+
+
+def _is_utf8(cell: str) -> bool:
+    """Was every byte of it a part of a character? Others came as surrogates."""
+    if cell.isascii():
+        return True
+    try:
+        cell.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _told(error: csv.Error) -> str:
+    if "field larger" in str(error):
+        return f"a cell is longer than {LONGEST_CELL:,} characters; is a quote left open?"
+    return f"can't be read: {error}"
