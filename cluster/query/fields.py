@@ -3,20 +3,40 @@
 A name may hold `*` in any of its parts, where it stands for any run of characters but dots: `custom_attributes.*`,
 `*_price`, `i18n_*.title`. A dotted name gives a nested object, through arrays an array of objects. Unknown names are
 nothing, `product_id` is always there, and `attributes.` means `custom_attributes.`.
+
+A list has budgets, so that the worst one costs about 30 ms: `MOST_NAMES`, `MOST_LETTERS` and `MOST_WILDCARDS`, which
+doors refuse to exceed, and steps for preparing all its wildcards; names beyond those are nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cluster.errors import FilterSyntax
-from cluster.query.automaton import Automaton
+from cluster.query.automaton import Automaton, Effort
 from cluster.query.limits import MAX_FIELD, MAX_SEGMENTS
 from cluster.query.patterns import wildcard
 from cluster.query.values import canonical
 
+MOST_NAMES = 1_000
+MOST_LETTERS = 32_768
+"Characters of all names."
+MOST_WILDCARDS = 64
+"Names with a `*` in them, `*` itself apart."
+
 _REMEMBERED = 4096
+
+
+def excess_of(fl: Sequence[str]) -> str:
+    """Say which budget a list of names exceeds; empty when it keeps them all."""
+    if len(fl) > MOST_NAMES:
+        return f"at most {MOST_NAMES} fields can be asked for"
+    if sum(map(len, fl)) > MOST_LETTERS:
+        return f"the names of all fields together have at most {MOST_LETTERS} characters"
+    if sum("*" in name and name != "*" for name in fl) > MOST_WILDCARDS:
+        return f"at most {MOST_WILDCARDS} fields may have a * in their names"
+    return ""
 
 
 class Projection:
@@ -41,7 +61,7 @@ class Projection:
             return cls((), None, True)
         if not any("." in name or "*" in name for name in names):
             return cls(tuple(name for name in names if name != "product_id"), None, False)
-        tree = _Branch()
+        tree = _Branch(_Globs())
         for name in names:
             if len(name) <= MAX_FIELD and name.count(".") < MAX_SEGMENTS:
                 tree.add(name)
@@ -62,10 +82,28 @@ class Projection:
         return picked
 
 
+class _Globs:
+    """The wildcards of one list, each prepared once, all within one budget."""
+
+    def __init__(self) -> None:
+        self._effort = Effort()
+        self._made: dict[str, Automaton | None] = {}
+
+    def of(self, glob: str) -> Automaton | None:
+        """Prepare a wildcard; None when it takes too many steps."""
+        if glob not in self._made:
+            try:
+                self._made[glob] = wildcard(glob.replace("\\", "\\\\").replace("?", "\\?"), self._effort)
+            except FilterSyntax:
+                self._made[glob] = None
+        return self._made[glob]
+
+
 class _Branch:
     """What is wanted of one object: whole values by name, parts of values by name, and both by pattern."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: _Globs) -> None:
+        self._known = known
         self._inner: dict[str, _Branch] = {}
         self._whole: set[str] = set()
         self._globs: list[tuple[Automaton | None, str]] = []
@@ -79,17 +117,15 @@ class _Branch:
         elif not dot:
             self._whole.add(head)
         else:
-            self._inner.setdefault(head, _Branch()).add(rest)
+            self._inner.setdefault(head, _Branch(self._known)).add(rest)
             if "*" not in path:
                 self._whole.add(path)
 
     def _add_glob(self, head: str, rest: str) -> None:
-        try:
-            self._globs.append(
-                (None if head == "*" else wildcard(head.replace("\\", "\\\\").replace("?", "\\?")), rest)
-            )
-        except FilterSyntax:
-            return
+        if head == "*":
+            self._globs.append((None, rest))
+        elif (automaton := self._known.of(head)) is not None:
+            self._globs.append((automaton, rest))
 
     def pick(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Return the wanted part of an object."""
@@ -108,7 +144,7 @@ class _Branch:
         rests = [rest for glob, rest in self._globs if glob is None or glob.accepts(key)]
         branch = self._inner.get(key)
         if any(rests):
-            joined = _Branch()
+            joined = _Branch(self._known)
             if branch is not None:
                 joined.take(branch)
             for rest in rests:
@@ -125,7 +161,7 @@ class _Branch:
         self._whole |= other._whole
         self._globs += other._globs
         for head, branch in other._inner.items():
-            self._inner.setdefault(head, _Branch()).take(branch)
+            self._inner.setdefault(head, _Branch(self._known)).take(branch)
 
 
 class _Wanted:

@@ -165,7 +165,7 @@ class AskSearches:
         if not query.search.order:
             page = fused(found.products, list(snippets))[body.start : body.start + body.rows]
         marks = {str(one["product_id"]): one for one in page}
-        named = ManyProducts(
+        named = ManyProducts.model_construct(
             product_ids=list(marks), fl=["*"] if "*" in body.fl else [*body.fl, *ALWAYS_SHOWN, "description"]
         )
         records = (

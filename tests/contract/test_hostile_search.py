@@ -158,6 +158,8 @@ REFUSED: dict[str, tuple[dict[str, Any], list[Any]]] = {
         {"q": "a", "facets": [{"field": "x", "queries": [{"query": f"tags:*{at}*", "key": "k"} for at in range(17)]}]},
         ["facets"],
     ),
+    "wildcards for fields without end": ({"q": "a", "fl": ["a*b*c*d*" * 50 + str(at) for at in range(65)]}, ["fl"]),
+    "the names of fields in 64 KB": ({"q": "a", "fl": ["a" * 512] * 128}, ["fl"]),
     "too many facets": ({"q": "a", "facets": ["tags"] * 33}, ["facets"]),
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ import numpy as np
 from actors.recommender.recall import admitted
 from actors.recommender.request import Request
 from actors.search.messages import SearchQuery
-from actors.search.products.found import Correction, TextAsk, TextFound
+from actors.search.products.found import Correction, Names, TextAsk, TextFound, no_names
 from actors.vectors.types import Mask, Rows, Scores
 from cluster.query.parser import FULL_TEXT
 from cluster.query.tree import All, Any, Node, Not, Phrase, Term
@@ -38,8 +38,8 @@ class Hits:
 
     rows: Rows
     relevance: Scores
-    matched: Callable[[int], tuple[str, ...]]
-    missing: Callable[[int], tuple[str, ...]]
+    matched: Callable[[Sequence[int]], list[Names]]
+    missing: Callable[[Sequence[int]], list[Names]]
     corrections: tuple[Correction, ...] = ()
     used: str = ""
     "The text that was searched for."
@@ -160,7 +160,7 @@ def _advanced(request: Request, search: SearchQuery, node: Node, mask: Mask) -> 
     )
     relevance = np.full(len(mask), 1e-3, np.float32)
     relevance[scored.rows] = scored.scores
-    return Hits(hits.rows, relevance[hits.rows], scored.matched, _no_names, used=" ".join(words))
+    return Hits(hits.rows, relevance[hits.rows], scored.matched, no_names, used=" ".join(words))
 
 
 def _decided(
@@ -247,7 +247,7 @@ def _words_wanted(node: Node) -> Iterator[str]:
 
 def _everything(mask: Mask) -> Hits:
     rows = np.flatnonzero(mask)
-    return Hits(rows, np.ones(len(rows), np.float32), _no_names, _no_names)
+    return Hits(rows, np.ones(len(rows), np.float32), no_names, no_names)
 
 
 def _hits(found: TextFound, partial: Hits | None = None) -> Hits:
@@ -260,7 +260,3 @@ def _marked(rows: Rows | Sequence[int], count: int) -> Mask:
     mask = np.zeros(count, np.bool_)
     mask[rows] = True
     return mask
-
-
-def _no_names(row: int) -> tuple[str, ...]:
-    return ()

@@ -33,8 +33,12 @@ def records(
     `scores` holds relevance and the reader's score of each row.
     """
     projection = Projection.of(query.fields) if query.fields else None
+    rows = [item.row for item in placed]
+    missing = hits.missing(rows) if search.partial else []
+    matched = hits.matched(rows) if search.matched_fields else []
+    marks = Marks(hits.used)
     written = []
-    for item in placed:
+    for at, item in enumerate(placed):
         record = catalog.record(item.row)
         if not record:
             continue
@@ -46,26 +50,37 @@ def records(
         if item.rules:
             result["_boosted_rules"] = list(item.rules)
         if search.partial:
-            result["_missing_keywords"] = list(hits.missing(item.row))
+            result["_missing_keywords"] = list(missing[at])
         if search.matched_fields:
-            result["_matched_fields"] = list(hits.matched(item.row))
+            result["_matched_fields"] = list(matched[at])
         if isinstance(result.get("title"), str) and hits.used:
-            result["_title_with_markups"] = marked_words(result["title"], hits.used)
+            result["_title_with_markups"] = marks.of(result["title"])
         written.append(result)
     return written
 
 
-def marked_words(text: str, sought: str) -> str:
-    """Write a text as HTML with `<mark>` around the words that are sought, in any form of them."""
-    words = set(folded(sought).split())
-    pieces: list[str] = []
-    at = 0
-    for begin, end in _words_in(text):
-        pieces.append(escape(text[at:begin]))
-        piece = escape(text[begin:end])
-        pieces.append(f"<mark>{piece}</mark>" if _is_sought(folded(text[begin:end]), words) else piece)
-        at = end
-    return "".join([*pieces, escape(text[at:])])
+class Marks:
+    """Marks the words that are sought, in any form of them; what a word is, is decided once."""
+
+    def __init__(self, sought: str) -> None:
+        self._sought = set(folded(sought).split())
+        self._known: dict[str, bool] = {}
+
+    def of(self, text: str) -> str:
+        """Write a text as HTML with `<mark>` around what is sought."""
+        pieces: list[str] = []
+        at = 0
+        for begin, end in _words_in(text):
+            pieces.append(escape(text[at:begin]))
+            piece = escape(text[begin:end])
+            pieces.append(f"<mark>{piece}</mark>" if self._is_sought(text[begin:end]) else piece)
+            at = end
+        return "".join([*pieces, escape(text[at:])])
+
+    def _is_sought(self, word: str) -> bool:
+        if word not in self._known:
+            self._known[word] = _is_sought(folded(word), self._sought)
+        return self._known[word]
 
 
 def spelling_of(original: str, corrections: Sequence[Correction], *, correct: bool) -> Spelling:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -60,8 +60,12 @@ class Correction:
     "Best first; may be empty when nothing is near."
 
 
-def _nothing(row: int) -> tuple[str, ...]:
-    return ()
+Names = tuple[str, ...]
+
+
+def no_names(rows: Sequence[int]) -> list[Names]:
+    """Tell nothing of any row."""
+    return [()] * len(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +84,10 @@ class TextFound:
     "The text with the first suggestions put in; the text as typed when nothing is wrong."
     used: str = ""
     "The text that was searched for: as typed or corrected."
-    matched: Callable[[int], tuple[str, ...]] = field(default=_nothing)
-    "Row -> where words were found: of `title`, `description`, `metadata`."
-    missing: Callable[[int], tuple[str, ...]] = field(default=_nothing)
-    "Row -> words of the searched text that do not occur."
+    matched: Callable[[Sequence[int]], list[Names]] = field(default=no_names)
+    "Rows -> where words were found: of `title`, `description`, `metadata`."
+    missing: Callable[[Sequence[int]], list[Names]] = field(default=no_names)
+    "Rows -> words of the searched text that do not occur."
 
     @classmethod
     def none(cls, text: str = "") -> TextFound:

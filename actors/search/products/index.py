@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -16,7 +16,7 @@ from actors.language.analysis import Analyzers
 from actors.search.products.asking import Word, cut
 from actors.search.products.correcting import Corrected, Speller
 from actors.search.products.fields import GROUPS, WEIGHTS
-from actors.search.products.found import FIELDS, TextAsk, TextFound
+from actors.search.products.found import FIELDS, Names, TextAsk, TextFound
 from actors.search.products.matching import K1, B, Hits, Matching, Wish, best_first
 from actors.search.products.parts import Merged, Parts
 from actors.search.products.reading import Cut, fingerprint, pair_of
@@ -333,16 +333,25 @@ def _weighty(
     return hits.at(weights >= share * sum(rarities) - 1e-9)
 
 
-def _matched(matching: Matching, groups: list[tuple[int, ...]], row: int) -> tuple[str, ...]:
-    bits = 0
+def _matched(matching: Matching, groups: list[tuple[int, ...]], rows: Sequence[int]) -> list[Names]:
+    where = np.array(rows, np.int64)
+    bits = np.zeros(len(where), np.uint8)
     for group in groups:
-        bits |= matching.fields_of(row, group)
-    return tuple(dict.fromkeys(GROUPS[field] for field in range(len(FIELDS)) if bits >> field & 1))
+        bits |= matching.fields_of(where, group)
+    said = {
+        one: tuple(dict.fromkeys(GROUPS[field] for field in range(len(FIELDS)) if one >> field & 1))
+        for one in set(bits.tolist())
+    }
+    return [said[one] for one in bits.tolist()]
 
 
-def _missing(matching: Matching, words: list[Word], text: str, row: int) -> tuple[str, ...]:
-    return tuple(
-        text[word.start : word.end]
-        for word in words
-        if not all(matching.fields_of(row, group) for group in word.groups)
-    )
+def _missing(matching: Matching, words: list[Word], text: str, rows: Sequence[int]) -> list[Names]:
+    where = np.array(rows, np.int64)
+    lacking: list[list[str]] = [[] for _ in rows]
+    for word in words:
+        having = np.ones(len(where), np.bool_)
+        for group in word.groups:
+            having &= matching.fields_of(where, group) > 0
+        for at in np.flatnonzero(~having).tolist():
+            lacking[at].append(text[word.start : word.end])
+    return list(map(tuple, lacking))

@@ -159,18 +159,24 @@ class Matching:
         found_words = sums // _WORD
         return Hits(hits, sums - found_words * _WORD, found_words.astype(np.int64))
 
-    def fields_of(self, row: int, group: Group) -> int:
-        """Say in which fields a product has one of these terms, as bits; 0 for none."""
-        bits = 0
+    def fields_of(self, rows: Rows, group: Group) -> npt.NDArray[np.uint8]:
+        """Say in which fields products have one of these terms, as bits; 0 for none.
+
+        Shapes:
+            rows: int64 [m]; returns: uint8 [m]
+        Cost:
+            1,000 rows: 20 us for each part that has the terms
+        """
+        bits = np.zeros(len(rows), np.uint8)
         for at, first, last in self.places(group):
             serving = self._serving[at]
-            part, wanted = serving.part, np.array([row], np.int64)
-            if not self._kept(serving, wanted)[0]:
-                continue
-            code = int(wanted[0] if serving.lay is None else serving.lay.codes[row])
-            place = first + int(np.searchsorted(part.rows[first:last], code))
-            if place < last and int(part.rows[place]) == code:
-                bits |= int(part.fields[place])
+            part, spoken = serving.part, np.flatnonzero(self._kept(serving, rows))
+            codes = rows[spoken] if serving.lay is None else serving.lay.codes[rows[spoken]]
+            listed = part.rows[first:last]
+            places = np.searchsorted(listed, codes.astype(np.uint32))
+            places[places == last - first] = 0
+            here = listed[places] == codes
+            bits[spoken[here]] |= part.fields[first:last][places[here]]
         return bits
 
     def _postings(

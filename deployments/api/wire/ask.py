@@ -22,7 +22,17 @@ from pydantic import (
 
 from cluster.records.question import LONGEST_QUESTION, Format
 from deployments.api.wire.faults import wrong
-from deployments.api.wire.shared import Count, Filter, Name, Names, Offset, Real, VisitorName, Wire
+from deployments.api.wire.shared import (
+    Count,
+    FieldNames,
+    Filter,
+    Name,
+    Names,
+    Offset,
+    Real,
+    VisitorName,
+    Wire,
+)
 
 MOST_METADATA = 64 << 10
 "Bytes of `metadata` as JSON."
@@ -101,7 +111,7 @@ class AskBody(Wire):
 class Formatted(AskBody):
     """How an answer should be shown; what is absent is as the question asked for."""
 
-    source_fl: Names | None = None
+    source_fl: FieldNames | None = None
     cite_start: Mark | None = None
     cite_end: Mark | None = None
     cite_link: Switch | None = None
@@ -128,7 +138,7 @@ class AskQuestion(Formatted):
     fq: Filter | None = None
     boost_fq: Filter | None = None
     yearly_decay: Decay = 1.0
-    related_resource_fl: Names | None = None
+    related_resource_fl: FieldNames | None = None
     wiki_link_template: Annotated[str, Field(max_length=2048)] | None = None
     log_user_history: Switch = True
     type: Name | None = None
@@ -139,7 +149,7 @@ class AskAnswers(Formatted):
     """Several answers at once."""
 
     question_ids: Annotated[list[QuestionId], Field(max_length=MOST_QUESTION_IDS)]
-    related_resource_fl: Names | None = None
+    related_resource_fl: FieldNames | None = None
 
 
 class AskSearch(Formatted):
@@ -149,7 +159,7 @@ class AskSearch(Formatted):
     answer: Switch = True
     rows: Count = 10
     start: Offset = 0
-    fl: Names = Field(default_factory=lambda: ["cover_image", "url"])
+    fl: FieldNames = Field(default_factory=lambda: ["cover_image", "url"])
     fq: Filter | None = None
     boost_fq: Filter | None = None
     exclude: Names = Field(default_factory=list)

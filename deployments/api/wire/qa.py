@@ -18,11 +18,11 @@ from deployments.api.wire.search import Spellcheck, SpellcheckReply
 from deployments.api.wire.shared import (
     BoostRule,
     Count,
+    FieldNames,
     Filter,
     Flag,
     Geo,
     Name,
-    Names,
     Offset,
     Positions,
     Real,
@@ -103,7 +103,7 @@ class QuestionAnswering(Wire):
     "Both are answered alike."
     rows: Count = 1
     start: Offset = 0
-    fl: Names = Field(default_factory=list)
+    fl: FieldNames = Field(default_factory=list)
     spellcheck: Spellcheck = Spellcheck()
     enable_answer_html: Flag = False
     enable_answer_block: Flag = False

@@ -33,6 +33,7 @@ from deployments.api.wire.search_parts import (
 )
 from deployments.api.wire.shared import (
     Diversification,
+    FieldNames,
     Flag,
     Name,
     Names,
@@ -112,7 +113,7 @@ class ManyProducts(Wire):
     model_config = ConfigDict(extra="ignore")
 
     product_ids: _Ids
-    fl: Names = Field(default_factory=lambda: ["*"])
+    fl: FieldNames = Field(default_factory=lambda: ["*"])
     engine_id: Name | None = None
 
 

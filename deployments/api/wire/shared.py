@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -24,6 +25,7 @@ from pydantic import (
 
 from actors.recommender.messages import Boost, Circle, Spacing
 from cluster.errors import FilterSyntax
+from cluster.query.fields import MOST_NAMES, excess_of
 from cluster.query.geo import kilometres
 from cluster.query.parser import parse
 from cluster.query.tree import Node
@@ -90,6 +92,12 @@ def _is_session_value(value: Any) -> bool:
     return numbers or any(all(isinstance(item, kind) for item in value) for kind in (str, dict))
 
 
+def _few_enough(names: list[str]) -> list[str]:
+    if excess := excess_of(names):
+        raise wrong(excess)
+    return names
+
+
 _SCALARS: list[dict[str, Any]] = [{"type": name} for name in ("boolean", "string", "number", "null")]
 _LISTS: list[dict[str, Any]] = [
     {"type": "array", "items": {"type": name}} for name in ("string", "number", "object")
@@ -103,6 +111,8 @@ Flag = StrictBool
 Name = Annotated[str, Field(max_length=512)]
 VisitorName = Annotated[str, Field(max_length=1024)]
 Names = Annotated[list[str], Field(max_length=10_000)]
+FieldNames = Annotated[list[str], AfterValidator(_few_enough), Field(max_length=MOST_NAMES)]
+"A list `fl`, within the budgets of `cluster.query.fields`."
 Filter = Annotated[str, Field(max_length=65_536)]
 Positions = Annotated[list[Offset], Field(max_length=1000)]
 Cohort = Annotated[
@@ -193,7 +203,7 @@ class Query(Wire):
     type: Name | None = None
     dedupe_product_group_id: Flag = True
     additional_interactions: Simulated = Field(default_factory=list)
-    fl: Names = Field(default_factory=list)
+    fl: FieldNames = Field(default_factory=list)
     fq: Filter | None = None
     boost_fq: Filter | None = None
     boost_positions: Positions | None = None

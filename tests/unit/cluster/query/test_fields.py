@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.query.fields import Projection
+from cluster.query.fields import MOST_NAMES, MOST_WILDCARDS, Projection, excess_of
 from tests.unit.cluster.query.strategies import steps_of
 
 RECORD: dict[str, Any] = {
@@ -85,3 +85,22 @@ def test_a_wildcard_is_decided_once_a_name() -> None:
     projection = Projection.of(["*_price", "custom_attributes.c*"])
     first = steps_of(lambda: projection(RECORD))
     assert steps_of(lambda: projection(RECORD)) < first / 3
+
+
+def test_lists_within_their_budgets_take_a_bounded_number_of_steps() -> None:
+    record = {**RECORD, **{f"field{at}": at for at in range(20)}}
+    dear = ["a*b*c*d*e*" * 20 + f"{at}.x*" for at in range(MOST_WILDCARDS)]
+    deep = [".".join("ab" for _ in range(10)) + str(at) for at in range(MOST_NAMES)]
+    assert excess_of(dear) == excess_of(deep) == ""
+    assert steps_of(lambda: Projection.of(dear)(record)) < 5_000_000
+    assert steps_of(lambda: Projection.of(deep)(record)) < 5_000_000
+    once = Projection.of(dear)
+    once(record)
+    assert steps_of(lambda: once(record)) < 3_000
+
+
+def test_lists_beyond_their_budgets_are_told_apart() -> None:
+    assert excess_of(["*", "custom_attributes.*", *map(str, range(900))]) == ""
+    assert "fields" in excess_of(["a"] * (MOST_NAMES + 1))
+    assert "characters" in excess_of(["a" * 512] * 65)
+    assert "*" in excess_of([f"a{at}*" for at in range(MOST_WILDCARDS + 1)])

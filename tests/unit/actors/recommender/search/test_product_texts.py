@@ -168,7 +168,9 @@ def test_an_index_out_of_a_snapshot_answers_as_one_made_here() -> None:
     for wishes in ({}, {"partial": True}, {"language": "fr"}, {"fields": {"description": 0}}):
         assert answers(laid, **wishes) == answers(here, **wishes)
     row = laid.catalog.row_of("p0")
-    assert laid.texts.find(TextAsk("steel garden"), None).matched(row) == ("title", "description", "metadata")
+    assert laid.texts.find(TextAsk("steel garden"), None).matched([row]) == [
+        ("title", "description", "metadata")
+    ]
 
 
 def test_products_that_changed_since_the_snapshot_are_followed() -> None:

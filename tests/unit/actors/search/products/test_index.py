@@ -146,8 +146,7 @@ def test_partial_matches_say_what_they_lack(shelf: SearchIndex) -> None:
     found = shelf.find(TextAsk("green trowel hoe", partial=True))
     assert set(found.rows.tolist()) == {0, 1, 2}
     assert not found.complete.any()
-    assert found.missing(0) == ("hoe",)
-    assert found.missing(2) == ("green", "trowel")
+    assert found.missing([0, 2]) == [("hoe",), ("green", "trowel")]
 
 
 def test_partial_matches_can_be_asked_to_hold_most_of_what_words_weigh(shelf: SearchIndex) -> None:
@@ -166,7 +165,7 @@ def test_neighbours_in_a_title_go_before_strangers() -> None:
 
 def test_words_are_found_in_every_field_and_it_is_told_where(shelf: SearchIndex) -> None:
     found = shelf.find(TextAsk("steel"))
-    told = {row: found.matched(row) for row in found.rows.tolist()}
+    told = dict(zip(found.rows.tolist(), found.matched(found.rows.tolist()), strict=True))
     assert told == {0: ("title",), 1: ("metadata",), 2: ("description",)}
     assert rows(shelf, "cedar") == [3]
     assert rows(shelf, "tools garden") == [2]
