@@ -13,6 +13,7 @@ from cluster.records.times import moment_ms
 from cluster.records.upload import parse_upload
 from jobs.playground import sources
 from jobs.playground.sample import Sample, edition, sample
+from jobs.playground.sources import data_names
 
 NOW_MS = 1_772_442_930_250
 DAY_MS = 86_400_000
@@ -137,6 +138,9 @@ def test_nothing_happens_in_the_future_or_before_its_reader_joined(whole: Sample
             assert joined[entry["user_id"]] < entry["timestamp"][:10]
 
 
-def test_an_edition_names_the_data() -> None:
-    assert edition() == edition()
-    assert len(edition()) > 12
+def test_an_edition_names_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, names = edition(), data_names()
+    monkeypatch.setattr("jobs.playground.sample.data_names", lambda: names[:-1])
+    assert edition() != whole
+    monkeypatch.setattr("jobs.playground.sample.data_names", lambda: names)
+    assert edition() == whole

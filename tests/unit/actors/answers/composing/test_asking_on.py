@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from actors.answers.archive.messages import Snippet
 from actors.answers.composing.asking_on import follow_up, related
+from actors.answers.composing.orders import cleaned
 
 
 @pytest.mark.parametrize(
@@ -34,7 +35,7 @@ def test_a_follow_up_stands_for_itself(question: str, parents: list[str], wanted
 
 @given(st.text(max_size=80), st.lists(st.text(max_size=80), max_size=3))
 def test_any_questions_can_follow_each_other(question: str, parents: list[str]) -> None:
-    follow_up(question, parents)
+    assert bool(follow_up(question, parents)) == bool(cleaned(question))
 
 
 def test_other_questions_are_made_of_what_is_told() -> None:

@@ -76,10 +76,6 @@ def test_no_sentence_of_the_newspaper_is_taken_for_an_order() -> None:
     ],
 )
 def test_sentences_for_readers_are_left_alone(text: str) -> None:
-    if text.startswith(("You are now", "The system:")):
-        pytest.skip(
-            "read as an order: such sentences are rare, and passing an order on costs more than losing one"
-        )
     assert not gives_orders(text)
 
 
