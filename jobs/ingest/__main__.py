@@ -14,7 +14,7 @@ from cluster.artifacts.shelf import Shelf
 from cluster.errors import HouseError, Unavailable
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
-from jobs.ingest.arguments import read_arguments
+from jobs.ingest.arguments import read_arguments, rules_of
 from jobs.ingest.display import Display, tell_end, tell_stop
 from jobs.ingest.pipeline import Order, Report, ingest
 
@@ -26,23 +26,18 @@ def main() -> int:
     if settings.redis_url is None:
         unknown = Unavailable("no Redis is known: start the system first, or set KIOSK_REDIS_URL")
         return tell_stop(unknown, arguments.json)
-    order = Order(
-        address=arguments.address,
-        noun=arguments.noun,
-        app_id=arguments.app,
-        mapping=tuple(arguments.map),
-        format=arguments.format,
-        chunk=arguments.chunk or (2_000 if arguments.noun == "interaction" else 500),
-    )
     state_dir = arguments.state or settings.data_dir / "ingest"
     try:
+        order = Order(
+            address=arguments.address,
+            noun=arguments.noun,
+            app_id=arguments.app,
+            mapping=rules_of(arguments),
+            format=arguments.format,
+            chunk=arguments.chunk or (2_000 if arguments.noun == "interaction" else 500),
+        )
         if arguments.at_once > 1:
-            from jobs.ingest.driver import ingest_files  # brings Ray along
-
-            report = ingest_files(
-                order, state_dir=state_dir, restart=arguments.restart, at_once=arguments.at_once
-            )
-            Display().end(report)
+            report = _ingest_files(order, state_dir, arguments.restart, arguments.at_once)
         else:
             report = asyncio.run(_ingest(order, settings, state_dir, arguments.restart))
     except HouseError as error:
@@ -50,6 +45,17 @@ def main() -> int:
     if arguments.json:
         tell_end(order, report)
     return 1 if report.refused or report.failed else 0
+
+
+def _ingest_files(order: Order, state_dir: Path, restart: bool, at_once: int) -> Report:
+    from jobs.ingest.driver import ingest_files  # brings Ray along
+
+    display = Display()
+    report = ingest_files(
+        order, state_dir=state_dir, restart=restart, at_once=at_once, told=display.end_of_file
+    )
+    display.end(report)
+    return report
 
 
 async def _ingest(order: Order, settings: Settings, state_dir: Path, restart: bool) -> Report:

@@ -3,28 +3,95 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
+from cluster.errors import Invalid
 
-def read_arguments() -> argparse.Namespace:
+_ABOUT = """\
+Ingest users, products or interactions from files of any size: JSON Lines, CSV, TSV or Parquet, packed or not.
+
+Started again after an interruption it goes on where it was. Rows that are refused are set aside with their reasons
+and do not stop it: exit code 0 when every row is in, 1 when some were refused, 2 when it could not be done.
+"""
+
+_RULES = """\
+mapping: what a file calls a field (without a mapping every column is the field of its name)
+  product_id=sku                           a column under another name
+  custom_attributes.weight=grams:number    a field inside, and what the value becomes:
+                                           number, integer, text, bool, time, list, numbers, paths
+  categories=cat|>                         split: `|` between paths, `>` inside a path
+  type:=book                               the same value for every row
+
+examples
+  kiosk ingest people.csv --noun user --app bookshop --map user_id=nr --map created_at=since
+  kiosk ingest catalog.parquet --noun product --app bookshop --map-file catalog.map
+  kiosk ingest s3://bucket/events --noun interaction --app bookshop --at-once 8
+"""
+
+
+def read_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="kiosk ingest", description="Ingest files of any size.")
-    parser.add_argument("address", help="a file, a directory, or an s3:// or gs:// URI of either")
-    parser.add_argument("--noun", choices=("user", "product", "interaction"), required=True)
+    parser = argparse.ArgumentParser(
+        prog="kiosk ingest",
+        description=_ABOUT,
+        epilog=_RULES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "address", help="a file, a directory (all files below it), or an s3:// or gs:// URI of either"
+    )
+    parser.add_argument(
+        "--noun", choices=("user", "product", "interaction"), required=True, help="what every row is"
+    )
     parser.add_argument("--app", required=True, help="the app's id, for example development")
     parser.add_argument(
-        "--map", action="append", default=[], metavar="FIELD=COLUMN", help="see jobs/ingest/mapping.py"
+        "--map", action="append", default=[], metavar="FIELD=COLUMN", help="a rule; as many as needed"
+    )
+    parser.add_argument(
+        "--map-file", type=Path, metavar="FILE", help="rules, one a line; lines that begin with # are remarks"
     )
     parser.add_argument(
         "--format", choices=("jsonl", "csv", "tsv", "parquet"), help="when the name does not tell"
     )
     parser.add_argument(
-        "--chunk", type=int, help="rows written together; 2,000 interactions or 500 records when not said"
+        "--chunk",
+        type=_count,
+        metavar="N",
+        help="rows written together; 2,000 interactions or 500 records when not said",
     )
     parser.add_argument(
-        "--at-once", type=int, default=1, metavar="N", help="so many files at once, each as a task on Ray"
+        "--at-once", type=_count, default=1, metavar="N", help="so many files at once, each as a task on Ray"
     )
-    parser.add_argument("--state", type=Path, help="where progress and refused rows are kept")
-    parser.add_argument("--restart", action="store_true", help="forget an interrupted run")
+    parser.add_argument(
+        "--state",
+        type=Path,
+        metavar="DIR",
+        help="where progress and refused rows are kept; `ingest` in the data directory when not said",
+    )
+    parser.add_argument("--restart", action="store_true", help="forget an earlier run; take every row again")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output at the end")
-    return parser.parse_args()
+    return parser.parse_args(words)
+
+
+def rules_of(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """List the rules of the mapping, those of the file first.
+
+    Errors:
+        Invalid: the file can't be read
+    """
+    if arguments.map_file is None:
+        return tuple(arguments.map)
+    try:
+        lines = arguments.map_file.read_text("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(f"mapping {arguments.map_file} can't be read: {error}") from error
+    rules = [line.strip() for line in lines]
+    return (*(rule for rule in rules if rule and not rule.startswith("#")), *arguments.map)
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if not 1 <= count <= 100_000:
+        raise argparse.ArgumentTypeError(f"{count} is not between 1 and 100,000")
+    return count

@@ -59,6 +59,13 @@ class Display:
             refused=standing.refused,
         )
 
+    def end_of_file(self, address: str, report: Report) -> None:
+        """Say what one of many files came to."""
+        self._console.print(
+            f"{report.accepted:,} accepted, {report.refused:,} refused, {report.failed:,} failed: {address}",
+            markup=False,
+        )
+
     def end(self, report: Report) -> None:
         """Say what it came to."""
         self._console.print(

@@ -7,17 +7,20 @@
 
 Files are independent of each other; when the same record stands in two of them, either may win. A task that
 dies is started again by Ray and goes on where its progress stands, so the state directory must be shared by
-the machines that run the tasks.
+the machines that run the tasks. Every file is a run of its own: what was begun file by file is gone on with file
+by file.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import ray
 
@@ -28,19 +31,29 @@ from cluster.runtime.connecting import ADMIN_S, connect
 from cluster.runtime.head import connect_ray
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
-from jobs.ingest.pipeline import Order, Report, ingest
+from jobs.ingest.pipeline import Order, Report, ingest, run_of
 from jobs.ingest.sources import find
 
 Connect = Callable[[], OpenStores]
+
+Told = Callable[[str, Report], None]
+"Hears of every file as it ends: its address, and what it came to."
 
 CPUS = 0.5
 "Share of a processor Ray keeps for a task: it also waits, for the store and for the intake."
 
 
 def ingest_files(
-    order: Order, *, state_dir: Path | None = None, restart: bool = False, at_once: int = 4
+    order: Order,
+    *,
+    state_dir: Path | None = None,
+    restart: bool = False,
+    at_once: int = 4,
+    told: Told | None = None,
 ) -> Report:
     """Ingest all files behind an address on the Ray of this installation, or on one that is started for it.
+
+    `told` is called with every file as it ends.
 
     Errors:
         HouseError: the first file that failed, after the ones at work have ended
@@ -53,11 +66,17 @@ def ingest_files(
         else:
             ray.init(include_dashboard=False, log_to_driver=False, configure_logging=False)
     state_dir = settings.data_dir / "ingest" if state_dir is None else state_dir
-    return total(
-        ingest_on_ray(
-            order, _connect, str(settings.shelf_dir), state_dir=state_dir, restart=restart, at_once=at_once
-        )
+    started_s = time.monotonic()
+    reports = ingest_on_ray(
+        order,
+        _connect,
+        str(settings.shelf_dir),
+        state_dir=state_dir,
+        restart=restart,
+        at_once=at_once,
+        told=told,
     )
+    return total(reports, time.monotonic() - started_s)
 
 
 def ingest_on_ray(
@@ -68,7 +87,7 @@ def ingest_on_ray(
     state_dir: Path,
     restart: bool = False,
     at_once: int = 4,
-    told: Callable[[str, Report], None] | None = None,
+    told: Told | None = None,
 ) -> list[Report]:
     """Ingest all files behind an address, `at_once` at a time; return a report per file, in their order.
 
@@ -79,6 +98,10 @@ def ingest_on_ray(
         HouseError: the first file that failed, after the ones at work have ended
     """
     addresses = [_address(order.address, source.path) for source in find(order.address, order.format)]
+    if restart:
+        # here and once: a task that Ray starts again must go on, not begin again
+        for address in addresses:
+            run_of(replace(order, address=address), state_dir).forget()
     task = ray.remote(_ingest_file).options(max_retries=5, num_cpus=CPUS)
     coming = list(enumerate(addresses))
     running: dict[Any, int] = {}
@@ -88,7 +111,7 @@ def ingest_on_ray(
         while coming and failed is None and len(running) < at_once:
             number, address = coming.pop(0)
             one = replace(order, address=address)
-            running[task.remote(one, connect, shelf_uri, state_dir, restart)] = number
+            running[task.remote(one, connect, shelf_uri, state_dir)] = number
         (done,), _ = ray.wait(list(running), num_returns=1)
         number = running.pop(done)
         answer = ray.get(done)
@@ -103,15 +126,20 @@ def ingest_on_ray(
     return [reports[number] for number in sorted(reports)]
 
 
-def total(reports: Sequence[Report]) -> Report:
-    """Add reports up; the slowest file says how long it took."""
+def total(reports: Sequence[Report], seconds: float) -> Report:
+    """Add up the reports of files; `seconds` is what all of them took together, side by side."""
+    quarantines = [report.quarantine for report in reports if report.quarantine is not None]
+    # several files have several: they stand below one folder
+    quarantine = quarantines[0] if len(quarantines) == 1 else None
+    if len(quarantines) > 1:
+        quarantine = quarantines[0].parent.parent / "*" / quarantines[0].name
     return Report(
         rows=sum(report.rows for report in reports),
         accepted=sum(report.accepted for report in reports),
         refused=sum(report.refused for report in reports),
         failed=sum(report.failed for report in reports),
-        seconds=max((report.seconds for report in reports), default=0.0),
-        quarantine=next((report.quarantine for report in reports if report.quarantine is not None), None),
+        seconds=seconds,
+        quarantine=quarantine,
         already=bool(reports) and all(report.already for report in reports),
     )
 
@@ -121,13 +149,11 @@ def _connect() -> OpenStores:
     return connect(slow_s=ADMIN_S)
 
 
-def _ingest_file(
-    order: Order, connect: Connect, shelf_uri: str, state_dir: Path, restart: bool
-) -> Report | Refusal:
+def _ingest_file(order: Order, connect: Connect, shelf_uri: str, state_dir: Path) -> Report | Refusal:
     async def work() -> Report:
         async with connect() as stores:
             segments = SegmentShelf(Shelf.open(shelf_uri))
-            return await ingest(order, stores, state_dir=state_dir, segments=segments, restart=restart)
+            return await ingest(order, stores, state_dir=state_dir, segments=segments)
 
     try:
         return asyncio.run(work())
@@ -138,4 +164,4 @@ def _ingest_file(
 def _address(address: str, path: str) -> str:
     scheme, separator, rest = address.partition("://")
     _, mark, options = rest.partition("?")
-    return f"{scheme}{separator}{path}{mark}{options}" if separator else path
+    return f"{scheme}{separator}{quote(path)}{mark}{options}" if separator else path

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -88,7 +88,7 @@ async def ingest(
     """Ingest files of any size; run again after an interruption, it goes on where it was.
 
     Interactions of files that are in already and did not change are not taken a second time, unless `restart` says
-    so; users and products replace themselves.
+    so; users and products replace themselves. An interrupted run goes on in the lots it began with.
 
     `segments` lets a continued ingest of interactions find what was settled meanwhile. `watch` is called after
     every chunk.
@@ -96,8 +96,8 @@ async def ingest(
     Errors:
         Invalid: the address, the format or the mapping makes no sense
         NotFound: there is no such app
-        Conflict: the files changed since the ingest was interrupted
-        Unavailable: the stores stayed away
+        Conflict: the files changed since the ingest was interrupted, or another process is at work on it
+        Unavailable: the stores stayed away, or progress can't be written
     Cost:
         one core: see tests/benchmarks; memory is bounded by a few chunks
     """
@@ -109,33 +109,55 @@ async def ingest(
     book = await patience.ask(stores.access.book)
     if order.app_id not in book.apps:
         raise NotFound(f"there is no app {order.app_id!r}")
-    what = (order.app_id, order.noun, order.address, order.format or "", str(order.chunk), *order.mapping)
-    run = Run.of(state_dir, *what)
-    once = order.noun == "interaction"
-    progress = await asyncio.to_thread(run.begin, found, clock.now_ms(), restart=restart, once=once)
-    if progress.finished:
-        return _report(run, progress, 0, 0.0, already=True)
-    work = _Work(order, run, progress, found, source, mapping, clock, watch or (lambda _: None))
-    started_s, before = clock.monotonic_s(), progress.rows
-    if order.noun == "interaction":
-        await work.interactions(InteractionWriter(stores, order.app_id, segments, patience))
-    else:
-        loop = IntakeLoop(
-            stores,
-            segments,
-            HashingEmbedder() if embedder is None else embedder,
-            clock,
-            SilentMeter() if meter is None else meter,
-            owner=f"ingest {new_request_id()}",
+    run = run_of(order, state_dir)
+    with run.held():
+        progress = await asyncio.to_thread(
+            run.begin,
+            found,
+            clock.now_ms(),
+            restart=restart,
+            once=order.noun == "interaction",
+            chunk=order.chunk,
         )
-        applying = asyncio.create_task(loop.run())
-        try:
-            await work.records(RecordWriter(stores, order.app_id, order.noun, clock, patience))
-        finally:
-            loop.stop()
-            await applying
-    done = work.finish()
-    return _report(run, done, done.rows - before, clock.monotonic_s() - started_s)
+        if progress.finished:
+            return _report(run, progress, 0, 0.0, already=True)
+        order = replace(order, chunk=progress.chunk or order.chunk)
+        work = _Work(order, run, progress, found, source, mapping, clock, watch or (lambda _: None))
+        started_s, before = clock.monotonic_s(), progress.rows
+        if order.noun == "interaction":
+            await work.interactions(InteractionWriter(stores, order.app_id, segments, patience))
+        else:
+            loop = IntakeLoop(
+                stores,
+                segments,
+                HashingEmbedder() if embedder is None else embedder,
+                clock,
+                SilentMeter() if meter is None else meter,
+                owner=f"ingest {new_request_id()}",
+            )
+            await _applied_here(
+                loop, work.records(RecordWriter(stores, order.app_id, order.noun, clock, patience))
+            )
+        done = work.finish()
+        return _report(run, done, done.rows - before, clock.monotonic_s() - started_s)
+
+
+def run_of(order: Order, state_dir: Path) -> Run:
+    """Name the run of an order: the same files read alike are the same run, however their address is written."""
+    address = order.address
+    if "://" not in address:
+        address = str(Path(address).expanduser().resolve())
+    return Run.of(state_dir, order.app_id, order.noun, address, order.format or "", *order.mapping)
+
+
+async def _applied_here(loop: IntakeLoop, writing: Coroutine[Any, Any, None]) -> None:
+    """Apply what is handed over in this process, unless somebody else does, for as long as it is being written."""
+    applying = asyncio.create_task(loop.run())
+    try:
+        await writing
+    finally:
+        loop.stop()
+        await applying
 
 
 def _report(run: Run, done: Progress, rows: int, seconds: float, *, already: bool = False) -> Report:

@@ -2,6 +2,7 @@
 
     <state>/<run>/progress.json       replaced whole after every chunk that is certainly in
     <state>/<run>/quarantine.jsonl    one line a refused row: file, row, reason, the beginning of the row
+    <state>/<run>/lock                held by the process that is at work on it
 
 The run is named by what is read, into which app, as what, and with which mapping. A source that changed since
 is not continued.
@@ -9,16 +10,18 @@ is not continued.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from cluster.errors import Conflict, Fault
+from cluster.errors import Conflict, Fault, Unavailable
 from jobs.ingest.chunks import Refused
 from jobs.ingest.sources import Source
 
@@ -30,6 +33,8 @@ class Progress:
     sources: tuple[tuple[str, int, int], ...]
     "(path, size, changed) of every file, in order."
     started_ms: int
+    chunk: int = 0
+    "Rows read together; whoever goes on must read the same lots."
     file: int = 0
     row: int = 0
     "Rows of that file that are done."
@@ -46,7 +51,11 @@ class Progress:
 
 
 class Run:
-    """One ingest's place on disk."""
+    """One ingest's place on disk.
+
+    Errors (all methods):
+        Unavailable: the folder can't be written, or the disk is full
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -59,7 +68,46 @@ class Run:
         name = hashlib.sha256("\0".join(what).encode()).hexdigest()[:16]
         return cls(state_dir / name)
 
-    def begin(self, sources: Sequence[Source], now_ms: int, *, restart: bool, once: bool = False) -> Progress:
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep others from working on the same run; whoever dies lets go of it.
+
+        Errors:
+            Conflict: another process is at work on it
+        """
+        with self._told():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = (self.folder / "lock").open("wb")
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise Conflict(
+                    "another process is at work on this very ingest; wait until it ends"
+                ) from error
+            except OSError:
+                # a file system without locks: better unguarded than not at all
+                pass
+            yield
+
+    def forget(self) -> None:
+        """Let the next ingest begin at the first row, whatever stands here.
+
+        Errors:
+            Conflict: another process is at work on it
+        """
+        with self.held(), self._told():
+            self._progress.unlink(missing_ok=True)
+
+    def begin(
+        self,
+        sources: Sequence[Source],
+        now_ms: int,
+        *,
+        restart: bool,
+        once: bool = False,
+        chunk: int = 0,
+    ) -> Progress:
         """Go on with an unfinished run over the same files, else start over.
 
         With `once`, a finished run over the same files stays finished: whoever was killed between its end and its
@@ -81,16 +129,17 @@ class Run:
             self._cut_quarantine(before.quarantine_bytes)
             return before
         self._cut_quarantine(0)
-        fresh = Progress(facts, now_ms)
+        fresh = Progress(facts, now_ms, chunk)
         self.save(fresh)
         return fresh
 
     def save(self, progress: Progress) -> None:
         """Replace what is on disk, whole."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         part = self._progress.with_suffix(".part")
-        part.write_bytes(orjson.dumps(asdict(progress)))
-        part.replace(self._progress)
+        with self._told():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            part.write_bytes(orjson.dumps(asdict(progress)))
+            part.replace(self._progress)
 
     def set_aside(self, progress: Progress, file: str, refused: Iterable[Refused]) -> Progress:
         """Write refused rows to the quarantine; return the progress that knows about them."""
@@ -101,9 +150,10 @@ class Run:
         if not lines:
             return progress
         data = b"".join(lines)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with self.quarantine.open("ab") as stream:
-            stream.write(data)
+        with self._told():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with self.quarantine.open("ab") as stream:
+                stream.write(data)
         return replace(
             progress,
             refused=progress.refused + len(lines),
@@ -122,5 +172,17 @@ class Run:
 
     def _cut_quarantine(self, size: int) -> None:
         """Forget lines of a chunk that is read again."""
-        if self.quarantine.exists():
-            os.truncate(self.quarantine, size)
+        with self._told():
+            if self.quarantine.exists():
+                os.truncate(self.quarantine, size)
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Say plainly what the disk refuses; what is certainly in stays noted, so the ingest can go on later."""
+        try:
+            yield
+        except OSError as error:
+            raise Unavailable(
+                f"progress can't be kept in {self.folder}: {error.strerror or error}; free space there or name "
+                "another folder with --state"
+            ) from error

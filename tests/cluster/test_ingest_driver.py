@@ -43,7 +43,7 @@ async def test_files_are_ingested_side_by_side_and_a_refusal_comes_back_as_itsel
             at_once=2,
             told=lambda address, report: told.append(address),
         )
-        whole = total(reports)
+        whole = total(reports, 1.0)
         assert (whole.rows, whole.accepted, whole.refused, len(told)) == (123, 120, 3, 3)
         assert len(await stores.records.ids("shop", "user")) == 120
         with pytest.raises(NotFound):

@@ -25,7 +25,7 @@ from cluster.records.recent import RecentEvent
 from cluster.store.connect import open_stores
 from cluster.store.memory import memory_stores
 from cluster.store.ports import Stores
-from jobs.ingest.pipeline import Order, Report, ingest
+from jobs.ingest.pipeline import Order, Report, ingest, run_of
 from jobs.ingest.progress import Progress
 from tests.fakes.dying_shelf import Killed
 from tests.fakes.dying_stores import Life, mortal
@@ -167,6 +167,25 @@ async def test_finished_interactions_are_not_taken_twice_unless_asked_to(
         Order(address, "interaction", APP, chunk=10), stores, state_dir=tmp_path / "state", restart=True
     )
     assert not asked.already
+
+
+async def test_interactions_are_in_once_however_their_file_is_named_and_cut(
+    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = write(tmp_path / "clicks.jsonl", clicks(10))
+    await run(stores, tmp_path, address, "interaction", chunk=4)
+    monkeypatch.chdir(tmp_path)
+    again = await run(stores, tmp_path, "./clicks.jsonl", "interaction", chunk=7)
+    assert again.already
+    assert len(await logged(stores)) == 10
+
+
+async def test_the_same_ingest_twice_at_once_is_refused(stores: Stores, tmp_path: Path) -> None:
+    address = write(tmp_path / "clicks.jsonl", clicks(10))
+    order = Order(address, "interaction", APP, chunk=4)
+    with run_of(order, tmp_path / "state").held(), pytest.raises(Conflict, match="at work"):
+        await run(stores, tmp_path, address, "interaction", chunk=4)
+    assert await logged(stores) == []
 
 
 async def test_an_unknown_app_is_refused_before_anything_is_read(stores: Stores, tmp_path: Path) -> None:

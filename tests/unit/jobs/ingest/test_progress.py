@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import Conflict, Fault
+from cluster.errors import Conflict, Fault, Unavailable
 from jobs.ingest.chunks import Refused
 from jobs.ingest.progress import Run
 from jobs.ingest.sources import find
@@ -60,3 +60,37 @@ def test_refused_rows_of_a_repeated_chunk_stand_once(tmp_path: Path) -> None:
 
 def test_different_orders_are_different_runs(tmp_path: Path) -> None:
     assert Run.of(tmp_path, "a", "bc").folder != Run.of(tmp_path, "ab", "c").folder
+
+
+def test_of_two_processes_with_the_same_ingest_one_is_turned_away(tmp_path: Path) -> None:
+    first, second = Run.of(tmp_path, "x"), Run.of(tmp_path, "x")
+    with first.held():
+        with pytest.raises(Conflict, match="at work"), second.held():
+            pass
+        with pytest.raises(Conflict, match="at work"):
+            second.forget()
+    with second.held():
+        pass
+
+
+def test_a_run_that_was_forgotten_begins_at_the_first_row(tmp_path: Path) -> None:
+    run = Run.of(tmp_path, "x")
+    run.save(replace(run.begin([], 5, restart=False), row=7, finished=True))
+    run.forget()
+    assert run.begin([], 9, restart=False, once=True).row == 0
+    Run.of(tmp_path, "never begun").forget()
+
+
+def test_whoever_goes_on_learns_how_large_the_lots_were(tmp_path: Path) -> None:
+    run = Run.of(tmp_path, "x")
+    run.begin([], 5, restart=False, chunk=2_000)
+    assert run.begin([], 6, restart=False, chunk=500).chunk == 2_000
+
+
+def test_a_folder_that_can_not_be_written_is_said_plainly(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file where a folder should be")
+    run = Run.of(tmp_path / "state", "x")
+    with pytest.raises(Unavailable, match="--state"), run.held():
+        pass
+    with pytest.raises(Unavailable, match="--state"):
+        run.begin([], 5, restart=True)
