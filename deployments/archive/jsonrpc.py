@@ -9,6 +9,7 @@ Source: specification, JSON-RPC envelopes and errors
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,13 @@ NO_ID = b"null"
 _NOTIFICATION = "notifications/"
 _MOST_DATA = 300
 "Characters of a parser's message that are told."
+REPLACED = "\ufffd"
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
+"Any escape in a text; the group is the half of a character."
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +57,9 @@ def read_message(body: bytes) -> Call | Problem | None:
     try:
         message = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        return Problem("Parse error", PARSE_ERROR, str(error)[:_MOST_DATA])
+        message = _mended(body)
+        if message is None:
+            return Problem("Parse error", PARSE_ERROR, str(error)[:_MOST_DATA])
     if type(message) is not dict:
         return Problem("Invalid request: the body must be one JSON object; batches are not supported")
     method = message.get("method")
@@ -96,6 +106,26 @@ def _call(message: dict[str, Any], method: Any, call_id: bytes) -> Call | Proble
     if "params" in message and type(params) is not dict:
         return Problem("Invalid request: params must be an object", id=call_id)
     return Call(call_id, method, params or {}, "params" in message)
+
+
+def _mended(body: bytes) -> Any:
+    """Read JSON in whose texts only halves of characters are wrong; None when there is more.
+
+    Programs that cut texts to a length cut emojis in two, and their JSON carries the half as an escape. That is
+    JSON by its grammar, and an answer without the id would leave its caller waiting.
+    """
+    if _HALF.search(body) is None:
+        return None
+    try:
+        message = orjson.loads(_ESCAPE.sub(_whole, body))
+    except orjson.JSONDecodeError:
+        return None
+    # An id has to come back as it was.
+    return None if type(message) is dict and REPLACED in str(message.get("id")) else message
+
+
+def _whole(escape: re.Match[bytes]) -> bytes:
+    return escape[0] if escape[1] is None else rb"\ufffd"
 
 
 def _id_of(value: Any, body: bytes) -> bytes | None:

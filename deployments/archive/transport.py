@@ -5,6 +5,7 @@ Source: specification, transport errors; open points D3, D4
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -17,11 +18,16 @@ NOT_SIGNED_IN = "valid bearer token required"
 WRONG_METHOD = "Method Not Allowed"
 WRONG_ORIGIN = "origin is not allowed"
 
+_WEB = ("http", "https")
+_OF_A_PROGRAM = re.compile(r"(?!https?:|file:)[a-z][a-z0-9+.-]*://[a-z0-9_.-]+", re.IGNORECASE)
+"Extensions of browsers and programs built on one have origins of their own, as chrome-extension://abc."
 _PREFLIGHT: tuple[Header, ...] = (
-    (b"access-control-allow-methods", b"POST"),
+    # GET and DELETE too, so that a client in a browser sees the 405 it takes for "no stream, no session".
+    (b"access-control-allow-methods", b"GET, POST, DELETE"),
     (
         b"access-control-allow-headers",
-        b"Content-Type, Accept, Authorization, MCP-Protocol-Version, Mcp-Session-Id",
+        b"Content-Type, Accept, Authorization, MCP-Protocol-Version, Mcp-Session-Id, Mcp-Method, Mcp-Name, "
+        b"Last-Event-ID",
     ),
     (b"access-control-max-age", b"86400"),
 )
@@ -75,7 +81,8 @@ class Origins:
         found = _canonical(origin.decode("latin-1"))
         if not found:
             return False
-        return found == _canonical(base) or found in self.allowed or is_loopback(found.partition("://")[2])
+        scheme, _, host = found.partition("://")
+        return found == _canonical(base) or found in self.allowed or (scheme in _WEB and is_loopback(host))
 
 
 async def write(reply: Reply, method: str, origin: bytes | None, request_id: str, send: Send) -> None:
@@ -99,12 +106,14 @@ async def write(reply: Reply, method: str, origin: bytes | None, request_id: str
 
 def _canonical(origin: str) -> str:
     """Write an origin the one way browsers do; empty for what is none."""
+    if _OF_A_PROGRAM.fullmatch(origin.strip()):
+        return origin.strip().lower()
     try:
         parts = urlsplit(origin.strip())
         port = parts.port
     except ValueError:
         return ""
-    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+    if parts.scheme not in _WEB or not parts.hostname or "@" in parts.netloc:
         return ""
     if parts.path not in ("", "/") or parts.query or parts.fragment:
         return ""

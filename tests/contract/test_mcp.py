@@ -127,6 +127,7 @@ TRANSPORT = [
             "null", "https://news.example.com.evil.example", "https://news.example.com@evil.example",
             "http://news.example.com", "https://news.example.com:8443", "https://evil.example/news.example.com",
             "http://localhost.evil.example", "http://127.0.0.1.evil.example", "file://", "", "https://tools.example",
+            "tauri://localhost", "chrome-extension://abcdefg", "chrome-extension://abcdef/x",
         )
     ),
     *(
@@ -134,12 +135,17 @@ TRANSPORT = [
             header={"access-control-allow-origin": origin})
         for origin in (
             BASE, "https://tools.example.org", "http://localhost:6274", "http://127.0.0.1", "http://[::1]:3000",
+            "chrome-extension://abcdef",
         )
     ),
     Row("a rebound host changes nothing in the addresses", PING, 401, UNAUTHORIZED, {"host": "evil.example"}, token=""),
     Row("a preflight of an allowed page", None, 204, None,
         {"origin": "http://localhost:6274", "access-control-request-method": "POST"}, method="OPTIONS", token="",
-        header={"access-control-allow-methods": "POST", "access-control-allow-origin": "http://localhost:6274"}),
+        header={"access-control-allow-methods": "GET, POST, DELETE", "access-control-allow-origin": "http://localhost:6274"}),
+    Row("a preflight for all that clients in a browser send", None, 204, None,
+        {"origin": BASE, "access-control-request-method": "GET"}, method="OPTIONS", token="",
+        header={"access-control-allow-headers": "Content-Type, Accept, Authorization, MCP-Protocol-Version, "
+                "Mcp-Session-Id, Mcp-Method, Mcp-Name, Last-Event-ID"}),
     Row("a preflight of a stranger's page", None, 405, WRONG_METHOD,
         {"origin": "https://evil.example", "access-control-request-method": "POST"}, method="OPTIONS", token=""),
     Row("a slash at the end", PING, 200, PONG, target="/mcp/"),
@@ -166,6 +172,14 @@ ENVELOPE = [
     Row("NaN", b'{"jsonrpc": "2.0", "id": NaN, "method": "ping"}', 200, PARSE_ERROR),
     Row("Infinity", b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"a": -Infinity}}', 200, PARSE_ERROR),
     Row("a lone surrogate", b'{"jsonrpc": "2.0", "id": "\\ud800", "method": "ping"}', 200, PARSE_ERROR),
+    Row("half an emoji in a text", b'{"jsonrpc": "2.0", "id": 1, "method": "x\\ud83d\\\\ud83d\\ud83d\\ude00"}', 200,
+        error("Unknown method: x\ufffd\\ud83d\U0001f600")),
+    Row("half an emoji in a question", b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": '
+        b'{"name": "ask_archive", "arguments": {"question": "zzz \\ud83d"}}}', 200,
+        {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": '{"results":[]}'}],
+         "structuredContent": {"results": []}, "isError": False}}),
+    Row("half an emoji in what is no JSON", b'{"jsonrpc": "2.0", "id": 1, "method": "\\ud83d"', 200, PARSE_ERROR),
+    Row("half an emoji in a batch", b'["\\ud83d"]', 200, ONE_OBJECT),
     Row("100,000 brackets", b"[" * 100_000 + b"]" * 100_000, 200, PARSE_ERROR),
     Row("100,000 brackets in params", b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":' + b"[" * 100_000, 200,
         PARSE_ERROR),

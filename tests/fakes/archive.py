@@ -170,6 +170,10 @@ async def open_archive_corner(
     stores = stores or memory_stores(clock)
     vault = Vault(MASTER)
     archive = SmallArchive(sample_articles())
-    given: dict[str, Any] = {"public_url": BASE, "origins": ("https://tools.example.org",), **config}
+    given: dict[str, Any] = {
+        "public_url": BASE,
+        "origins": ("https://tools.example.org", "Chrome-Extension://abcdef"),
+        **config,
+    }
     means = open_archive(stores, vault, archive, clock, ArchiveConfig(**given))
     return ArchiveCorner(stores, clock, vault, archive, means, Starlette(routes=archive_routes(means)))

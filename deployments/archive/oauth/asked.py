@@ -21,7 +21,8 @@ from deployments.archive.oauth.replies import Refused
 from deployments.archive.oauth.signing import Signing
 from deployments.archive.oauth.token import same_resource
 
-LONGEST_STATE = 1500
+LONGEST_STATE = 3000
+"Characters. Platforms that keep no sessions pack all they know into it."
 _AGAIN = "Go back to it and connect again; it then registers by itself."
 ONCE = (
     "response_type",

@@ -23,6 +23,7 @@ _VISIBLE = re.compile(r"[!-~]+")
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):(.+)", re.IGNORECASE)
 _HTTPS_HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?")
 _LOOPBACK = re.compile(r"http://(localhost|127\.0\.0\.1|\[::1\])(?::(\d{1,5}))?((?:[/?].*)?)")
+_ANSWERED = re.compile(r"[?&](?:code|state|iss|error|error_description)(?=[=&]|$)")
 _RUN_BY_SOMEBODY = frozenset(
     {
         "about", "blob", "chrome", "cid", "data", "edge", "file", "filesystem", "ftp", "gopher", "http", "https",
@@ -30,7 +31,7 @@ _RUN_BY_SOMEBODY = frozenset(
         "search-ms", "sms", "ssh", "tel", "telnet", "urn", "vbscript", "view-source", "ws", "wss",
     }
 )  # fmt: skip
-"Schemes that a browser or a system acts upon by itself."
+"Schemes that a browser or a system acts upon by itself; so are those of one letter, which name drives."
 
 
 def fault_of(uri: object) -> str:
@@ -41,20 +42,22 @@ def fault_of(uri: object) -> str:
         return f"a redirect address is longer than {LONGEST} characters"
     if not _VISIBLE.fullmatch(uri) or any(char in uri for char in '\\#*"<>`{}|^'):
         return "a redirect address holds a fragment, a wildcard or a character that may not stand there"
+    if _ANSWERED.search(uri):
+        return "a redirect address holds code, state, iss or error in its query, where the answer will stand"
     found = _SCHEME.fullmatch(uri)
     if found is None:
         return "a redirect address is not absolute"
     scheme, rest = found[1].lower(), found[2]
     if scheme == "https":
-        host = urlsplit(uri).netloc if rest.startswith("//") else ""
+        host = _authority(uri) if rest.startswith("//") else ""
         return "" if _is_host(host) else "an https redirect address does not name a plain host"
     if scheme == "http":
         loopback = _LOOPBACK.fullmatch(uri)
         fine = loopback is not None and _is_port(loopback[2])
         return "" if fine else "http is for loopback addresses only; use https"
-    if scheme in _RUN_BY_SOMEBODY or scheme.startswith("ms-"):
+    if scheme in _RUN_BY_SOMEBODY or scheme.startswith("ms-") or len(scheme) == 1:
         return f"the scheme {scheme} is not allowed"
-    if not rest.startswith("/") or "@" in urlsplit(uri).netloc:
+    if not rest.startswith("/") or "@" in _authority(uri):
         return "a redirect address with a scheme of its own goes on with a slash and names no user"
     return ""
 
@@ -85,6 +88,14 @@ def extend(uri: str, answer: Mapping[str, str]) -> str:
     if uri.endswith(("?", "&")):
         joint = ""
     return uri + joint + urlencode(answer, quote_via=quote, safe="", errors="surrogateescape")
+
+
+def _authority(uri: str) -> str:
+    """Cut out what stands between the slashes; brackets around something that is no address count as a user's name."""
+    try:
+        return urlsplit(uri).netloc
+    except ValueError:
+        return "@"
 
 
 def _is_host(host: str) -> bool:

@@ -64,6 +64,7 @@ async def test_a_confidential_client_gets_a_secret_of_its_own(scene: Scene, meth
         "https://claude.ai/api/mcp/auth_callback", "https://host.example:8443/cb?x=1", "https://[2001:db8::1]/cb",
         "http://localhost/cb", "http://localhost:1/cb", "http://127.0.0.1:65535/", "http://[::1]:8/cb",
         "http://localhost", "cursor://anysphere.cursor-mcp/oauth/callback", "com.example.app:/x", "vscode://a.b/c",
+        "https://host.example/cb?encode=1&statement=2", "https://host.example/code?x=code",
     ],
 )  # fmt: skip
 async def test_addresses_of_real_clients_are_taken(scene: Scene, uri: str) -> None:
@@ -86,6 +87,8 @@ async def test_addresses_of_real_clients_are_taken(scene: Scene, uri: str) -> No
         "https://host.example:99999/", "https://ex\u00e4mple.com/", "http://localhost:port/", "blob:https://x/y",
         "view-source:https://x/", "ms-msdt:/id", "urn:ietf:wg:oauth:2.0:oob", "app://user@host/", "mailto:/x",
         "https://host.example/" + "a" * 3000, 7, None, ["https://host.example/"], "https://a.example/<script>",
+        "https://[zz]/cb", "https://[1:2/cb", "app://[zz]/cb", "c:/windows", "https://host.example/cb?code=1",
+        "https://host.example/cb?a=1&state", "app:/x?iss=https://host.example", "http://localhost/cb?error=x",
     ],
 )  # fmt: skip
 async def test_addresses_that_lead_astray_are_refused(scene: Scene, uri: Any) -> None:

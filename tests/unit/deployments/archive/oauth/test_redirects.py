@@ -13,7 +13,8 @@ from deployments.archive.oauth.redirects import extend, fault_of, fingerprint, s
 PIECES = st.sampled_from(
     [
         "http:", "https:", "//", "/", "\\", "@", ":", "#", "?", "localhost", "127.0.0.1", "[::1]", "evil.example",
-        ":80", ":8080", "javascript:", "a", ".", "..", "%2f", "*", "app:", "é", "\n",
+        ":80", ":8080", "javascript:", "a", ".", "..", "%2f", "*", "app:", "é", "\n", "[", "]",
+        "[zz]", "?code=", "&iss",
     ]
 )  # fmt: skip
 ADDRESSES = st.lists(PIECES, max_size=8).map("".join)

@@ -49,6 +49,20 @@ def test_tokens_say_their_grant_and_are_never_the_same_twice() -> None:
     assert ONE.refresh_grant(access) is None
 
 
+def test_what_we_signed_has_one_spelling() -> None:
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    for text, read in (
+        (ONE.clients.seal(["x"]), ONE.clients.open),
+        (ONE.mint_refresh("g1"), ONE.refresh_grant),
+        (ONE.mint_access({"exp": 1}), ONE.access_claims),
+    ):
+        assert read(text) is not None
+        others = [text[:-1] + letter for letter in letters if letter != text[-1]]
+        others += [text[:-9] + junk + text[-9:] for junk in ("!!!!", "====", "\n\n\n\n", "    ")]
+        others += [text + "=", text + "\n", text + ".", " " + text]
+        assert [other for other in others if read(other) is not None] == []
+
+
 def test_a_client_is_its_registration_and_a_secret_belongs_to_one() -> None:
     uris = ["http://localhost:1/cb", "https://host.example/cb"]
     client = mint_client(ONE, "Näme", "none", uris)
