@@ -7,21 +7,18 @@ round is good, the one before for a while, and everything older is theft.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import Bundle, invariant, rule
 
 from cluster.records.account import Code, Grant
 from cluster.store.oauth import MOST_SIBLINGS
-from cluster.store.ports import Stores
 from tests.suites.doing import NOW
+from tests.suites.machines import StoreMachine
 
-Result = TypeVar("Result")
 GRACE_MS = 15_000
 USERS = st.sampled_from(["ada", "grace"])
 
@@ -64,7 +61,7 @@ class Model:
             self.ended.add(name)
 
 
-class GrantMachine(RuleBasedStateMachine):
+class GrantMachine(StoreMachine):
     """Drives a store and the model side by side."""
 
     codes: Bundle[str] = Bundle("codes")
@@ -72,20 +69,9 @@ class GrantMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self._loop = asyncio.new_event_loop()
-        self._stores, self._close = self._do(self.open())
         self.model = Model()
         self._number = 0
         self._version = 0
-
-    async def open(self) -> tuple[Stores, Callable[[], Awaitable[None]]]:
-        """Open empty stores."""
-        raise NotImplementedError
-
-    def teardown(self) -> None:
-        """Close them."""
-        self._do(self._close())
-        self._loop.close()
 
     @rule(target=codes, user=USERS)
     def issue(self, user: str) -> str:
@@ -204,12 +190,6 @@ class GrantMachine(RuleBasedStateMachine):
     def _token(self) -> str:
         self._number += 1
         return f"token {self._number}"
-
-    def _do(self, work: Awaitable[Result]) -> Result:
-        async def run() -> Result:
-            return await work
-
-        return self._loop.run_until_complete(run())
 
 
 def _sha(name: str) -> str:

@@ -5,20 +5,17 @@ What must hold: a run has at most one owner who can write, it ends once, and wha
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import Bundle, initialize, invariant, rule
 
 from cluster.records.run import LEASE_MS, Run, cancelled, claimed, ended, freed, noted, worn_out
-from cluster.store.ports import Stores
 from jobs.refresh.orders import step
 from tests.suites.doing import APP, NOW
-
-Result = TypeVar("Result")
+from tests.suites.machines import StoreMachine
 
 WORKERS = ("one", "two", "three")
 
@@ -38,56 +35,37 @@ class Expected:
         return self.status == "queued" or (self.status == "running" and self.until_ms <= now_ms)
 
 
-class RunMachine(RuleBasedStateMachine):
-    """Subclasses say how stores are opened."""
+class RunMachine(StoreMachine):
+    """Workers, orders and deaths over one store, and the model beside them."""
 
     runs = Bundle("runs")
 
     def __init__(self) -> None:
         super().__init__()
-        self.loop = asyncio.new_event_loop()
-        self.stores, self.close = self.run(self.open())
         self.model: dict[str, Expected] = {}
         self.stale: dict[str, Run] = {}
         "An old reading of every run, as a zombie holds it."
         self.now_ms = NOW
 
-    async def open(self) -> tuple[Stores, Callable[[], Awaitable[None]]]:
-        """Make empty stores, and say how they are closed."""
-        raise NotImplementedError
-
-    def run(self, awaitable: Awaitable[Result]) -> Result:
-        """Wait for something."""
-
-        async def awaited() -> Result:
-            return await awaitable
-
-        return self.loop.run_until_complete(awaited())
-
-    def teardown(self) -> None:
-        """Close everything."""
-        self.run(self.close())
-        self.loop.close()
-
     def take(self, run_id: str, change: Callable[[Run], Run | None]) -> Run | None:
         """Take a step as the product does."""
-        run = self.run(self.stores.runs.get(APP, run_id))
+        run = self._do(self._stores.runs.get(APP, run_id))
         assert run is not None
-        return self.run(step(self.stores, run, change))
+        return self._do(step(self._stores, run, change))
 
     # --- what happens -----------------------------------------------------------------------------------------
 
     @initialize()
     def begin(self) -> None:
         """Nothing is there yet."""
-        assert self.run(self.stores.runs.newest(APP)) == []
+        assert self._do(self._stores.runs.newest(APP)) == []
 
     @rule(target=runs, number=st.integers(0, 3))
     def order(self, number: int) -> str:
         """Order a run, perhaps one that is there."""
         run_id = f"r{number}"
         run = Run(app_id=APP, run_id=run_id, engine_id="default", created_at=NOW + number)
-        written = self.run(self.stores.runs.swap(run))
+        written = self._do(self._stores.runs.swap(run))
         assert (written is None) is (run_id in self.model)
         if written is not None:
             self.model[run_id] = Expected()
@@ -159,9 +137,9 @@ class RunMachine(RuleBasedStateMachine):
     def write_what_was_read_long_ago(self, run_id: str) -> None:
         """Somebody writes on the base of an old reading."""
         stale: Any = self.stale[run_id]
-        current = self.run(self.stores.runs.get(APP, run_id))
+        current = self._do(self._stores.runs.get(APP, run_id))
         assert current is not None
-        written = self.run(self.stores.runs.swap(stale.model_copy(update={"version": "stale"})))
+        written = self._do(self._stores.runs.swap(stale.model_copy(update={"version": "stale"})))
         assert (written is None) is (stale.revision != current.revision)
         if written is not None:
             self.model[run_id].version = "stale"
@@ -178,10 +156,10 @@ class RunMachine(RuleBasedStateMachine):
     def records_are_as_the_model_says(self) -> None:
         """Every run, and the lists of runs."""
         for run_id, expected in self.model.items():
-            run = self.run(self.stores.runs.get(APP, run_id))
+            run = self._do(self._stores.runs.get(APP, run_id))
             assert run is not None
             found = (run.status, run.owner, run.attempt, run.version)
             assert found == (expected.status, expected.owner, expected.attempt, expected.version)
         going = {run_id for run_id, run in self.model.items() if run.status in ("queued", "running")}
-        assert {run.run_id for run in self.run(self.stores.runs.open(APP))} == going
-        assert len(self.run(self.stores.runs.newest(APP))) == len(self.model)
+        assert {run.run_id for run in self._do(self._stores.runs.open(APP))} == going
+        assert len(self._do(self._stores.runs.newest(APP))) == len(self.model)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import random
 from collections.abc import Awaitable, Callable
 
-import hypothesis
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from cluster.store.connect import open_stores
 from cluster.store.memory import memory_stores
 from cluster.store.ports import Stores
 from tests.suites.experiment_machine import ExperimentMachine
+from tests.suites.machines import run_machine
 from tests.suites.redis_process import RedisProcess
 
-SEED = random.randrange(2**32) if os.environ.get("HOUSE_FREE_SEED") else 20_261_121
-EXAMPLES = int(os.environ.get("HOUSE_SEQUENCES", "200"))
+SEQUENCES, STEPS = 200, 40
 
 
 class MemoryMachine(ExperimentMachine):
@@ -39,25 +34,10 @@ def _machine_over(server: RedisProcess) -> type[ExperimentMachine]:
     return RedisMachine
 
 
-def _run(machine: type[ExperimentMachine]) -> None:
-    print(f"\n{machine.__name__}: {EXAMPLES} sequences, seed {SEED}")
-    with_seed = hypothesis.seed(SEED)(machine)
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        with_seed,
-        settings=settings(
-            max_examples=EXAMPLES,
-            stateful_step_count=40,
-            deadline=None,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
-
-
 def test_experiments_in_memory_live_as_the_model_says() -> None:
-    _run(MemoryMachine)
+    run_machine(MemoryMachine, sequences=SEQUENCES, steps=STEPS)
 
 
 @pytest.mark.redis
 def test_experiments_in_redis_live_as_the_model_says(redis_server: RedisProcess) -> None:
-    _run(_machine_over(redis_server))
+    run_machine(_machine_over(redis_server), sequences=SEQUENCES, steps=STEPS)

@@ -8,69 +8,33 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-import hypothesis
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from actors.history import threads as rules
 from cluster.records.thread import ReaderThreads
-from cluster.store.connect import OpenStores, open_stores
+from cluster.store.connect import OpenStores
 from cluster.store.memory import memory_stores
 from cluster.store.ports import Stores
 from tests.fakes.door import NOW_MS
+from tests.suites.machines import SEED, over_redis, run_machine
 from tests.suites.redis_process import RedisProcess
 from tests.suites.thread_histories import KILLED, Call, Clients, explained, seen
 from tests.suites.thread_machine import ThreadMachine
 
-SEED = random.randrange(2**32) if os.environ.get("HOUSE_FREE_SEED") else 20_261_121
-EXAMPLES = int(os.environ.get("HOUSE_SEQUENCES", "200"))
+SEQUENCES, STEPS = 200, 25
 HISTORIES = int(os.environ.get("HOUSE_HISTORIES", "150"))
 
 
-class MemoryMachine(ThreadMachine):
-    async def open(self) -> tuple[Stores, Callable[[], Awaitable[None]]]:
-        async def close() -> None:
-            return None
-
-        return memory_stores(self._clock), close
-
-
-def _machine_over(server: RedisProcess) -> type[ThreadMachine]:
-    class RedisMachine(ThreadMachine):
-        async def open(self) -> tuple[Stores, Callable[[], Awaitable[None]]]:
-            assert server.say("FLUSHALL") == b"+OK\r\n"
-            stores = await open_stores(server.url, hot_s=5.0, slow_s=10.0)
-            return stores, stores.close
-
-    return RedisMachine
-
-
-def _run(machine: type[ThreadMachine]) -> None:
-    print(f"\n{machine.__name__}: {EXAMPLES} sequences, seed {SEED}")
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        hypothesis.seed(SEED)(machine),
-        settings=settings(
-            max_examples=EXAMPLES,
-            stateful_step_count=25,
-            deadline=None,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
-
-
 def test_threads_in_memory_live_as_the_model_says() -> None:
-    _run(MemoryMachine)
+    run_machine(ThreadMachine, sequences=SEQUENCES, steps=STEPS)
 
 
 @pytest.mark.redis
 def test_threads_in_redis_live_as_the_model_says(redis_server: RedisProcess) -> None:
-    _run(_machine_over(redis_server))
+    run_machine(over_redis(ThreadMachine, redis_server), sequences=SEQUENCES, steps=STEPS)
 
 
 async def _histories(stores: Stores) -> None:

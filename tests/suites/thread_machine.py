@@ -9,23 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import invariant, rule
 
 from actors.history import threads as rules
 from actors.history.client import LocalHistoryClient
 from actors.history.messages import Change, Verb
 from actors.history.tracker import Tracker
 from cluster.errors import NotFound
-from cluster.store.ports import Stores
-from tests.fakes.door import StillClock
 from tests.suites.doing import APP
+from tests.suites.machines import StoreMachine
 
-Result = TypeVar("Result")
 USERS = st.sampled_from(["ada", "bob"])
 ANY = st.integers(0, 5)
 
@@ -48,27 +46,15 @@ class Expected:
             kept.discard(thread_id)
 
 
-class ThreadMachine(RuleBasedStateMachine):
+class ThreadMachine(StoreMachine):
     """Drives two clients over one store, and the model beside them."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._loop = asyncio.new_event_loop()
-        self._clock = StillClock()
-        self._stores, self._close = self._do(self.open())
         self._clients = [LocalHistoryClient(self._stores, self._clock) for _ in range(2)]
         self._tracker = Tracker(self._stores.threads, self._stores.changes, self._clock)
         self._expected = {"ada": Expected(), "bob": Expected()}
         self._count = 0
-
-    async def open(self) -> tuple[Stores, Callable[[], Awaitable[None]]]:
-        """Open empty stores."""
-        raise NotImplementedError
-
-    def teardown(self) -> None:
-        """Close them."""
-        self._do(self._close())
-        self._loop.close()
 
     @rule(user=USERS, at=st.integers(0, 1), times=st.integers(1, 3), parent=ANY)
     def ask(self, user: str, at: int, times: int, parent: int) -> None:
@@ -213,12 +199,6 @@ class ThreadMachine(RuleBasedStateMachine):
     def _new(self) -> str:
         self._count += 1
         return str(uuid.UUID(int=self._count))
-
-    def _do(self, work: Awaitable[Result]) -> Result:
-        async def run() -> Result:
-            return await work
-
-        return self._loop.run_until_complete(run())
 
 
 async def _together(work: list[Awaitable[Any]]) -> list[Any]:
