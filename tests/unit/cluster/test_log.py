@@ -49,9 +49,9 @@ def test_hostile_text_costs_linear_time(seed: str) -> None:
         text = seed * (size // len(seed))
         best = 1e9
         for _ in range(3):
-            begin = time.perf_counter()
+            begin = time.thread_time()
             strike_out(text)
-            best = min(best, time.perf_counter() - begin)
+            best = min(best, time.thread_time() - begin)
         return best
 
     small, large = cost(20_000), cost(160_000)
