@@ -38,7 +38,7 @@ def sweep(
     from jobs.refresh.orders import known_engine
     from jobs.refresh.source import read_source
     from jobs.refresh.sweep import rows, sweep_id, variants
-    from jobs.refresh.sweeps import examine_here, write_comparison
+    from jobs.refresh.sweeps import examine_here, let_go, write_comparison
 
     found = variants(recipe, texts)
 
@@ -52,7 +52,7 @@ def sweep(
     name = sweep_id(found, segments.offsets(app))
     checkpoints = Checkpoints(shelf, app, name, folder="sweeps")
     with screen.err().status("reading what has settled"):
-        if checkpoints.source() is None:
+        if any(checkpoints.get(variant.name) is None for variant in found) and checkpoints.source() is None:
             checkpoints.put_source(read_source(segments, app, recipe))
     on_ray = not local and join_ray(installation)
     results: list[tuple[Variant, dict[str, Any]]] = []
@@ -70,6 +70,7 @@ def sweep(
             examine_on_ray(found, str(installation.settings.shelf_dir), app, name, told)
         else:
             examine_here(found, checkpoints, told)
+    let_go(checkpoints, results)
     table = rows(results)
     places = write_comparison(shelf, app, name, table, f"{recipe.name} on {app}/{engine}", out)
     if as_json:

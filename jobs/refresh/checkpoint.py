@@ -56,6 +56,10 @@ class Checkpoints:
         body = self._read("data.arrow")
         return None if body is None else unpacked(body)
 
+    def drop_source(self) -> bool:
+        """Remove the data alone; False when it was not there."""
+        return self._shelf.remove(f"{self._folder}/data.arrow")
+
     def clear(self) -> int:
         """Remove everything; return how many files went."""
         return sum(self._shelf.remove(entry.path) for entry in self._shelf.entries(self._folder))

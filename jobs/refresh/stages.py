@@ -83,12 +83,14 @@ def examined(
     *,
     serving: Mapping[str, Any] | None = None,
     readers: int = READERS,
+    k: int | None = None,
     tell: Tell = say_nothing,
 ) -> dict[str, Any]:
     """Train a settled recipe on the past of a trial and examine it, beside popularity and the recipe that serves.
 
-    `serving` holds `recipe` (settled) and `version`. What serves is trained again on the same past: its own
-    snapshot knows the future of the trial. Where that is not possible the report says why.
+    `k` is the length of the lists; none: the one the recipe's weights are chosen by. `serving` holds `recipe`
+    (settled) and `version`. What serves is trained again on the same past: its own snapshot knows the future of the
+    trial. Where that is not possible the report says why.
 
     Errors:
         Invalid: the trial asks nobody
@@ -96,19 +98,20 @@ def examined(
     if not len(trial):
         raise Invalid(TOO_FEW.format(events=len(trial.train), readers=trial.train.n_readers))
     asked = trial.sample(readers, rng_for(recipe.seed, "examine"))
-    figure = f"ndcg@{recipe.blend.k}"
+    k = recipe.blend.k if k is None else k
+    figure = f"ndcg@{k}"
     rng = rng_for(recipe.seed, "intervals")
-    ours = _examination(fit(recipe, trial.train, tell), asked, recipe.blend.k, tell)
+    ours = _examination(fit(recipe, trial.train, tell), asked, k, tell)
     learner: Learner = Popularity(PopularityRecipe(learner="popularity"))
     common = learner.train(trial.train, rng_for(recipe.seed, POPULARITY))
     tell("examine popularity")
     found = told(ours, rng)
-    compared = {POPULARITY: beside(_examination(common, asked, recipe.blend.k), ours, figure, rng)}
+    compared = {POPULARITY: beside(_examination(common, asked, k), ours, figure, rng)}
     if serving is not None:
         try:
             now = parse(serving["recipe"])
             tell("train what serves")
-            before = _examination(fit(now, trial.train), asked, recipe.blend.k)
+            before = _examination(fit(now, trial.train), asked, k)
             compared[SERVING] = beside(before, ours, figure, rng, version=serving["version"])
         except HouseError as error:
             found["not_compared"] = f"what serves can't be trained again: {error.message}"

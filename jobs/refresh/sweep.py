@@ -25,6 +25,8 @@ from jobs.refresh.stages import READERS, examined, planned, splitted
 MOST = 200
 "Variants of one sweep."
 
+_K = 10
+"Variants are compared by lists of this length, whatever length each of them was chosen by."
 _FIGURES = ("ndcg@10", "recall@20", "hit_rate@10", "mrr@10", "coverage@10", "novelty@10")
 
 
@@ -94,7 +96,7 @@ def tried(variant: Variant, data: Interactions, readers: int = READERS) -> dict[
     """Examine one variant."""
     split = splitted(variant.recipe, data)
     plan = planned(variant.recipe, data, split)
-    report = examined(plan.recipe, split.test, readers=readers)
+    report = examined(plan.recipe, split.test, readers=readers, k=_K)
     return {**report, "changes": dict(variant.changes), "settled": plan.recipe.model_dump(mode="json")}
 
 
@@ -151,13 +153,18 @@ def as_markdown(table: Sequence[Mapping[str, Any]], title: str) -> str:
     names = list(dict.fromkeys(name for row in table for name in row))
     lines = [f"# {title}", "", "| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
     for row in table:
-        cells = ["" if row.get(name) is None else str(row.get(name)).replace("|", "\\|") for name in names]
+        cells = [_written(row.get(name)) for name in names]
         lines.append("| " + " | ".join(cells) + " |")
     note = (
         "`low` and `high` are the 95 % interval of NDCG@10; all variants were examined on the same readers."
     )
     lines += ["", note]
     return "\n".join(lines) + "\n"
+
+
+def _written(value: Any) -> str:
+    """Write a cell of a Markdown table: on one line, without its border."""
+    return "" if value is None else " ".join(str(value).split()).replace("|", "\\|")
 
 
 def _cell(value: Any) -> Any:

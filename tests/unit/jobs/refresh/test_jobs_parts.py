@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -19,7 +20,7 @@ from jobs.refresh.estimate import Size, refuse_too_large
 from jobs.refresh.gate import judge
 from jobs.refresh.plan import plan_for
 from jobs.refresh.plots import Bar, bars, pictures
-from jobs.refresh.recipe import Recipe, load
+from jobs.refresh.recipe import Recipe, load, parse
 from jobs.refresh.rehearsal import rehearse
 from jobs.refresh.source import Source, read_source
 from jobs.refresh.stages import plan_facts, plan_of, planned, splitted
@@ -33,7 +34,7 @@ from jobs.refresh.sweep import (
     sweep_id,
     variants,
 )
-from jobs.refresh.sweeps import attempted, write_comparison
+from jobs.refresh.sweeps import attempted, let_go, write_comparison
 from jobs.refresh.verdict import as_markdown as report_as_markdown
 from tests.fakes import market
 
@@ -240,6 +241,50 @@ def test_what_goes_wrong_in_a_variant_is_its_result(shelf: Shelf) -> None:
     kept = Checkpoints(shelf, market.APP, "gone", folder="sweeps")
     (variant,) = variants(load("fast"), ["seed=1"])
     assert "data of this sweep is gone" in attempted(variant, kept)["error"]
+
+
+def test_variants_with_lists_of_other_lengths_are_compared_at_one_length(
+    shelf: Shelf, source: Source
+) -> None:
+    kept = Checkpoints(shelf, market.APP, "lengths", folder="sweeps")
+    kept.put_source(source)
+    results = [(variant, attempted(variant, kept)) for variant in variants(load("fast"), ["blend.k=5,10,20"])]
+    table = rows(results)
+    assert [row["error"] for row in table] == ["", "", ""]
+    assert all(0 < row["ndcg@10"] <= row["high"] for row in table)
+    assert [row["ndcg@10"] for row in table] == sorted((row["ndcg@10"] for row in table), reverse=True)
+
+
+class Explosive:
+    """A learner of somebody else that can't learn."""
+
+    def train(self, data: object, rng: object) -> Any:
+        raise RuntimeError("two\nlines")
+
+    def load(self, parts: object) -> Any:
+        raise NotImplementedError
+
+
+def test_a_learner_that_raises_anything_ends_its_variant_only(shelf: Shelf, source: Source) -> None:
+    kept = Checkpoints(shelf, market.APP, "explosive", folder="sweeps")
+    kept.put_source(source)
+    parts = {"x": {"learner": f"{__name__}:Explosive"}}
+    recipe = parse({"parts": parts, "blend": {"weights": {"x": 1}, "weights_new": {}}})
+    (variant,) = variants(recipe, ["seed=3"])
+    found = attempted(variant, kept)
+    assert found["error"] == "RuntimeError: two\nlines"
+    assert "| RuntimeError: two lines |" in as_markdown(rows([(variant, found)]), "x")
+
+
+def test_a_complete_sweep_lets_go_of_its_data_and_needs_it_no_more(shelf: Shelf, source: Source) -> None:
+    kept = Checkpoints(shelf, market.APP, "complete", folder="sweeps")
+    kept.put_source(source)
+    (variant,) = variants(load("fast"), ["parts.rules.window=2"])
+    let_go(kept, [(variant, {"error": "its worker died"})])
+    assert kept.source() is not None
+    let_go(kept, [(variant, attempted(variant, kept))])
+    assert kept.source() is None
+    assert "error" not in attempted(variant, kept)
 
 
 def test_newer_data_is_another_sweep() -> None:
