@@ -1,4 +1,4 @@
-"""The typed way to the assigner, wherever it lives.
+"""The typed ways to experiments: to the assigner, wherever it lives, and to an administrator's desk.
 
 All the assigner knows stands in the store, where one step decides, so whoever does the thinking gives the same answer
 and an event that was recorded twice was recorded once. That leaves the order free:
@@ -14,20 +14,31 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from actors.experiments.assigner import ExperimentAssigner
+from actors.experiments.desk import ExperimentDesk
+from actors.experiments.drafts import drafts_in
 from actors.experiments.known import KnownExperiments
-from actors.experiments.messages import Assignment, ExperimentEvent
+from actors.experiments.messages import Assignment, Edit, ExperimentEvent, Step
+from actors.experiments.shelved import check_snapshots, gather
+from actors.experiments.told import told
 from actors.experiments.treatments import Treatments
+from cluster.artifacts.shelf import Shelf
 from cluster.clock import Clock
-from cluster.errors import Refusal, Unavailable
+from cluster.errors import Invalid, NotFound, Refusal, Unavailable, messages
 from cluster.meter import Meter, SilentMeter
-from cluster.store.ports import ExperimentStore
+from cluster.records.experiment import Experiment
+from cluster.store.ports import ExperimentStore, Stores
 
 PATIENCE_S = 0.25
 "How long the actor may take; then it is done here."
 LOOK_S = 2.0
 "How long an actor that was not there, or did not answer, is left alone."
 
+MOST_DRAFTS = 100
+"Experiments made at once."
+
 Find = Callable[[], Awaitable[Any]]
+Told = dict[str, Any]
+"An experiment as JSON."
 
 
 class ExperimentClient(Protocol):
@@ -128,6 +139,87 @@ class ActorExperimentClient:
 
     def _leave_alone(self) -> None:
         self._again_s = self._clock.monotonic_s() + LOOK_S
+
+
+class LocalExperimentAdmin:
+    """What `kiosk experiments` does, by the same desk, for programs; in force at every door within a second.
+
+    Every call but `create` and `list` may find nothing by the name given: NotFound.
+    """
+
+    def __init__(self, stores: Stores, shelf: Shelf | None, clock: Clock) -> None:
+        self._stores = stores
+        self._shelf = shelf
+        self._clock = clock
+        self._desk = ExperimentDesk(stores, clock)
+
+    async def create(self, app_id: str, written: Any) -> list[Told]:
+        """Make drafts of one experiment, an array of them, or an object with `experiments`; all or none.
+
+        Errors:
+            Invalid: a draft makes no sense; Conflict: a slug is taken
+        """
+        drafts = drafts_in(written)
+        if drafts is None:
+            raise Invalid('one experiment, an array of them, or {"experiments": [...]} is expected')
+        if len(drafts) > MOST_DRAFTS:
+            raise Invalid(f"at most {MOST_DRAFTS} experiments are made at once")
+        return [self._told(one) for one in await self._desk.create(app_id, drafts)]
+
+    async def list(self, app_id: str) -> list[Told]:
+        """List the experiments of an app, oldest first."""
+        return [self._told(one) for one in await self._desk.all(app_id)]
+
+    async def show(self, app_id: str, named: str) -> Told:
+        """Show one."""
+        return self._told(await self._found(app_id, named))
+
+    async def edit(self, app_id: str, named: str, wanted: Edit) -> Told:
+        """Change one where it stands.
+
+        Errors:
+            Invalid: it stands where this can't be changed, or makes no sense; NotFound: no such variant
+        """
+        found = await self._found(app_id, named)
+        return self._told(await self._desk.edit(app_id, found.experiment_id, wanted))
+
+    async def step(self, app_id: str, named: str, step: Step) -> Told:
+        """Take a step of its life.
+
+        Errors:
+            Invalid, NotFound, Conflict: as the desk says
+        """
+        found = await self._found(app_id, named)
+        if step == "start":
+            check_snapshots(found, self._shelf)
+        take = {
+            "start": self._desk.start, "pause": self._desk.pause, "complete": self._desk.complete,
+            "archive": self._desk.archive,
+        }[step]  # fmt: skip
+        return self._told(await take(app_id, found.experiment_id))
+
+    async def schedule(self, app_id: str, named: str, starts_at: int, ends_at: int | None) -> Told:
+        """Let it run from a moment on, perhaps until another.
+
+        Errors:
+            Invalid, NotFound, Conflict: as the desk says
+        """
+        found = await self._found(app_id, named)
+        check_snapshots(found, self._shelf)
+        return self._told(await self._desk.schedule(app_id, found.experiment_id, starts_at, ends_at))
+
+    async def report(self, app_id: str, named: str) -> Told:
+        """Say what came of it."""
+        return (await gather(self._stores, self._shelf, await self._found(app_id, named))).told()
+
+    async def _found(self, app_id: str, named: str) -> Experiment:
+        found = (await self._stores.experiments.book(app_id)).find(named)
+        if found is None:
+            raise NotFound(messages.EXPERIMENT_NOT_FOUND)
+        return found
+
+    def _told(self, experiment: Experiment) -> Told:
+        return told(experiment, self._clock.now_ms())
 
 
 async def _awaited(reference: Any) -> Any:

@@ -17,7 +17,8 @@ from math import inf
 from typing import Any
 
 from actors.experiments.drafts import read_drafts
-from actors.experiments.edits import Edit, edited
+from actors.experiments.edits import edited
+from actors.experiments.messages import Edit
 from cluster.clock import Clock, iso_ms
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.experiment import STEPS, Experiment, Status, overlaps

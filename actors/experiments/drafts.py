@@ -21,6 +21,13 @@ _OURS = ("app_id", "experiment_id", "status", "starts_at", "ends_at", "created_a
 "What a draft may not say: it is given, or a step of the experiment's life."
 
 
+def drafts_in(written: Any) -> list[Any] | None:
+    """List the drafts of a document: one, an array, or an object with `experiments`; None when there are none."""
+    if isinstance(written, Mapping):
+        written = written["experiments"] if "experiments" in written and "name" not in written else [written]
+    return list(written) if isinstance(written, list) and written else None
+
+
 def read_drafts(
     items: Sequence[Any], app_id: str, *, now_ms: int, new_id: Callable[[], str], new_salt: Callable[[], str]
 ) -> list[Experiment]:

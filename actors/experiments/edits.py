@@ -12,11 +12,11 @@ report counts those who met it since.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
 
+from actors.experiments.messages import Edit
 from cluster.clock import iso_ms
 from cluster.errors import Invalid, NotFound
 from cluster.records.experiment import Experiment
@@ -27,21 +27,6 @@ _WHY_NOT = {
     "layer": "its readers would change places",
     "slice": "its readers would change places",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """What is to be changed; None or empty: nothing of that kind."""
-
-    name: str | None = None
-    traffic: float | None = None
-    weights: Mapping[str, float] = field(default_factory=dict)
-    "Variant, by id, slug or name -> its weight; 0 takes nobody new."
-    ends_at: int | None = None
-    "Milliseconds since 1970."
-    goal: tuple[str, ...] | None = None
-    layer: str | None = None
-    slice: tuple[float, float] | None = None
 
 
 def edited(experiment: Experiment, edit: Edit, now_ms: int) -> Experiment:

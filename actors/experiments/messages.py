@@ -1,10 +1,15 @@
-"""What is asked of the assigner and what it answers: frozen values made for the crossing."""
+"""What is asked of the assigner and of the desk, and what they answer: frozen values made for the crossing."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
 from cluster.records.experiment import Variant
+
+Step = Literal["start", "pause", "complete", "archive"]
+"A step of an experiment's life that needs nothing but its name."
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +50,18 @@ class Treatment:
     app_id: str
     experiment_id: str
     variant: Variant
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What is to be changed; None or empty: nothing of that kind."""
+
+    name: str | None = None
+    traffic: float | None = None
+    weights: Mapping[str, float] = field(default_factory=dict)
+    "Variant, by id, slug or name -> its weight; 0 takes nobody new."
+    ends_at: int | None = None
+    "Milliseconds since 1970."
+    goal: tuple[str, ...] | None = None
+    layer: str | None = None
+    slice: tuple[float, float] | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isfinite
-from typing import Any
 
 from actors.experiments.evidence import Difference
 from actors.experiments.report import Line, Report
@@ -14,20 +13,6 @@ from cluster.commands.charts import WIDTH, Bar, Drawing, Text, bar_chart
 from cluster.records.experiment import Experiment, Variant
 
 _LEFT, _RIGHT, _TOP, _ROW = 200, 40, 80, 34
-
-
-def told(experiment: Experiment, now_ms: int) -> dict[str, Any]:
-    """Say an experiment as JSON; `status` is where it stands now."""
-    written = experiment.model_dump(mode="json")
-    ends_at = experiment.ends_at
-    return {
-        **written,
-        "status": experiment.standing(now_ms),
-        "starts_at": iso_ms(experiment.starts_at) if experiment.starts_at else None,
-        "ends_at": iso_ms(ends_at) if ends_at is not None else None,
-        "created_at": iso_ms(experiment.created_at),
-        "weights_at": iso_ms(experiment.weights_at) if experiment.weights_at else None,
-    }
 
 
 def show_list(experiments: Sequence[Experiment], now_ms: int) -> None:

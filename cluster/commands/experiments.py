@@ -10,11 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from actors.experiments.desk import ExperimentDesk
-from actors.experiments.edits import Edit
+from actors.experiments.drafts import drafts_in
+from actors.experiments.messages import Edit
+from actors.experiments.told import told
 from cluster.clock import SystemClock
 from cluster.commands import screen
 from cluster.commands.charts import write_charts
-from cluster.commands.experiment_views import drawings, show_list, show_one, show_report, told
+from cluster.commands.experiment_views import drawings, show_list, show_one, show_report
 from cluster.commands.installation import Installation, now_ms
 from cluster.errors import Invalid, Malformed, NotFound
 from cluster.records.experiment import Experiment
@@ -107,7 +109,7 @@ def start(name: Name, experiment: Named, as_json: AsJson = False) -> None:
     """Let it run from now on, also one that was paused. In force everywhere within a second."""
 
     async def begin(desk: ExperimentDesk) -> Experiment:
-        check_snapshots(await desk.get(name, experiment), Installation().settings.shelf_dir)
+        _check_snapshots(await desk.get(name, experiment))
         return await desk.start(name, experiment)
 
     _step(name, as_json, begin)
@@ -125,7 +127,7 @@ def schedule(
     begins, ends = _moment(at, "--at"), _moment(until, "--until") if until else None
 
     async def plan(desk: ExperimentDesk) -> Experiment:
-        check_snapshots(await desk.get(name, experiment), Installation().settings.shelf_dir)
+        _check_snapshots(await desk.get(name, experiment))
         return await desk.schedule(name, experiment, begins, ends)
 
     _step(name, as_json, plan)
@@ -193,14 +195,15 @@ def report_experiment(
 ) -> None:
     """Report what came of it: conversions, the split, latency and errors. No person is named."""
     # Imported here: every other command starts faster without it.
-    from cluster.commands.experiment_evidence import gather
+    from actors.experiments.shelved import gather
+    from cluster.artifacts.shelf import Shelf
 
     installation = Installation()
 
     async def read(keeping: Keeping, stores: OpenStores) -> Any:
         await _known(keeping, name)
         found = await ExperimentDesk(stores, SystemClock()).get(name, experiment)
-        return await gather(stores, installation.settings.shelf_dir, found)
+        return await gather(stores, Shelf.open(installation.settings.shelf_dir), found)
 
     found = installation.administer(read)
     wanted = [form.strip() for form in forms.split(",") if form.strip()]
@@ -234,26 +237,12 @@ async def _known(keeping: Keeping, name: str) -> None:
         raise NotFound(f"there is no app named {name}; see `kiosk apps list`")
 
 
-def check_snapshots(experiment: Experiment, shelf_dir: Path | str) -> None:
-    """Refuse versions that are not on the shelf: their readers would get what everybody gets.
+def _check_snapshots(experiment: Experiment) -> None:
+    if any(variant.snapshot for variant in experiment.variants):
+        from actors.experiments.shelved import check_snapshots
+        from cluster.artifacts.shelf import Shelf
 
-    Errors:
-        NotFound: says which
-    """
-    if not any(variant.snapshot for variant in experiment.variants):
-        return
-    from cluster.artifacts.shelf import Shelf
-    from cluster.artifacts.snapshots import SnapshotShelf
-
-    shelf = SnapshotShelf(Shelf.open(shelf_dir))
-    for variant in experiment.variants:
-        for engine_id in (variant.engine_id,) if variant.engine_id else experiment.engines:
-            versions = {one.version for one in shelf.versions(experiment.app_id, engine_id)}
-            if variant.snapshot and variant.snapshot not in versions:
-                raise NotFound(
-                    f"variant {variant.slug}: engine {engine_id} has no snapshot {variant.snapshot!r}; "
-                    "see `kiosk engines history`"
-                )
+        check_snapshots(experiment, Shelf.open(Installation().settings.shelf_dir))
 
 
 def _moment(text: str, option: str) -> int:
@@ -290,13 +279,12 @@ def _items(file: str) -> list[Any]:
     except Malformed as error:
         reason = error.facts["detail"][0]["msg"]
         raise Invalid(f"{file} is not what JSON should be: {reason}") from error
-    if isinstance(found, dict):
-        found = found["experiments"] if "experiments" in found and "name" not in found else [found]
-    if not isinstance(found, list) or not found:
+    drafts = drafts_in(found)
+    if drafts is None:
         raise Invalid(
             'there are no experiments in the file: one, an array of them, or {"experiments": [...]}'
         )
-    return found
+    return drafts
 
 
 def _bytes_of(file: str) -> bytes:

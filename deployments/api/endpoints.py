@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from actors.experiments.client import ExperimentClient, LocalExperimentClient
+from actors.experiments.client import ExperimentClient, LocalExperimentAdmin, LocalExperimentClient
 from actors.history.client import HistoryClient, LocalHistoryClient
 from actors.recommender.client import RecommenderClient
 from actors.recommender.messages import Kind
 from cluster import ids
+from cluster.artifacts.shelf import Shelf
 from cluster.clock import Clock
 from cluster.records.schema import record_schema
 from cluster.store.ports import Stores
@@ -22,6 +23,8 @@ from deployments.api.ask_table import ask_endpoints
 from deployments.api.bulk import BulkCalls
 from deployments.api.completions import Completions
 from deployments.api.endpoint import About, Endpoint
+from deployments.api.experiment_admin import ExperimentAdmin
+from deployments.api.experiment_table import experiment_endpoints
 from deployments.api.experiments import ExperimentEvents
 from deployments.api.history import History
 from deployments.api.history_table import history_endpoints
@@ -41,7 +44,6 @@ from deployments.api.users import Users
 from deployments.api.wire import records as wire
 from deployments.api.wire.autocomplete import Autocomplete, FoundCompletions
 from deployments.api.wire.bulk import Bulk, FoundInBulk
-from deployments.api.wire.experiments import EventReply, ExperimentBody
 from deployments.api.wire.search import FoundBySearch, ManyProducts, NamedProducts, Search
 from deployments.edge.admission import Rules
 
@@ -52,7 +54,6 @@ _ASK = Rules(publishable=True, body="json", reads_token=True, proves_reader=True
 _STREAM = Rules(publishable=True, writes=True, body="raw", reads_token=True)
 _COUNT = Rules(body="json")
 _MANY = Rules(publishable=True, body="json")
-_EXPERIMENT = Rules(publishable_by="publishable_experiments", writes=True, body="raw")
 
 _DRY_RUN = {
     "dry_run": {"type": "string", "enum": ["0", "1"], "description": "1 validates and writes nothing."}
@@ -74,6 +75,8 @@ class Means:
     "None: threads are looked after in this process, and nobody answers their questions again."
     ask: AskMeans | None = None
     "None: nobody answers questions here."
+    shelf: Shelf | None = None
+    "None: nothing settles here, so reports of experiments know no conversions."
     new_task_id: Callable[[], ids.TaskId] = ids.new_task_id
     new_service_id: Callable[[], ids.ServiceId] = ids.new_service_id
 
@@ -96,7 +99,10 @@ def endpoints(means: Means) -> tuple[Endpoint, ...]:
             Searches(queries, means.recommender, means.clock, means.new_service_id, means.query_log),
             Completions(queries, means.clock, means.new_service_id, means.query_log),
         ),
-        *_experiments(ExperimentEvents(experiments, means.clock)),
+        *experiment_endpoints(
+            ExperimentEvents(experiments, means.clock),
+            ExperimentAdmin(LocalExperimentAdmin(means.stores, means.shelf, means.clock)),
+        ),
         *qa_endpoints(
             QuestionBanks(means.stores.question_bank, means.new_service_id),
             QuestionAnswers(means.recommender, means.new_service_id, means.query_log),
@@ -142,18 +148,6 @@ def _bulk(desk: BulkCalls) -> tuple[Endpoint, ...]:
         Endpoint(
             "bulk", "POST", "/v1/bulk", _MANY, "detail", desk.answer, schema=desk.read,
             about=About("Ask several queries at once", "Bulk", Bulk, {200: FoundInBulk}),
-        ),
-    )  # fmt: skip
-
-
-def _experiments(desk: ExperimentEvents) -> tuple[Endpoint, ...]:
-    path = "/v1/experiments/{experiment_id_or_slug}/events"
-    return (
-        Endpoint(
-            "experiments.event", "POST", path, _EXPERIMENT, "experiments", desk.answer, schema=desk.read, hot=True,
-            about=About(
-                "Give a reader a variant", "Experiments", ExperimentBody, {200: EventReply, 404: wire.Told}
-            ),
         ),
     )  # fmt: skip
 

@@ -103,7 +103,7 @@ class Gateway:
         guard = DiskGuard(settings.data_dir, settings.disk_limit, clock)
         most_bytes = settings.max_body_mb << 20
         gate = Gate(self._keyring, self._limits, meter, most_bytes=most_bytes, why_no_writes=guard.reason)
-        means = self._open_means(settings, clock)
+        means = self._open_means(settings, shelf, clock)
         self.door = Door(
             endpoints(means),
             gate,
@@ -126,7 +126,7 @@ class Gateway:
         more = archive_routes(self._archive)
         return ordinary_way(self.door, version=version(), close=self.close, more=more)
 
-    def _open_means(self, settings: Settings, clock: SystemClock) -> Means:
+    def _open_means(self, settings: Settings, shelf: Shelf, clock: SystemClock) -> Means:
         """Make what the endpoints work with."""
         here = LocalExperimentClient(self._stores.experiments, clock, self._meter)
         self._experiments = ActorExperimentClient(
@@ -141,8 +141,9 @@ class Gateway:
         )  # fmt: skip
         ask = AskMeans(self._asking, archive, self._stores.questions, clock, history)
         return Means(
-            self._stores, self._placed, clock, self._experiments, self._query_book, ask=ask, history=history
-        )
+            self._stores, self._placed, clock, self._experiments, self._query_book, ask=ask, history=history,
+            shelf=shelf,
+        )  # fmt: skip
 
     async def check_health(self) -> None:
         """Fail when keys are no longer followed: a revoked one would be let in. An absent store is no reason."""

@@ -16,6 +16,7 @@ from actors.experiments.client import LocalExperimentClient
 from actors.history.client import LocalHistoryClient
 from actors.recommender.client import RecommenderClient
 from actors.recommender.messages import Group, ReaderQuery, RecommendationResult
+from cluster.artifacts.shelf import Shelf
 from cluster.clock import Clock
 from cluster.errors import NotFound, messages
 from cluster.meter import SilentMeter
@@ -165,6 +166,7 @@ async def open_corner(
     share: float = 0.0,
     client: RecommenderClient | None = None,
     query_log: QueryLog | None = None,
+    shelf: Shelf | None = None,
 ) -> Corner:
     """Open a door on apps `shop`, `other` (development) and `playground`; `client` answers instead of the told one."""
     clock = clock or StillClock()
@@ -188,6 +190,7 @@ async def open_corner(
         query_log or SilentQueryLog(),
         ask=ask,
         history=history,
+        shelf=shelf,
     )
     door = Door(
         endpoints(means),

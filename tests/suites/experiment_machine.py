@@ -18,8 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from actors.experiments.assignment import takes_part, variant_for
 from actors.experiments.client import LocalExperimentClient
 from actors.experiments.desk import ExperimentDesk
-from actors.experiments.edits import Edit
-from actors.experiments.messages import ExperimentEvent
+from actors.experiments.messages import Edit, ExperimentEvent
 from cluster.errors import Conflict, Invalid
 from cluster.records.experiment import STEPS, Experiment, Status
 from cluster.store.ports import Stores

@@ -1,17 +1,18 @@
-"""The body of an experiment event and its reply.
+"""Bodies of experiment events and of an administrator's calls, and their replies.
 
-Source: reference 5.8, 8.7
+Source: reference 5.8, 8.7, section 9
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from cluster.records.experiment import Status
 from cluster.records.fields import Moment
 from deployments.api.wire.records import Entry
-from deployments.api.wire.shared import Name, VisitorName, Wire
+from deployments.api.wire.shared import Name, Real, VisitorName, Wire
 
 
 class ExperimentBody(Wire):
@@ -25,6 +26,77 @@ class ExperimentBody(Wire):
     "Forces this variant, named by name, slug or id; absent: the reader's own."
     timestamp: Moment | None = None
     "Absent: now."
+
+
+class ExperimentEdit(Wire):
+    """What is to be changed; absent: nothing of that kind. What may be changed when is the experiment's to say."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    traffic: Annotated[Real, Field(ge=0, le=1)] | None = None
+    weights: Annotated[dict[str, Annotated[Real, Field(ge=0)]], Field(max_length=50)] = Field(
+        default_factory=dict
+    )
+    "Variant, by id, slug or name -> its weight; 0 takes nobody new."
+    ends_at: Moment | None = None
+    goal: Annotated[list[str], Field(max_length=50)] | None = None
+    "Types of interactions that count as a conversion."
+    layer: Annotated[str, Field(max_length=63)] | None = None
+    slice: tuple[Real, Real] | None = None
+    "From and to, 0 to 1, in the layer."
+
+
+class Schedule(Wire):
+    """When an experiment runs."""
+
+    starts_at: Moment
+    ends_at: Moment | None = None
+
+
+_DRAFT: dict[str, Any] = {
+    "type": "object",
+    "required": ["name", "variants"],
+    "properties": {
+        "name": {"type": "string", "minLength": 1, "maxLength": 200},
+        "slug": {"type": "string"},
+        "traffic": {"type": "number", "minimum": 0, "maximum": 1},
+        "layer": {"type": "string", "maxLength": 63},
+        "slice": {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
+        "engines": {"type": "array", "items": {"type": "string"}},
+        "goal": {"type": "array", "items": {"type": "string"}},
+        "variants": {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": 50,
+            "description": "The first one is the control.",
+            "items": {
+                "type": "object",
+                "required": ["name"],
+                "properties": {
+                    "name": {"type": "string", "minLength": 1, "maxLength": 200},
+                    "slug": {"type": "string"},
+                    "weight": {"type": "number", "minimum": 0},
+                    "configuration": {"type": ["object", "array", "string"]},
+                    "engine_id": {"type": "string"},
+                    "snapshot": {"type": "string"},
+                    "boost_rule": {"type": "string"},
+                },
+            },
+        },
+    },
+}
+_DRAFTS: dict[str, Any] = {"type": "array", "minItems": 1, "maxItems": 100, "items": _DRAFT}
+
+EXPERIMENT_DRAFTS: dict[str, Any] = {
+    "anyOf": [
+        _DRAFT,
+        _DRAFTS,
+        {"type": "object", "required": ["experiments"], "properties": {"experiments": _DRAFTS}},
+    ]
+}
+"What `actors/experiments/drafts.py` reads."
+
+
+# --- replies ------------------------------------------------------------------------------------------------------
 
 
 class EventFaults(BaseModel):
@@ -56,3 +128,96 @@ class EventReply(BaseModel):
     took: int
     in_experiment: bool
     variant: ShownVariant
+
+
+class AdministeredVariant(BaseModel):
+    """A variant as its administrator sees it."""
+
+    variant_id: str
+    name: str
+    slug: str
+    weight: float
+    status: str
+    configuration: dict[str, Any] | list[Any] | str
+    engine_id: str
+    snapshot: str
+    boost_rule: str
+
+
+class ShownExperiment(BaseModel):
+    """An experiment as its administrator sees it; `status` is where it stands now."""
+
+    app_id: str
+    experiment_id: str
+    slug: str
+    name: str
+    status: Status
+    variants: list[AdministeredVariant]
+    traffic: float
+    layer: str
+    slice: tuple[float, float]
+    starts_at: str | None
+    ends_at: str | None
+    entry_salt: str
+    variant_salt: str
+    engines: list[str]
+    goal: list[str]
+    created_at: str
+    weights_at: str | None
+    revision: int
+
+
+class ShownExperiments(BaseModel):
+    """Experiments, oldest first."""
+
+    experiments: list[ShownExperiment]
+
+
+class ShownDifference(BaseModel):
+    """How a variant differs from the control, with an interval that holds for all looks; null ends: endless."""
+
+    value: float
+    low: float | None
+    high: float | None
+    relative: float | None
+    decided: bool
+    p_value: float
+
+
+class ReportedVariant(BaseModel):
+    """What came of one variant. `served` and `guardrails` are about requests the experiment treated itself."""
+
+    variant_id: str
+    slug: str
+    name: str
+    share: float
+    people: int
+    converted: int
+    conversions: int
+    rate: float
+    forced: int
+    lift: ShownDifference | None
+    served: dict[str, int | None]
+    guardrails: dict[str, ShownDifference | None]
+    broken: list[str]
+
+
+class SplitFound(BaseModel):
+    """Were readers split as intended, and if not, which part of the traffic deviates?"""
+
+    p_value: float
+    mismatch: bool
+    slice: str
+    slice_p_value: float
+
+
+class ShownReport(BaseModel):
+    """What came of an experiment; nobody is named."""
+
+    experiment_id: str
+    slug: str
+    goal: list[str]
+    variants: list[ReportedVariant]
+    split: SplitFound
+    days: dict[str, dict[str, int]]
+    "Day (UTC) -> variant id -> people who met it that day."

@@ -6,8 +6,8 @@ import pytest
 
 from actors.experiments.assigner import ExperimentAssigner
 from actors.experiments.desk import ExperimentDesk
-from actors.experiments.edits import Edit, edited
-from actors.experiments.messages import Assignment, ExperimentEvent
+from actors.experiments.edits import edited
+from actors.experiments.messages import Assignment, Edit, ExperimentEvent
 from actors.experiments.report import report
 from cluster.errors import HouseError, Invalid, NotFound
 from cluster.records.experiment import Experiment

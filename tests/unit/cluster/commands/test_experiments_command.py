@@ -13,15 +13,14 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from actors.experiments.report import Report, report
+from actors.experiments.shelved import check_snapshots, gather
 from cluster.__main__ import command_line
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
 from cluster.artifacts.snapshots import SnapshotShelf
 from cluster.artifacts.tables import INTERACTIONS
 from cluster.commands.charts import svg
-from cluster.commands.experiment_evidence import gather
 from cluster.commands.experiment_views import drawings, show_report
-from cluster.commands.experiments import check_snapshots
 from cluster.errors import Conflict, HouseError, Invalid, NotFound
 from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
@@ -118,18 +117,18 @@ def test_what_is_wrong_with_words_and_files_is_said_before_anything_is_opened(ho
 
 
 def test_a_snapshot_has_to_be_on_the_shelf(tmp_path: Path) -> None:
-    snapshots = SnapshotShelf(Shelf.open(tmp_path / "shelf"))
-    version = published(snapshots, tmp_path / "one", APP, seed=6)
+    shelf = Shelf.open(tmp_path / "shelf")
+    version = published(SnapshotShelf(shelf), tmp_path / "one", APP, seed=6)
 
     def pinned(snapshot: str, **fields: Any) -> Experiment:
         variants = [{"variant_id": "a", "name": "a", "slug": "a", "snapshot": snapshot, **fields}]
         return an_experiment(app_id=APP, variants=variants)
 
-    check_snapshots(pinned(version), tmp_path / "shelf")
-    check_snapshots(pinned(""), tmp_path / "shelf")
+    check_snapshots(pinned(version), shelf)
+    check_snapshots(pinned(""), shelf)
     for wrong in (pinned("v9"), pinned(version, engine_id="news")):
         with pytest.raises(NotFound, match=r"variant a: engine .* has no snapshot"):
-            check_snapshots(wrong, tmp_path / "shelf")
+            check_snapshots(wrong, shelf)
 
 
 async def test_conversions_come_from_settled_interactions_of_any_id_of_a_person(tmp_path: Path) -> None:
@@ -150,7 +149,7 @@ async def test_conversions_come_from_settled_interactions_of_any_id_of_a_person(
         schema=INTERACTIONS,
     )
     SegmentShelf(Shelf.open(tmp_path)).append(APP, "interaction", table, first="1-0", last="5-0")
-    found = await gather(stores, tmp_path, one)
+    found = await gather(stores, Shelf.open(tmp_path), one)
     assert [(line.people, line.converted, line.conversions) for line in found.lines] == [(0, 0, 0), (3, 2, 2)]
 
 

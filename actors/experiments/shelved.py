@@ -1,0 +1,61 @@
+"""What of an experiment lies on the shelf: the versions its variants name, and the conversions a report is made of.
+
+Exposures and counters come from the store, conversions from settled interactions; what was accepted in the last half
+minute may not have settled and is counted the next time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from actors.experiments.report import Report, report
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.shelf import Shelf
+from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.errors import NotFound
+from cluster.records.experiment import Experiment
+from cluster.store.ports import Stores
+
+
+def check_snapshots(experiment: Experiment, shelf: Shelf | None) -> None:
+    """Refuse versions that are not on the shelf: their readers would get what everybody gets.
+
+    Errors:
+        NotFound: says which
+    """
+    for variant in experiment.variants:
+        if not variant.snapshot:
+            continue
+        for engine_id in (variant.engine_id,) if variant.engine_id else experiment.engines:
+            if variant.snapshot not in _versions(shelf, experiment.app_id, engine_id):
+                raise NotFound(
+                    f"variant {variant.slug}: engine {engine_id} has no snapshot {variant.snapshot!r}; "
+                    "see `kiosk engines history`"
+                )
+
+
+async def gather(stores: Stores, shelf: Shelf | None, experiment: Experiment) -> Report:
+    """Read everything and put the report together, in a thread of its own; without a shelf nobody converted.
+
+    Errors:
+        Fault: the manifest of the settled interactions is damaged
+    """
+    app_id, name = experiment.app_id, experiment.experiment_id
+    exposures = [row async for row in stores.experiments.exposures(app_id, name)]
+    since_ms = min((exposure.at_ms for _, exposure in exposures), default=0)
+    did = await asyncio.to_thread(_did, shelf, experiment, since_ms)
+    visitors = [reader[2:] for reader, _ in exposures if reader.startswith("a:")]
+    links = await stores.interactions.links(app_id, visitors)
+    served = await stores.experiments.served(app_id, name)
+    return await asyncio.to_thread(report, experiment, exposures, did, links=links, served=served)
+
+
+def _versions(shelf: Shelf | None, app_id: str, engine_id: str) -> set[str]:
+    return {one.version for one in SnapshotShelf(shelf).versions(app_id, engine_id)} if shelf else set()
+
+
+def _did(shelf: Shelf | None, experiment: Experiment, since_ms: int) -> list[tuple[str, int]]:
+    if shelf is None:
+        return []
+    table = SegmentShelf(shelf).did(experiment.app_id, experiment.goal, since_ms)
+    return list(zip(table["reader"].to_pylist(), table["at_ms"].to_pylist(), strict=True))

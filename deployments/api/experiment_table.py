@@ -1,0 +1,82 @@
+"""The rows of experiments in the table: the event, and what an administrator does.
+
+Source: reference 8.7, section 9
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actors.experiments.messages import Step
+from deployments.api.endpoint import About, Answer, Endpoint, Schema
+from deployments.api.experiment_admin import ExperimentAdmin
+from deployments.api.experiments import NAMED, ExperimentEvents
+from deployments.api.wire import experiments as shape
+from deployments.api.wire.records import Told, enveloped
+from deployments.edge.admission import Rules
+
+BASE = "/v1/experiments"
+_ONE = f"{BASE}/{{{NAMED}}}"
+_TAG = "Experiments"
+_EVENT = Rules(publishable_by="publishable_experiments", writes=True, body="raw")
+_READ = Rules()
+_STEP = Rules(bucket="write", writes=True)
+_CHANGE = Rules(bucket="write", writes=True, body="json")
+
+
+def experiment_endpoints(events: ExperimentEvents, admin: ExperimentAdmin) -> tuple[Endpoint, ...]:
+    """Make the rows."""
+    return (
+        Endpoint(
+            "experiments.event", "POST", f"{_ONE}/events", _EVENT, "experiments", events.answer,
+            schema=events.read, hot=True,
+            about=About(
+                "Give a reader a variant", _TAG, shape.ExperimentBody, {200: shape.EventReply, 404: Told}
+            ),
+        ),
+        *_administration(admin),
+    )  # fmt: skip
+
+
+def _administration(desk: ExperimentAdmin) -> tuple[Endpoint, ...]:
+    one, many = enveloped(shape.ShownExperiment), enveloped(shape.ShownExperiments)
+
+    def row(
+        name: str, method: str, path: str, rules: Rules, answer: Answer, about: str, *,
+        reply: Any = one, body: Any = None, schema: Schema | None = None,
+    ) -> Endpoint:  # fmt: skip
+        replies = {200: reply, **({404: Told} if path.startswith(_ONE) else {})}
+        if rules.writes:
+            replies[400] = Told
+        return Endpoint(
+            f"experiments.{name}", method, path, rules, "detail", answer,
+            schema=schema, about=About(about, _TAG, body, replies),
+        )  # fmt: skip
+
+    def step(name: Step, about: str) -> Endpoint:
+        return row(name, "POST", f"{_ONE}/{name}", _STEP, desk.stepper(name), about)
+
+    return (
+        row("list", "GET", BASE, _READ, desk.list, "List experiments", reply=many),
+        row(
+            "create", "POST", BASE, _CHANGE, desk.create, "Make experiments, drafts until they are started",
+            reply=many, body=shape.EXPERIMENT_DRAFTS,
+        ),
+        row("show", "GET", _ONE, _READ, desk.show, "Show an experiment"),
+        row(
+            "edit", "PUT", _ONE, _CHANGE, desk.edit, "Change an experiment where it stands",
+            body=shape.ExperimentEdit, schema=desk.reader(shape.ExperimentEdit),
+        ),
+        step("start", "Let an experiment run from now on"),
+        row(
+            "schedule", "POST", f"{_ONE}/schedule", _CHANGE, desk.schedule, "Let an experiment run from a moment on",
+            body=shape.Schedule, schema=desk.reader(shape.Schedule),
+        ),
+        step("pause", "Stop an experiment for now"),
+        step("complete", "End an experiment for good"),
+        step("archive", "Put an experiment away"),
+        row(
+            "report", "GET", f"{_ONE}/report", _READ, desk.report, "Say what came of an experiment",
+            reply=enveloped(shape.ShownReport),
+        ),
+    )  # fmt: skip
