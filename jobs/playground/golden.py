@@ -34,5 +34,5 @@ class GoldenQuestion(BaseModel):
 
 def golden() -> list[GoldenQuestion]:
     """Read the questions."""
-    rows = orjson.loads(files("jobs.playground").joinpath("data", _NAME).read_bytes())
+    rows = orjson.loads((files("jobs.playground") / "data" / _NAME).read_bytes())
     return [GoldenQuestion.model_validate(row) for row in rows]
