@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from cluster.runtime.sockets import free_ports
 from tests.benchmarks import stack
+from tests.drills.bounds import MISSED, OF_THE_TEXT, Bounds
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -20,8 +21,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="module")
 def installation() -> Iterator[stack.Stack]:
     """A fresh installation on a free port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with stack.kiosk(port) as running:
+    with stack.kiosk(free_ports(1)[0]) as running:
         yield running
+
+
+@pytest.fixture
+def bounds(record_property: Callable[[str, object], None]) -> Bounds:
+    """Where a drill says what became of the text's bounds."""
+    return Bounds(record_property)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name every bound of the text that was missed, whether or not its drill passed."""
+    reports = [report for some in terminalreporter.stats.values() for report in some]
+    told = {
+        line: None
+        for one in reports
+        for name, line in getattr(one, "user_properties", ())
+        if name == OF_THE_TEXT
+    }
+    missed = [line for line in told if line.endswith(MISSED)]
+    if told:
+        terminalreporter.section(f"bounds of the text: {len(told) - len(missed)} kept, {len(missed)} missed")
+    for line in missed:
+        terminalreporter.line(line)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 
 import psutil
 
+from cluster.runtime.sockets import free_ports
 from tests.benchmarks.data import interactions, products
 from tests.benchmarks.load import http_request
 from tests.benchmarks.stack import KIOSK, ROOT, Stack, kiosk
@@ -26,13 +26,10 @@ SCALING = ("--target", "2", "--up-after", "3", "--down-after", "12", "--look-bac
 @contextmanager
 def installed(**settings: str) -> Iterator[Stack]:
     """Run a fresh installation with settings of its own."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
     before = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)
     try:
-        with kiosk(port) as running:
+        with kiosk(free_ports(1)[0]) as running:
             yield running
     finally:
         for name, value in before.items():

@@ -1,4 +1,6 @@
-"""The archive under load for long, and among connections that do nothing: memory stays flat, others notice little.
+"""The archive under load for long (R28), and among connections that do nothing (R24): memory stays flat, others notice
+little. The text's bound for those others is 1.5 times the p99; of a p99 under ten milliseconds the drill allows five
+more, and says whether the text's bound was kept.
 
 KIOSK_SOAK_CALLS says how many calls (100,000 unless told), KIOSK_SOAK_SECONDS how long at least (0; a full soak takes
 900), KIOSK_SLOW how many slow senders (500), KIOSK_IDLE how many that say nothing (5,000).
@@ -10,7 +12,6 @@ import asyncio
 import json
 import os
 import resource
-import socket
 import subprocess
 import sys
 import time
@@ -24,10 +25,12 @@ import pytest
 
 from cluster.clock import SystemClock
 from cluster.records.account import Grant
+from cluster.runtime.sockets import free_ports
 from cluster.secrecy import Vault
 from cluster.store.memory import memory_stores
 from deployments.archive.door import ArchiveConfig, open_archive
 from tests.benchmarks.load import drive, http_request
+from tests.drills.bounds import Bounds
 from tests.fakes.archive import SmallArchive
 from tests.fakes.door import MASTER
 
@@ -43,9 +46,7 @@ PEOPLE = 200
 @contextmanager
 def server() -> Iterator[tuple[int, psutil.Process]]:
     """Run an archive of its own."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    (port,) = free_ports(1)
     env = {
         **os.environ,
         "KIOSK_USER": "ida",
@@ -111,7 +112,7 @@ def test_memory_and_descriptors_stay_flat_over_a_hundred_thousand_calls() -> Non
     assert grown <= 0.01
 
 
-async def test_idle_and_slow_connections_do_not_slow_others_and_are_cut() -> None:
+async def test_idle_and_slow_connections_do_not_slow_others_and_are_cut(bounds: Bounds) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     idle = min(IDLE, hard - SLOW - 500) if hard != resource.RLIM_INFINITY else IDLE
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, idle + SLOW + 500), hard))
@@ -128,7 +129,11 @@ async def test_idle_and_slow_connections_do_not_slow_others_and_are_cut() -> Non
                 writer.close()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    print(f"p99 alone {alone.p99_ms:.2f} ms, among {idle} idle and {SLOW} slow {among.p99_ms:.2f} ms")
+    ratio = among.p99_ms / alone.p99_ms
+    print(
+        f"\nR24: p99 alone {alone.p99_ms:.2f} ms, among {idle} idle and {SLOW} slow {among.p99_ms:.2f} ms; "
+        f"{bounds.at_most('R24, p99 against alone', ratio, 1.5)}"
+    )
     assert among.failures == 0
     assert among.p99_ms <= max(1.5 * alone.p99_ms, alone.p99_ms + 5)
     assert max(lived) < 15

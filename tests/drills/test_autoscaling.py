@@ -18,6 +18,7 @@ from cluster.records.engine import Engine
 from cluster.runtime.connecting import connect
 from cluster.settings import Settings
 from tests.benchmarks.stack import Stack
+from tests.drills.bounds import Bounds
 from tests.drills.engines import APP, SCALING, asking, engine, installed, say, seed
 from tests.drills.journal import processes
 from tests.drills.storm import calm, storm
@@ -62,7 +63,8 @@ def test_a_step_of_load_is_followed_up_and_down_once_and_neighbours_do_not_notic
     assert during.p(0.99) <= 1.5 * max(before.p(0.99), 5.0)
 
 
-def test_killing_the_controller_costs_nothing_and_scaling_goes_on(stack: Stack) -> None:
+def test_killing_the_controller_costs_nothing_and_scaling_goes_on(stack: Stack, bounds: Bounds) -> None:
+    """The text's bound is thirty seconds; to them come the delays of scaling: load must last, and is averaged."""
     _until(lambda: engine(stack)["target_replicas"] == 1, 60)
     mine = asking(stack)
     with storm(mine, port=stack.port, rate=_busy(stack), seconds=40, connections=64) as running:
@@ -74,10 +76,10 @@ def test_killing_the_controller_costs_nothing_and_scaling_goes_on(stack: Stack) 
         fates = running.fates()
     print(
         f"\nR4: controller killed: {fates.statuses()} of {len(fates)}, p99 {fates.p(0.99):.1f} ms, second replica "
-        f"after {resumed:.1f} s"
+        f"after {resumed:.1f} s; {bounds.at_most('R4, seconds until scaling goes on', resumed, 30)}"
     )
     assert fates.errors == 0
-    assert resumed <= 30 + 3 + 4  # and the delays of its own: load must last, and is averaged
+    assert resumed <= 30 + 3 + 4
 
 
 def test_another_snapshot_is_taken_up_under_load_without_an_error(stack: Stack) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import time
 
 from tests.benchmarks.stack import KIOSK, ROOT, Stack
+from tests.drills.bounds import Bounds
 from tests.drills.journal import Answer, Load, call, percentile, processes
 
 RECOMMEND = "/v1/recommendation/user_to_products"
@@ -63,7 +64,8 @@ def test_killing_redis_loses_nothing_acknowledged(installation: Stack) -> None:
     assert all(answer.retry_after for answer in refused)
 
 
-def test_a_stopped_redis_slows_no_reader_down(installation: Stack) -> None:
+def test_a_stopped_redis_slows_no_reader_down(installation: Stack, bounds: Bounds) -> None:
+    """The text's bound is twice the p99; of a p99 under ten milliseconds, twenty are allowed."""
     _seed(installation)
     calm = Load(installation, "POST", RECOMMEND, [{"user_id": "drill-1"}] * 500, rate=100)
     calm.start(), calm.join()
@@ -88,7 +90,7 @@ def test_a_stopped_redis_slows_no_reader_down(installation: Stack) -> None:
     good = sum(answer.status == 200 for answer in storm.answers) / len(storm.answers)
     print(
         f"\nR10: p99 {before:.1f} ms before, {during:.1f} ms while stopped; good {good:.3%}; "
-        f"writes back after {recovery:.1f} s"
+        f"writes back after {recovery:.1f} s; {bounds.at_most('R10, p99 against before', during / before, 2)}"
     )
     assert good >= 0.999
     assert during <= max(2 * before, 20)
@@ -123,7 +125,8 @@ def test_killing_everything_and_starting_again_keeps_the_state(installation: Sta
     assert differing == []
 
 
-def test_killing_the_proxy_is_a_short_outage(installation: Stack) -> None:
+def test_killing_the_proxy_is_a_short_outage(installation: Stack, bounds: Bounds) -> None:
+    """The text's bound is five seconds; the drill allows fifteen."""
     _seed(installation)
     load = Load(installation, "POST", RECOMMEND, [{"user_id": "drill-1"}] * 4000, rate=40)
     load.start()
@@ -136,7 +139,7 @@ def test_killing_the_proxy_is_a_short_outage(installation: Stack) -> None:
     load.finish()
     after = [answer for answer in load.answers if answer.at > killed]
     back = next(a.at + a.took_s for a in after if a.status == 200 and _stays_good(after, a)) - killed
-    print(f"\nR3: HAProxy killed, answers again after {back:.1f} s")
+    print(f"\nR3: HAProxy killed, {bounds.at_most('R3, seconds until answers are good again', back, 5)}")
     assert back <= 15
 
 

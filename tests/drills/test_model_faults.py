@@ -1,6 +1,8 @@
 """R26: a language model that stalls, drips, fails, talks nonsense or too much, under a load of questions.
 
-Recommendations beside it must not notice, questions end by the model's deadlines, and the breaker opens.
+Recommendations beside it must not notice, questions end by the model's deadlines. The text's bound for those beside is
+1.1 times the p99; the drill allows two milliseconds more, because service, load and questions share two cores, and says
+whether the text's bound was kept.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import pytest
 
 from tests.benchmarks.load import Figures, drive
 from tests.benchmarks.stack import Stack
+from tests.drills.bounds import Bounds
 from tests.drills.engines import asking, installed, seed
 from tests.fakes.provider import Press
 from tests.fakes.small_archive import ARTICLES
@@ -44,7 +47,9 @@ def stack(press: Press) -> Iterator[Stack]:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_nobody_beside_notices_and_every_question_ends(stack: Stack, press: Press, fault: str) -> None:
+def test_nobody_beside_notices_and_every_question_ends(
+    stack: Stack, press: Press, bounds: Bounds, fault: str
+) -> None:
     press.provider.behaviour = "good"
     before = _recommending(stack)
     press.provider.behaviour = fault
@@ -55,7 +60,8 @@ def test_nobody_beside_notices_and_every_question_ends(stack: Stack, press: Pres
     ratio = during.p99_ms / before.p99_ms
     print(
         f"\nR26 {fault}: p99 of recommendations {before.p99_ms:.1f} -> {during.p99_ms:.1f} ms ({ratio:.2f} x), "
-        f"{len(took)} questions ended after {max(took):.1f} s at most"
+        f"{len(took)} questions ended after {max(took):.1f} s at most; "
+        f"{bounds.at_most(f'R26 {fault}, p99 against before', ratio, 1.1)}"
     )
     assert max(took) <= TOTAL_S + 1
     assert during.failures == 0

@@ -1,4 +1,8 @@
-"""R23: ten times what can be carried, for a while (`KIOSK_DRILL_S`, a minute by default), in both placements."""
+"""R23: ten times what can be carried, for a while (`KIOSK_DRILL_S`, a minute by default), in both placements.
+
+The text's bound for refusals is fifty milliseconds for each; the drill holds 99 of 100 to it, and says what became of
+the slowest. Of memory, which the text lets grow by a tenth, it says whether it did.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.benchmarks.stack import Stack
+from tests.drills.bounds import Bounds
 from tests.drills.engines import APP, asking, installed, say, seed
 from tests.drills.storm import calm, storm
 
@@ -28,16 +33,16 @@ def one() -> Iterator[Stack]:
         yield running
 
 
-def test_ten_times_too_much_for_the_doors(one: Stack) -> None:
-    _ten_times(one, "R23 in the doors")
+def test_ten_times_too_much_for_the_doors(one: Stack, bounds: Bounds) -> None:
+    _ten_times(one, bounds, "R23 in the doors")
 
 
-def test_ten_times_too_much_for_an_engine_in_its_own_place(one: Stack) -> None:
+def test_ten_times_too_much_for_an_engine_in_its_own_place(one: Stack, bounds: Bounds) -> None:
     say(one, "engines", "place", APP, "default", "own")
-    _ten_times(one, "R23 in its own place")
+    _ten_times(one, bounds, "R23 in its own place")
 
 
-def _ten_times(stack: Stack, name: str) -> None:
+def _ten_times(stack: Stack, bounds: Bounds, name: str) -> None:
     # dear ones, so that ten times as many can be sent from the same two cores
     requests, port = asking(stack, kind="user_to_categories"), stack.port
     calm(requests, port=port, seconds=3, connections=16)
@@ -55,12 +60,14 @@ def _ten_times(stack: Stack, name: str) -> None:
     refused_ms = fates.took_ms[fates.refused]
     other = int((~fates.good & ~fates.refused).sum())
     refused_p99 = float(np.percentile(refused_ms, 99)) if len(refused_ms) else 0.0
+    slowest_ms = float(refused_ms.max()) if len(refused_ms) else 0.0
     print(
         f"\n{name}: capacity {capacity:.0f}/s, p99 {full.p(0.99):.0f} ms; offered {offered:.0f}/s "
         f"({offered / capacity:.1f}x) for {SECONDS:.0f} s: goodput {fates.per_second() / capacity:.0%}, accepted p99 "
         f"{fates.p(0.99):.0f} ms; refused {len(refused_ms)}, p99 {refused_p99:.1f} ms, slowest "
-        f"{refused_ms.max() if len(refused_ms) else 0:.0f} ms; neither {other}; memory {stack.pss_mb() / rss:.0%}; "
-        f"normal after {normal_s:.1f} s; {fates.statuses()}"
+        f"{slowest_ms:.0f} ms; neither {other}; normal after {normal_s:.1f} s; {fates.statuses()}; "
+        f"{bounds.at_most(f'{name}, ms of the slowest refusal', slowest_ms, 50)}; "
+        f"{bounds.at_most(f'{name}, memory against before', stack.pss_mb() / rss, 1.1)}"
     )
     assert other == 0
     assert fates.per_second() >= 0.9 * capacity
