@@ -91,7 +91,7 @@ class Product(Strict):
     """
 
     model_config = ConfigDict({**STRICT, "extra": "allow", "json_schema_extra": _close_schema})
-    __pydantic_extra__: dict[Annotated[str, Field(pattern=TRANSLATION_NAME)], Translation]
+    __pydantic_extra__: dict[Annotated[str, Field(pattern=TRANSLATION_NAME)], Translation | None]
 
     product_id: ProductId
     product_group_id: NamedId | None = None
@@ -140,7 +140,8 @@ class Product(Strict):
     @property
     def translations(self) -> dict[str, Translation]:
         """The `i18n_<ln>` objects by their field name."""
-        return self.__pydantic_extra__ or {}
+        extra = self.__pydantic_extra__ or {}
+        return {name: given for name, given in extra.items() if given is not None}
 
 
 PRODUCT_TIMES: Final = ("created_at", "published_at", "updated_at")

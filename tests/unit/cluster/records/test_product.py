@@ -47,6 +47,7 @@ def test_null_of_an_optional_field_is_absence_on_every_level() -> None:
         "children": [{"id": "1", "title": None}],
         "i18n_fr": {"title": None, "brand": "B"},
         "i18n_DE": {},
+        "i18n_nl": None,
         "custom_attributes": {"a": None},
         "images": [{"alt": None}],
     }
@@ -96,6 +97,7 @@ def test_several_locations_are_one_field() -> None:
         ({"language": "e"}, "language", "The attribute should have at least 2 characters."),
         ({"parent_id": ""}, "parent_id", "The attribute should have at least 1 characters."),
         ({"related_ids": [""]}, "related_ids.0", "The attribute should have at least 1 characters."),
+        ({"i18n_fra": None}, "i18n_fra", "The attribute is not allowed."),
         ({"url": ""}, "url", "The attribute should have at least 1 characters."),
         ({"images": "x"}, "images", wrong("array", "string")),
         ({"images": [1]}, "images.0", wrong("string or object", "integer")),
