@@ -16,7 +16,7 @@ from cluster.query.values import canonical
 from cluster.records.event import read_simulated
 from cluster.records.product import TRANSLATION_NAME, Product
 from deployments.api.wire.faults import refuse
-from deployments.api.wire.shared import Count, Name, Offset, Query, boosts_of, tree_of
+from deployments.api.wire.shared import Count, Name, Query, boosts_of, tree_of
 
 MOST_TYPED = 1_000
 "Characters of `q` that are read; nobody types more, and what was pasted begins like that too."
@@ -31,7 +31,8 @@ class Autocomplete(Query):
     )
     min_query_users: Annotated[int, Field(ge=1, le=1_000_000)] = 5
     language: Annotated[str, Field(pattern=r"^[A-Za-z]{2}$")] | None = None
-    start: Offset = 0
+    start: Any = None
+    "Taken from clients that send it to every search, and not looked at."
     rows: Count = 5
 
 
@@ -72,7 +73,6 @@ def to_completion_query(
         user_id=user_id,
         anonymous_id=body.anonymous_id or "",
         rows=body.rows,
-        start=body.start,
         type=body.type,
         dedupe=body.dedupe_product_group_id,
         fields=tuple(body.fl),

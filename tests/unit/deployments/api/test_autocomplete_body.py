@@ -42,5 +42,10 @@ def test_what_is_not_said_is_what_the_specification_says() -> None:
     assert query.fields == ()
 
 
+@pytest.mark.parametrize("start", [0, 3, "3", -1, None])
+def test_a_start_is_taken_and_changes_nothing(start: Any) -> None:
+    assert read(start=start) == read()
+
+
 def test_a_field_named_twice_is_completed_once() -> None:
     assert read(completion_fields=["title", "brand", "title"]).completion_fields == ("title", "brand")
