@@ -46,18 +46,17 @@ class AskSuggestions:
         return read
 
     async def related(self, request: Arrival) -> Reply:
-        """Name questions about a product."""
+        """Name questions about a product; who names none gets what many ask."""
         body: wire.RelatedQuestions = request.parsed
+        if body.product_id is None:
+            return await self._trending(request.app_id, body.rows)
         found = await self._means.client.about(request.app_id, body.product_id, body.rows)
         return self._questions(found)
 
     async def trending(self, request: Arrival) -> Reply:
         """Name questions many ask lately, filled up with some the archive answers."""
         body: wire.TrendingQuestions = request.parsed
-        often = await self._often(request.app_id, body.rows)
-        if len(often) < body.rows:
-            often += await self._of_trending(request.app_id, body.rows - len(often))
-        return self._questions(_unique(often, body.rows))
+        return await self._trending(request.app_id, body.rows)
 
     async def suggestion(self, request: Arrival) -> Reply:
         """Turn a query into questions."""
@@ -84,6 +83,12 @@ class AskSuggestions:
         fields = tuple(dict.fromkeys(body.completion_fields))
         completed = await self._completed(request, body.q, fields, body.rows)
         return success({"completions": completed})
+
+    async def _trending(self, app_id: str, rows: int) -> Reply:
+        often = await self._often(app_id, rows)
+        if len(often) < rows:
+            often += await self._of_trending(app_id, rows - len(often))
+        return self._questions(_unique(often, rows))
 
     def _questions(self, found: list[str]) -> Reply:
         return success({"related_questions": found, "service_id": self._new_service_id()})

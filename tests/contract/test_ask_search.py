@@ -175,7 +175,16 @@ async def test_questions_about_a_product_come_from_its_text(desk: Desk) -> None:
     assert len(data["related_questions"]) <= 2
     nothing = (await desk.post("related_questions", {"product_id": "unknown"})).json()["data"]
     assert nothing["related_questions"] == []
-    assert (await desk.post("related_questions", {})).status == 422
+    assert (await desk.post("related_questions", {"product_id": 5})).status == 422
+
+
+async def test_related_to_no_product_is_what_many_ask(desk: Desk) -> None:
+    await desk.finished(await desk.asked("How high did the river rise?"))
+    trending = (await desk.post("trending_questions", {"rows": 3})).json()["data"]["related_questions"]
+    for body in ({"rows": 3}, {"rows": 3, "product_id": None}):
+        answer = await desk.post("related_questions", body)
+        assert answer.status == 200
+        assert answer.json()["data"]["related_questions"] == trending
 
 
 async def test_what_is_typed_is_completed_field_by_field(desk: Desk) -> None:

@@ -175,9 +175,9 @@ class AskSearch(Formatted):
 
 
 class RelatedQuestions(AskBody):
-    """Questions about one product."""
+    """Questions about one product; about no product in particular when none is named."""
 
-    product_id: Annotated[str, Field(min_length=1, max_length=512)]
+    product_id: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     rows: Count = 5
 
 
