@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from cluster.errors import FilterSyntax, Unprocessable
+from cluster.records.fields import FAULT
 
 _WORDS: dict[str, tuple[str, str]] = {
     "missing": ("field required", "value_error.missing"),
@@ -47,6 +48,7 @@ _WORDS: dict[str, tuple[str, str]] = {
     "too_long": ("ensure this value has at most {max_length} items", "value_error.list.max_items"),
     "too_short": ("ensure this value has at least {min_length} items", "value_error.list.min_items"),
     "literal_error": ("unexpected value; permitted: {expected}", "value_error.const"),
+    FAULT: ("invalid datetime format", "value_error.datetime"),
 }
 "pydantic's kind of error -> our sentence and type."
 
