@@ -50,7 +50,8 @@ def build(
     if folder.exists():
         raise Conflict(f"there is a snapshot already: {folder.name}", path=str(folder))
     origin, extras = origin or Origin(), extras or {}
-    part_folder = folder.parent / f".{folder.name}.part"
+    # by process: a worker that lost its run may still be writing beside the one that has it now
+    part_folder = folder.parent / f".{folder.name}.{os.getpid()}.part"
     shutil.rmtree(part_folder, ignore_errors=True)
     part_folder.mkdir(parents=True)
     try:
@@ -60,8 +61,10 @@ def build(
         manifest = Manifest(KIND, sequence, written_at_ms, facts, files)
         _write(part_folder / MANIFEST, manifest.dump())
         os.rename(part_folder, folder)
-    except FileExistsError as error:
-        raise Conflict(f"there is a snapshot already: {folder.name}", path=str(folder)) from error
+    except OSError as error:
+        if folder.exists():  # somebody was a moment earlier
+            raise Conflict(f"there is a snapshot already: {folder.name}", path=str(folder)) from error
+        raise
     finally:
         shutil.rmtree(part_folder, ignore_errors=True)
     return manifest

@@ -1,8 +1,8 @@
 """What happened, as arrays: who dealt with which item, when, and what it is worth.
 
 Everything a learner sees is here. Rows stand by reader, then time, then the order in which they came; equal input in
-any order of readers gives equal arrays. Absurd rows (no reader, no product, not a number, a date in the future) are
-left out and counted, they never stop a training.
+any order of readers gives equal arrays. Absurd rows (no reader, no product, not a number) are left out and counted,
+they never stop a training; what is dated after it was written happened when it was written.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def from_frame(frame: pl.DataFrame, columns: Columns | None = None) -> Interacti
         _texts(frame[columns.reader]),
         _texts(frame[columns.item]),
         at_s,
-        weight.astype(np.float32),
+        weight,
         basket,
         kind,
         kinds,
@@ -280,7 +280,8 @@ def _texts(series: pl.Series) -> Any:
 
 
 def _numbers(series: pl.Series) -> Floats:
-    return series.cast(pl.Float64).fill_null(float("nan")).to_numpy()
+    """Read numbers; what is none becomes NaN, and the row is left out later."""
+    return series.cast(pl.Float64, strict=False).fill_null(float("nan")).to_numpy()
 
 
 def _numbered(series: pl.Series) -> Rows:

@@ -20,6 +20,8 @@ _BYTES_PER_EVENT = 600
 "Reading them, and the pasts of a test and two validations beside the whole; measured on 100,000 to 1,000,000 events."
 _BASE_BYTES = 350 << 20
 "Libraries, and the blocks in which readers are scored."
+_RULES_BLOCK_BYTES = 400 << 20
+"Rules are counted in blocks of pairs; more than one block is never held."
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ def _memory(part: PartRecipe, size: Size) -> int:
     if isinstance(part, EaseRecipe):
         return ease.memory_of(min(part.items, size.items), part.keep)
     if isinstance(part, RulesRecipe):
-        return 400 << 20 if size.events > 1_000_000 else 40 * size.events * part.window + 16 * size.items * 50
+        return min(_RULES_BLOCK_BYTES, 40 * size.events * part.window) + 16 * size.items * 50
     if isinstance(part, ItemKnnRecipe):
         return 24 * size.events + 16 * size.items * part.neighbours + (200 << 20)
     if isinstance(part, AlsRecipe):

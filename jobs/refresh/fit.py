@@ -27,7 +27,7 @@ class DataFacts:
     """Which data an engine was trained on."""
 
     fingerprint: str
-    "SHA-256 over all arrays and names."
+    "SHA-256 over the events and the names of readers and items; the snapshot's version covers all that was learned."
     events: int
     readers: int
     items: int
@@ -72,14 +72,14 @@ def fit(recipe: Recipe, data: Interactions, tell: Tell = say_nothing) -> Engine:
     Errors:
         Invalid: the recipe has open questions; make a plan first
     """
-    if not is_settled(recipe):
+    blend = recipe.blend
+    if not is_settled(recipe) or blend.weights == "auto" or blend.weights_new == "auto":
         raise Invalid("the recipe has open questions (tune, or weights that are `auto`); make a plan first")
     recipe = for_catalog(recipe, data.n_items)
     data = newest_events(data, recipe.events.newest)
-    weights, weights_new = dict(recipe.blend.weights), dict(recipe.blend.weights_new)  # type: ignore[arg-type]
     parts = []
     for name, part in recipe.parts.items():
-        weight, weight_new = weights.get(name, 0.0), weights_new.get(name, 0.0)
+        weight, weight_new = blend.weights.get(name, 0.0), blend.weights_new.get(name, 0.0)
         if weight or weight_new:
             tell(f"train {name}")
             model = learner_of(part).train(data, rng_for(recipe.seed, name))

@@ -78,7 +78,7 @@ class EventsRecipe(BaseModel):
 
     model_config = STRICT
 
-    weights: dict[str, float] = Field(default_factory=dict)
+    weights: dict[str, Annotated[float, Field(ge=-1, le=1)]] = Field(default_factory=dict)
     "Type of event -> weight, -1 to 1, where it should differ from the platform's own."
     newest: int | None = Field(default=None, ge=1)
     "Learn from so many of the newest events only."
@@ -188,9 +188,9 @@ class Recipe(BaseModel):
         fields = self.model_dump(mode="json")
         for path, value in changes.items():
             *above, last = path.split(".")
-            place = fields
+            place: Any = fields
             for step in above:
-                place = place.get(step) if isinstance(place, dict) else None  # type: ignore[assignment]
+                place = place.get(step) if isinstance(place, dict) else None
                 if place is None:
                     break
             if not isinstance(place, dict):
@@ -224,7 +224,10 @@ def load(name: str | Path) -> Recipe:
     path = Path(name)
     if not path.is_file():
         raise NotFound(f"no recipe {str(name)!r}: neither a file nor one of {', '.join(PRESETS)}")
-    text = path.read_text("utf-8")
+    try:
+        text = path.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(f"{path.name} can't be read: {error}") from error
     if path.suffix == ".json":
         try:
             return parse(json.loads(text))
@@ -263,6 +266,9 @@ def _told(error: ValidationError, fields: Mapping[str, Any]) -> list[str]:
         if len(place) > 2 and place[0] == "parts":
             del place[2]
         message = fault["msg"].removeprefix("Value error, ")
+        if fault["type"] in ("union_tag_invalid", "union_tag_not_found"):
+            place.append("learner")
+            message = f"name one of {', '.join(_LEARNERS)}, or a class of yours as package.module:Class"
         if fault["type"] == "extra_forbidden":
             message = f"there is no such field{_known_beside(place, fields)}"
         told.append(f"{'.'.join(place)}: {message}" if place else message)
@@ -276,7 +282,8 @@ def _known_beside(place: list[str], fields: Mapping[str, Any]) -> str:
         model = Recipe
     elif place[0] == "parts" and len(place) == 3:
         part = fields.get("parts", {}).get(place[1], {})
-        model = _LEARNERS.get(_kind_of(part))
+        kind = _kind_of(part)
+        model = OwnRecipe if kind == "own" else _LEARNERS.get(kind)
     elif len(place) == 2:
         model = _SECTIONS.get(place[0])
     return "" if model is None else f"; there are {', '.join(model.model_fields)}"
@@ -290,6 +297,8 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "baskets": BasketsRecipe,
     "cohorts": CohortRecipe,
     "content": ContentRecipe,
+    "completions": CompletionsRecipe,
+    "search": SearchRecipe,
 }
 _LEARNERS: Mapping[str, type[PartRecipe]] = {
     "ease": EaseRecipe,
@@ -301,5 +310,4 @@ _LEARNERS: Mapping[str, type[PartRecipe]] = {
     "repeats": RepeatsRecipe,
     "baskets": BasketsRecipe,
     "als": AlsRecipe,
-    "own": OwnRecipe,
 }

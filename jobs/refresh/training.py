@@ -77,7 +77,8 @@ class Training:
         self._say = say
         self._serving = serving
         self._memory_mb = memory_mb
-        self._keep = keep
+        self.keep = keep
+        "Versions that stay on the shelf whatever their age: what serves, and what somebody may want to go back to."
         self._checkpoints = Checkpoints(bench.shelf, run.app_id, run.run_id)
         self._version = ""
 
@@ -157,7 +158,7 @@ class Training:
         day_ago_ms = run.created_at - DAY_MS
         gone = snapshots.tidy(
             run.app_id, run.engine_id,
-            keep={self._version, *self._keep}, newest=KEPT_VERSIONS, older_than_ms=day_ago_ms,
+            keep={self._version, *self.keep}, newest=KEPT_VERSIONS, older_than_ms=day_ago_ms,
         )  # fmt: skip
         for version in gone:
             Reports(self._bench.shelf).remove(run.app_id, run.engine_id, version)

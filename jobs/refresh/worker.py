@@ -22,7 +22,7 @@ import structlog
 from cluster.artifacts.segments import SegmentShelf, position
 from cluster.artifacts.shelf import Shelf
 from cluster.clock import Clock
-from cluster.errors import HouseError, Unavailable
+from cluster.errors import Conflict, HouseError, Unavailable
 from cluster.records.run import LEASE_MS, Run, RunStatus, StageDone, claimed, ended, freed, noted
 from cluster.store.ports import Noun, Stores
 from jobs.refresh.orders import run_named, step
@@ -105,7 +105,7 @@ class Worker:
         self._run = run
         bench = Bench(place.shelf, SegmentShelf(place.shelf, place.clock), place.scratch, place.release)
         serving = await self._serving(run)
-        training = Training(run, bench, self._say, serving, place.memory_mb, await self._in_use(run))
+        training = Training(run, bench, self._say, serving, place.memory_mb)
         beating = asyncio.create_task(self._beat())
         try:
             await self._let_settle(app_id)
@@ -149,6 +149,9 @@ class Worker:
             for name, stage in training.stages():
                 await self._insist(partial(self._note, stage=name, message="", fraction=0.0))
                 started_s = self._place.clock.monotonic_s()
+                if name == "publish":
+                    # what serves may have changed while this trained; its snapshot must not be tidied away
+                    training.keep = await self._insist(lambda: self._in_use(self._run))
                 facts = await self._aside(stage)
                 stages = self._with_stage(name, self._place.clock.monotonic_s() - started_s, facts)
                 await self._insist(partial(self._note, stages=stages))
@@ -300,7 +303,7 @@ class Worker:
             message, fraction = self._said
             try:
                 await self._note(message=message, fraction=fraction)
-            except Unavailable:
+            except (Unavailable, Conflict):
                 continue  # the lease may run out; then whoever claims the run wins, and we notice
             except Lost:
                 return

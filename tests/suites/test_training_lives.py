@@ -15,7 +15,7 @@ import pytest
 
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
-from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.artifacts.snapshots import FOLDER, MANIFEST, SnapshotShelf
 from cluster.errors import Unavailable
 from cluster.records.engine import Engine
 from cluster.records.run import LEASE_MS, Run
@@ -23,7 +23,9 @@ from cluster.store.connect import open_stores
 from cluster.store.memory import memory_stores
 from cluster.store.ports import Stores
 from jobs.refresh.orders import cancel, order
+from jobs.refresh.promoting import rollback
 from jobs.refresh.recipe import load
+from jobs.refresh.training import KEPT_VERSIONS
 from jobs.refresh.worker import LEFT_FOR_MS, Worker, Workplace
 from tests.fakes import market
 from tests.fakes.dying_shelf import DyingShelf, Killed
@@ -266,6 +268,23 @@ async def test_what_ended_runs_left_behind_goes_with_a_later_training(place: Pla
     await place.worked(await place.ordered())
     assert len(place.leftovers) == 2
     assert all(going.run_id in path for path in place.leftovers)
+
+
+async def test_a_snapshot_that_came_to_serve_during_a_training_is_not_tidied_away(place: Place) -> None:
+    old = (await place.worked(await place.ordered())).version
+    for number in range(KEPT_VERSIONS + 1):
+        place.shelf.write(
+            f"{FOLDER}/{market.APP}/default/{number:016x}/{MANIFEST}", b"newer than the old one"
+        )
+    await place.stores.interactions.append(market.APP, b'[{"type":"click","product_ids":["p1"]}]', [])
+    run = await place.ordered(recipe={**RECIPE, "seed": 7})
+    working = asyncio.create_task(place.worked(run, settle_s=1.0))
+    await place.until(run, lambda now: now.attempt == 1)
+    stores, now_ms = place.stores, place.clock.now_ms()
+    await rollback(stores, place.shelf, market.APP, "default", now_ms=now_ms, by="a test", to=old)
+    new = (await working).version
+    assert {old, new} <= set(place.versions)
+    assert len(place.versions) <= KEPT_VERSIONS + 1
 
 
 async def test_a_shelf_that_is_away_gives_the_run_back_for_another_attempt(place: Place) -> None:

@@ -71,6 +71,14 @@ def test_absurd_rows_are_dropped_and_counted() -> None:
     assert (len(data), data.dropped) == (1, 4)
 
 
+def test_words_where_numbers_belong_cost_their_rows_only() -> None:
+    frame = pl.DataFrame({"reader": ["a", "a"], "item": ["x", "y"], "worth": ["0.5", "much"]})
+    data = from_frame(frame, Columns(at=None, weight="worth"))
+    assert (data.weight.tolist(), data.dropped) == ([0.5], 1)
+    huge = from_frame(frame.with_columns(worth=pl.Series([0.5, 1e300])), Columns(at=None, weight="worth"))
+    assert huge.dropped == 1
+
+
 def test_no_rows_at_all_are_fine() -> None:
     data = from_frame(pl.DataFrame({"reader": [], "item": [], "at": []}, schema_overrides={"at": pl.Float64}))
     assert (len(data), data.n_readers, data.n_items, data.now_s) == (0, 0, 0, 0.0)

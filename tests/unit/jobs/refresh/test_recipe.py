@@ -30,7 +30,16 @@ def test_files_are_read_by_their_ending(tmp_path: Path) -> None:
     assert list(load(tmp_path / "mine.json").parts) == ["rules", "trend"]
 
 
+def test_files_of_editors_that_mark_their_encoding_are_read(tmp_path: Path) -> None:
+    for name, text in (("a.toml", '[parts.rules]\r\nlearner = "rules"\r\n'), ("a.json", json.dumps(SMALL))):
+        (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.encode())
+        assert "rules" in load(tmp_path / name).parts
+
+
 def test_what_is_no_recipe_says_why(tmp_path: Path) -> None:
+    (tmp_path / "image.toml").write_bytes(b"\x89PNG")
+    with pytest.raises(Invalid, match=r"image\.toml can't be read"):
+        load(tmp_path / "image.toml")
     (tmp_path / "broken.toml").write_text("name = \n")
     (tmp_path / "broken.json").write_text("{")
     with pytest.raises(Invalid, match=r"broken\.toml is not TOML"):
@@ -46,7 +55,7 @@ def test_what_is_no_recipe_says_why(tmp_path: Path) -> None:
     [
         ({}, "parts: Field required"),
         ({"parts": {}}, "parts: there must be at least one"),
-        ({"parts": {"r": {"learner": "ruels"}}}, "parts.r: Input tag 'ruels'"),
+        ({"parts": {"r": {"learner": "ruels"}}}, "parts.r.learner: name one of ease, rules, item_knn"),
         ({"parts": {"r": {"learner": "rules", "window": 0}}}, "parts.r.window: Input should be greater than"),
         ({"parts": {"r": {"learner": "rules", "windows": 3}}}, "parts.r.windows: there is no such field"),
         ({"parts": {"r": {"learner": "ease", "regularisation": float("nan")}}}, "parts.r.regularisation"),
@@ -56,6 +65,9 @@ def test_what_is_no_recipe_says_why(tmp_path: Path) -> None:
         ({"parts": {"r": {"learner": "rules", "tune": {"window": []}}}}, "parts.r.tune.window: there must be at least"),
         ({"parts": {"r": {"learner": "rules", "tune": {"window": [0]}}}}, "greater than or equal to 1"),
         ({**SMALL, "seed": -1}, "seed: Input should be greater"),
+        ({"parts": {"r": {"window": 3}}}, "parts.r.learner: name one of ease, rules"),
+        ({**SMALL, "events": {"weights": {"click": 50}}}, "events.weights.click: Input should be less than"),
+        ({**SMALL, "search": {"learn": 1}}, "search.learn: there is no such field; there are learn_from"),
         ({**SMALL, "name": "../x"}, "name: String should match"),
     ],
 )  # fmt: skip
