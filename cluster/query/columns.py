@@ -116,6 +116,13 @@ class ColumnStore:
             return loaded
         return kept
 
+    def written(self, row: int) -> str:
+        """Return the record of a row as JSON; empty when it was removed."""
+        kept = self._records[row]
+        if kept is None:
+            return ""
+        return (kept if isinstance(kept, bytes) else orjson.dumps(kept)).decode()
+
     def every(self) -> Mask:
         """Return a fresh mask of the rows that have a record."""
         with self._lock:

@@ -2,6 +2,7 @@
 
 searching        THE SEARCH: allowed, found, counted, ordered, arranged; `mget` beside it
 finding          which products are meant: by words, meaning, an advanced query, likeness, or all
+phrases          which products hold words that follow each other
 faceting         how many of what was found hold which value
 ordering         by relevance and taste, or by fields and formulas
 anchoring        products that stand where others stand

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any as Anything
 
 import numpy as np
 
 from actors.recommender.recall import admitted
 from actors.recommender.request import Request
+from actors.recommender.search.phrases import Phrases
 from actors.search.messages import SearchQuery
 from actors.search.products.found import Correction, Names, TextAsk, TextFound, no_names
 from actors.vectors.types import Mask, Rows, Scores
 from cluster.query.parser import FULL_TEXT
 from cluster.query.tree import All, Any, Node, Not, Phrase, Term
-from cluster.query.words import words_of
-
-MOST_PHRASES: int = 5_000
-"Products with all words of a phrase, the best first, that are read to see whether they stand together."
-MOST_READ: int = 10_000
-"Products that are read for all phrases of one query."
 
 _MEANING = 0.5
 "Share of meaning in the score when it is asked for."
 _LONGEST_LIKE = 2_000
-_SKIPPED = frozenset({"product_id", "product_group_id", "url", "cover_image", "images"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +143,10 @@ def _alike(request: Request, search: SearchQuery, hits: Hits, mask: Mask) -> Hit
 
 def _advanced(request: Request, search: SearchQuery, node: Node, mask: Mask) -> Hits:
     """Decide a boolean query; the words it asks for say how relevant a product is."""
-    found = _decided(request, search, node, mask, {})
+    phrases = Phrases(request.catalog, sum(isinstance(leaf, Phrase) for leaf in _full_texts(node)))
+    found = _decided(request, search, node, mask, phrases)
     hits = _everything(found)
-    words = list(dict.fromkeys(_words_wanted(node)))
+    words = list(dict.fromkeys(leaf.value for leaf in _full_texts(node, barred=False)))
     if not words:
         return hits
     scored = request.holdings.texts.find(
@@ -163,16 +157,14 @@ def _advanced(request: Request, search: SearchQuery, node: Node, mask: Mask) -> 
     return Hits(hits.rows, relevance[hits.rows], scored.matched, no_names, used=" ".join(words))
 
 
-def _decided(
-    request: Request, search: SearchQuery, node: Node, mask: Mask, read: dict[int, list[str]]
-) -> Mask:
+def _decided(request: Request, search: SearchQuery, node: Node, mask: Mask, phrases: Phrases) -> Mask:
     """Decide a tree for all marked rows; `full_text` asks the index, everything else the columns."""
     if isinstance(node, Not):
-        return mask & ~_decided(request, search, node.child, mask, read)
+        return mask & ~_decided(request, search, node.child, mask, phrases)
     if isinstance(node, Any):
         found = np.zeros(len(mask), np.bool_)
         for child in node.children:
-            found |= _decided(request, search, child, mask, read)
+            found |= _decided(request, search, child, mask, phrases)
         return found
     if isinstance(node, All):
         words = [
@@ -183,63 +175,34 @@ def _decided(
             left = _holding(request, search, " ".join(words), left)
         for child in node.children:
             if not (isinstance(child, Term) and child.field == FULL_TEXT):
-                left = left & _decided(request, search, child, left, read)
+                left = left & _decided(request, search, child, left, phrases)
         return left
-    if isinstance(node, (Term, Phrase)) and node.field == FULL_TEXT:
-        found = _holding(request, search, node.value, mask)
-        return _together(request, found, node.value, search, read) if isinstance(node, Phrase) else found
+    if isinstance(node, Phrase) and node.field == FULL_TEXT:
+        return phrases.holding(_with_words(request, search, node.value, mask), node.value, len(mask))
+    if isinstance(node, Term) and node.field == FULL_TEXT:
+        return _holding(request, search, node.value, mask)
     return mask & request.catalog.matching(node)
 
 
+def _with_words(request: Request, search: SearchQuery, text: str, mask: Mask) -> Rows:
+    """Find the marked products that have every word of a text, best first."""
+    ask = TextAsk(text, search.prefer_language, correct=False)
+    return request.holdings.texts.find(ask, mask, request.now_ms).rows
+
+
 def _holding(request: Request, search: SearchQuery, text: str, mask: Mask) -> Mask:
-    found = request.holdings.texts.find(
-        TextAsk(text, search.prefer_language, correct=False), mask, request.now_ms
-    )
-    return _marked(found.rows, len(mask))
+    return _marked(_with_words(request, search, text, mask), len(mask))
 
 
-def _together(
-    request: Request, mask: Mask, phrase: str, search: SearchQuery, read: dict[int, list[str]]
-) -> Mask:
-    """Keep the products in one of whose texts the words of a phrase follow each other; `read` keeps what was read."""
-    words = words_of(phrase)
-    if len(words) < 2:
-        return mask
-    sought = f" {' '.join(words)} "
-    found = np.zeros(len(mask), np.bool_)
-    ranked = request.holdings.texts.find(
-        TextAsk(phrase, search.prefer_language, correct=False), mask, request.now_ms
-    )
-    for row in ranked.rows[:MOST_PHRASES].tolist():
-        texts = read.get(row)
-        if texts is None:
-            if len(read) == MOST_READ:
-                continue
-            texts = [f" {' '.join(words_of(text))} " for text in _texts_of(request.catalog.record(row))]
-            read[row] = texts
-        found[row] = any(sought in text for text in texts)
-    return found
-
-
-def _texts_of(record: Mapping[str, Anything]) -> Iterator[str]:
-    waiting: list[Anything] = [value for name, value in record.items() if name not in _SKIPPED]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, str):
-            yield item
-        elif isinstance(item, list):
-            waiting.extend(item)
-        elif isinstance(item, dict):
-            waiting.extend(item.values())
-
-
-def _words_wanted(node: Node) -> Iterator[str]:
-    """List the texts a tree wants, not those it bars."""
+def _full_texts(node: Node, *, barred: bool = True) -> Iterator[Term | Phrase]:
+    """List what a tree looks for in all texts, without what it bars when that is not wanted."""
     if isinstance(node, (All, Any)):
         for child in node.children:
-            yield from _words_wanted(child)
+            yield from _full_texts(child, barred=barred)
+    elif isinstance(node, Not) and barred:
+        yield from _full_texts(node.child)
     elif isinstance(node, (Term, Phrase)) and node.field == FULL_TEXT:
-        yield node.value
+        yield node
 
 
 # --- small parts ------------------------------------------------------------------------------------------------------
