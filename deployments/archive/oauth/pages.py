@@ -15,6 +15,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import RedirectResponse, Response
 
 FOLDER = Path(__file__).parents[1] / "templates"
+MOST_SHOWN = 60
+"Characters of a client's name in a heading."
 PRIVATE = {
     "cache-control": "no-store",
     "referrer-policy": "no-referrer",
@@ -38,6 +40,8 @@ class Pages:
             trim_blocks=True, lstrip_blocks=True,
         )  # fmt: skip
 
+        self._environment.filters["shortened"] = _shortened
+
     def show(self, name: str, status: int = 200, *, retry_after_s: int = 0, **values: Any) -> Response:
         """Write a page of its template."""
         template = self._environment.get_template(f"{name}.html")
@@ -50,6 +54,11 @@ class Pages:
     def stop(self, heading: str, text: str, status: int = 400, *, retry_after_s: int = 0) -> Response:
         """Write a page at which the way ends."""
         return self.show("stop", status, retry_after_s=retry_after_s, heading=heading, text=text)
+
+
+def _shortened(name: str) -> str:
+    """Keep a stranger's name from pushing the rest of the page out of sight."""
+    return name if len(name) <= MOST_SHOWN else name[: MOST_SHOWN - 1].rstrip() + "…"
 
 
 def go(location: str, status: int = 303) -> Response:

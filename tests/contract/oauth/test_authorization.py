@@ -274,6 +274,14 @@ async def test_nothing_a_client_or_caller_sends_is_shown_as_markup(scene: Scene)
     assert "&lt;img src=x onerror=alert(1)&gt;" in consent.text
 
 
+async def test_a_long_name_does_not_push_the_rest_of_the_page_away(scene: Scene) -> None:
+    await scene.program.register(client_name="Allow " * 16)
+    shown = "Allow " * 9 + "Allow…"
+    page = await scene.person.open(AUTHORIZE, **scene.program.asks())
+    assert f"to connect {shown} with the archive" in visible(page.text)
+    assert f"{shown} wants to use the archive" in visible((await scene.person.sign_in()).text)
+
+
 @pytest.mark.parametrize(
     ("uri", "host", "kind"),
     [
@@ -286,7 +294,7 @@ async def test_nothing_a_client_or_caller_sends_is_shown_as_markup(scene: Scene)
 async def test_the_person_sees_where_the_answer_goes(scene: Scene, uri: str, host: str, kind: str) -> None:
     await scene.program.register(redirect_uris=[uri])
     text = visible((await scene.consent(redirect_uri=uri)).text)
-    assert f"The answer goes to {host} {kind}" in text
+    assert f"Your answer is sent to {host} {kind}" in text
     assert "Reader wants to use the archive" in text
     assert "signed in as ada" in text
 
