@@ -100,8 +100,9 @@ def own_loader(learner: str, config: Mapping[str, Any]) -> Loader:
     module_name, _, class_name = learner.partition(":")
     try:
         made = getattr(importlib.import_module(module_name), class_name)(**config)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise Invalid(f"learner {learner} can't be used: {error}") from error
+    except Exception as error:
+        # a module of yours may raise anything while it is imported, even that it is no Python
+        raise Invalid(f"learner {learner} can't be used: {type(error).__name__}: {error}") from error
     if not isinstance(made, Loader):
         raise Invalid(f"learner {learner} needs the methods train(data, rng) and load(parts)")
     return made

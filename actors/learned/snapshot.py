@@ -32,6 +32,7 @@ MANIFEST = "manifest.json"
 ITEMS = "items.arrow"
 
 _CHUNK = 4 << 20
+_GROUPS = ("parts", "extras")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Snapshot:
             if entry.name != ITEMS:
                 part, _, name = entry.name.removesuffix(".npy").rpartition("/")
                 arrays.setdefault(part, {})[name] = _mapped(path, entry)
-        facts = {**_facts(manifest, "parts"), **_facts(manifest, "extras")}
+        facts = _facts(manifest)
         parts = {name: Parts(arrays.get(name, {}), fact) for name, fact in facts.items()}
         return cls(folder, manifest, Vocabulary(_names(folder / ITEMS)), parts)
 
@@ -93,8 +94,12 @@ def digest_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _facts(manifest: Manifest, group: str) -> dict[str, Any]:
-    return {part["name"]: part["facts"] for part in manifest.facts[group]}
+def _facts(manifest: Manifest) -> dict[str, Any]:
+    """Find what is said of every part of the blend and every extra."""
+    try:
+        return {kept["name"]: kept["facts"] for group in _GROUPS for kept in manifest.facts[group]}
+    except (KeyError, TypeError) as error:
+        raise _damaged(MANIFEST, f"it is of another release, without {error}") from error
 
 
 def _check(path: Path, entry: FileEntry, verify: bool) -> None:
@@ -115,9 +120,9 @@ def _mapped(path: Path, entry: FileEntry) -> Array:
             array.flags.writeable = False
         else:
             array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError) as error:
+    except (KeyError, ValueError, OSError) as error:
         raise _damaged(entry.name, f"it is no array: {error}") from error
-    if [str(array.dtype), list(array.shape)] != [entry.facts["dtype"], list(entry.facts["shape"])]:
+    if [str(array.dtype), list(array.shape)] != [entry.facts.get("dtype"), list(entry.facts["shape"])]:
         raise _damaged(entry.name, f"it holds {array.dtype} {array.shape}")
     mapped: Array = array
     return mapped

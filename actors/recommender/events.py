@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from cluster.records.event import GROUP
 
@@ -142,14 +143,15 @@ def read_items(
         reader = reader_of(item)
         if weight == 0 or not reader:
             continue
-        at_ms = min(_ms_of(item.get("timestamp"), latest_ms), latest_ms)
-        code = reader_code(reader)
         names = [
             *(item.get("product_ids") or ()),
             *(GROUP + name for name in item.get("product_group_ids") or ()),
         ]
         rows = [row for name in names if (row := row_of(name)) >= 0]
-        found += [(code, row, at_ms, weight, kind == "checkout") for row in rows]
+        if rows:  # a reader is only known by events that count, or visitors of a crawl would fill the memory
+            code = reader_code(reader)
+            at_ms = min(_ms_of(item.get("timestamp"), latest_ms), latest_ms)
+            found += [(code, row, at_ms, weight, kind == "checkout") for row in rows]
     return found
 
 
@@ -169,7 +171,6 @@ def events_of_table(
     names = kinds.dictionary.to_pylist()
     kind = kinds.indices.to_numpy(zero_copy_only=False)
     weights = _table_weights(names, kind, table["value"].fill_null(0).to_numpy())
-    codes = np.array([reader_code(reader) for reader in readers.dictionary.to_pylist()], np.int64)
     at_ms = np.minimum(table["at_ms"].to_numpy(), _written_ms(table["offset"].combine_chunks()))
     lists = table["product_ids"].combine_chunks()
     products = lists.flatten().dictionary_encode()
@@ -178,7 +179,10 @@ def events_of_table(
     row = rows[products.indices.to_numpy(zero_copy_only=False)] if len(rows) else np.zeros(0, np.int64)
     counts = (weights[owner] != 0) & (row >= 0)
     owner, row = owner[counts], row[counts]
-    reader = codes[readers.indices.to_numpy(zero_copy_only=False)[owner]] if len(codes) else owner
+    # only readers whose events count get a code: most visitors of a large site did nothing but see
+    who, place = np.unique(readers.indices.to_numpy(zero_copy_only=False)[owner], return_inverse=True)
+    codes = [reader_code(reader) for reader in readers.dictionary.take(pa.array(who)).to_pylist()]
+    reader = np.array(codes, np.int64)[place]
     bought = np.array([name == "checkout" for name in names], np.bool_)
     return Events(reader, row, at_ms[owner], weights[owner], bought[kind[owner]] if len(names) else owner > 0)
 

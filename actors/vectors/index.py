@@ -1,4 +1,4 @@
-"""Vectors by row: put, remove, score all, search within a mask. The only module that imports faiss.
+"""Vectors by row: put, remove, score all, search within a mask.
 
 A flat index is exact under any filter, and up to about a million rows fast enough (decision S7).
 """

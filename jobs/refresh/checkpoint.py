@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
+import structlog
 
 from actors.learned.vocabulary import Vocabulary
 from cluster.artifacts.shelf import Shelf, checksum
@@ -54,7 +55,12 @@ class Checkpoints:
     def source(self) -> Source | None:
         """Read the data."""
         body = self._read("data.arrow")
-        return None if body is None else unpacked(body)
+        try:
+            return None if body is None else unpacked(body)
+        except (LookupError, TypeError, ValueError, pa.ArrowException) as error:
+            # whole, but in the form of another release: read anew, as if it were not there
+            structlog.get_logger().warning("checkpoint_passed_over", folder=self._folder, reason=repr(error))
+            return None
 
     def drop_source(self) -> bool:
         """Remove the data alone; False when it was not there."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from cluster.artifacts.shelf import Shelf
 from cluster.clock import SystemClock
-from cluster.errors import Unavailable
+from cluster.errors import Invalid, Unavailable
 from cluster.records.run import Run
 from jobs.refresh.display import Display
 from jobs.refresh.here import be_modest, new_owner, work_here
@@ -79,7 +79,13 @@ def conform(arguments: argparse.Namespace) -> int:
     """Hold a learner to its promises."""
     from jobs.refresh.conformance import conform as checked
 
-    found = checked(arguments.learner, json.loads(arguments.config))
+    try:
+        config = json.loads(arguments.config)
+    except ValueError as error:
+        raise Invalid(f"--config is not JSON: {error}") from None
+    if not isinstance(config, dict):
+        raise Invalid("--config is no JSON object; write the constructor's arguments as {...}")
+    found = checked(arguments.learner, config)
     for check in found:
         mark = "kept  " if check.kept else "BROKEN"
         print(f"{mark} {check.promise}" + ("" if check.kept else f"\n       {check.reason}"))  # noqa: T201

@@ -51,6 +51,32 @@ def test_the_sign_of_an_event_is_what_it_says(kind: str, value: float, sign: int
     assert (weight > 0) - (weight < 0) == sign
 
 
+def test_readers_are_remembered_only_by_events_that_count() -> None:
+    met: list[str] = []
+
+    def code(reader: str) -> int:
+        met.append(reader)
+        return 7
+
+    items = [
+        _item("click"),
+        {**_item("click", product_ids=["nobody has it"]), "user_id": "crawler"},
+        {**_item("impression"), "user_id": "passer-by"},
+    ]
+    found = read_items(items, reader_code=code, row_of=lambda name: ROWS.get(name, -1), latest_ms=NOW)
+    assert (len(found), met) == (1, ["u:u"])
+    rows = [
+        (reader, kind, NOW, [product], 0.0, f"{NOW}-0")
+        for reader, kind, product in (
+            ("a:crawler", "click", "nobody has it"), ("a:passer-by", "impression", "p1"), ("u:u", "click", "p1")
+        )
+    ]  # fmt: skip
+    columns = dict(zip(LOADED_INTERACTIONS.names, zip(*rows, strict=True), strict=True))
+    table = pa.table({name: list(column) for name, column in columns.items()}, schema=LOADED_INTERACTIONS)
+    settled = events_of_table(table, reader_code=code, row_of=lambda name: ROWS.get(name, -1))
+    assert (settled.readers.tolist(), met) == ([7], ["u:u", "u:u"])
+
+
 def test_stronger_deeds_weigh_more() -> None:
     ladder = ["checkout", "add_to_cart", "like", "product_detail_page_view", "product_image_view"]
     weights = [weight_of(kind) for kind in ladder]

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
+from cluster.artifacts.shelf import Shelf, checksum
 from cluster.errors import Invalid
+from jobs.refresh import checkpoint
 from jobs.refresh.checkpoint import Checkpoints, packed, unpacked
 from jobs.refresh.comparing import evaluated
 from jobs.refresh.estimate import Size, refuse_too_large
@@ -169,6 +170,17 @@ def test_a_recipe_that_can_not_fit_says_which_part_and_what_to_change() -> None:
         refuse_too_large(greedy, large)
     with pytest.raises(Invalid, match="this machine has left 300"):
         refuse_too_large(load("default"), large, memory_mb=300)
+
+
+def test_a_checkpoint_of_another_release_is_made_anew(
+    shelf: Shelf, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Checkpoints(shelf, market.APP, "older")
+    monkeypatch.setattr(checkpoint, "_COLUMNS", ("reader", "item"))
+    kept.put("plan", {"any": 1})
+    shelf.write(f"runs/{market.APP}/older/data.arrow", checksum(packed(source)).encode() + packed(source))
+    monkeypatch.undo()
+    assert (kept.source(), kept.get("plan")) == (None, {"any": 1})
 
 
 # --- sweeps -------------------------------------------------------------------------------------------------------

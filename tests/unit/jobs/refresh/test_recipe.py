@@ -98,6 +98,13 @@ def test_a_learner_that_can_not_be_used_is_refused(learner: str) -> None:
         learner_of(OwnRecipe(learner=learner, config={"unknown": 1}))
 
 
+def test_a_module_that_is_no_python_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_broken_module.py").write_text("def train(:\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(Invalid, match="SyntaxError"):
+        learner_of(OwnRecipe(learner="own_broken_module:Mine"))
+
+
 def test_every_part_of_a_recipe_has_a_sentence_for_every_field() -> None:
     silent = [
         f"{type(part).__name__}.{name}"

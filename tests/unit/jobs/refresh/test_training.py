@@ -182,6 +182,26 @@ def test_equal_recipe_data_and_seed_give_equal_bytes(tmp_path: Path, engine: Eng
     assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
 
 
+class BuiltMeanwhile(dict[str, Parts]):
+    """Extras during whose writing somebody else finishes the same snapshot."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__({"extra-mine": Parts({})})
+        self._folder = folder
+
+    def items(self) -> Any:
+        self._folder.mkdir(exist_ok=True)
+        (self._folder / "manifest.json").write_bytes(b"theirs")
+        return super().items()
+
+
+def test_of_two_who_build_one_snapshot_the_first_stays(tmp_path: Path, engine: Engine) -> None:
+    with pytest.raises(Conflict, match="already"):
+        build(engine, tmp_path / "one", written_at_ms=5, extras=BuiltMeanwhile(tmp_path / "one"))
+    assert (tmp_path / "one" / "manifest.json").read_bytes() == b"theirs"
+    assert [path.name for path in tmp_path.iterdir()] == ["one"]
+
+
 def test_a_version_names_what_was_learned_not_when(tmp_path: Path, engine: Engine) -> None:
     first = build(engine, tmp_path / "one", written_at_ms=5)
     later = build(engine, tmp_path / "two", written_at_ms=6, sequence=2)
