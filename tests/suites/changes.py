@@ -66,10 +66,10 @@ class ChangeLogSuite:
 
     async def test_a_waiting_reader_wakes_for_a_change(self, stores: Stores) -> None:
         after: dict[Noun, str] = {"product": "0", "interaction": "0"}
-        waiting = asyncio.create_task(stores.changes.read(APP, after, count=5, block_ms=5_000))
+        waiting = asyncio.create_task(stores.changes.read(APP, after, count=5, block_ms=60_000))
         await asyncio.sleep(0.02)
         offset = await stores.interactions.append(APP, b"[]", [])
-        (change,) = await asyncio.wait_for(waiting, 2)
+        (change,) = await asyncio.wait_for(waiting, 20)
         assert (change.noun, change.offset) == ("interaction", offset)
 
     async def test_a_reader_that_waits_in_vain_gets_nothing(self, stores: Stores) -> None:

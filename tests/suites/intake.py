@@ -104,10 +104,14 @@ class IntakeSuite:
     async def test_a_dead_consumers_batch_is_taken_over(self, hasty: Stores) -> None:
         await accept(hasty, "t1")
         (held,) = await hasty.intake.claim("dead", [APP], count=10, block_ms=0)
-        assert await hasty.intake.claim("living", [APP], count=10, block_ms=0) == []
         await asyncio.sleep(0.03)
         (taken,) = await hasty.intake.claim("living", [APP], count=10, block_ms=0)
         assert (taken.entry_id, taken.payload, taken.deliveries) == (held.entry_id, held.payload, 2)
+
+    async def test_a_living_consumers_batch_is_left_to_it(self, stores: Stores) -> None:
+        await accept(stores, "t1")
+        assert len(await stores.intake.claim("one", [APP], count=10, block_ms=0)) == 1
+        assert await stores.intake.claim("other", [APP], count=10, block_ms=0) == []
 
     async def test_every_app_gets_its_share(self, stores: Stores) -> None:
         for n in range(5):
@@ -126,10 +130,10 @@ class IntakeSuite:
         assert await stores.intake.claim("worker", [], count=1, block_ms=5) == []
 
     async def test_a_waiting_claim_wakes_for_a_new_batch_of_any_app(self, stores: Stores) -> None:
-        waiting = asyncio.create_task(stores.intake.claim("worker", [APP, OTHER], count=1, block_ms=5_000))
+        waiting = asyncio.create_task(stores.intake.claim("worker", [APP, OTHER], count=1, block_ms=60_000))
         await asyncio.sleep(0.02)
         await accept(stores, "t1", app_id=OTHER)
-        (batch,) = await asyncio.wait_for(waiting, 2)
+        (batch,) = await asyncio.wait_for(waiting, 20)
         assert (batch.app_id, batch.task_id) == (OTHER, "t1")
         task = await stores.tasks.get(OTHER, "product", "t1")
         assert task is not None

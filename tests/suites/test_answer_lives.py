@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -28,6 +28,7 @@ from cluster.store.ports import Recorded, Stores
 from tests.fakes.corner_shop import upload, withdraw
 from tests.fakes.small_archive import ARTICLES
 from tests.suites.manual_clock import ManualClock
+from tests.suites.waiting import until
 
 APP = "news"
 ASKED = "Who signed the treaty about the water of the river?"
@@ -114,20 +115,12 @@ def kill(worker: LocalQuestions) -> None:
     worker.desk._hands.clear()
 
 
-async def _until(condition: Callable[[], bool]) -> None:
-    for _ in range(500):
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("it never came to that")
-
-
 async def test_the_answer_of_a_worker_that_died_is_finished_by_another(house: House) -> None:
     house.archive.gate.clear()
     first, second = await house.worker(), await house.worker()
     question = house.question()
     await first.take(question)
-    await _until(lambda: house.archive.asked == 1)
+    await until(lambda: house.archive.asked == 1)
     before = (await house.shown(question))["revision"]
     kill(first)
     house.archive.gate.set()
@@ -168,7 +161,7 @@ async def test_a_worker_that_wakes_up_late_can_not_change_what_another_finished(
     sleeper, other = await house.worker(), await house.worker()
     question = house.question()
     await sleeper.take(question)
-    await _until(lambda: house.archive.asked == 1)
+    await until(lambda: house.archive.asked == 1)
     house.clock.advance(LEASE_MS)
     await other.desk.sweep()
     house.archive.gate.set()
@@ -184,7 +177,7 @@ async def test_a_worker_that_closes_hands_over_at_once(house: House) -> None:
     first, second = await house.worker(), await house.worker()
     question = house.question()
     await first.take(question)
-    await _until(lambda: house.archive.asked == 1)
+    await until(lambda: house.archive.asked == 1)
     await first.close()
     house.archive.gate.set()
     await second.desk.sweep()
@@ -196,7 +189,7 @@ async def test_holding_on_keeps_others_away(house: House) -> None:
     house.archive.gate.clear()
     first, second = await house.worker(), await house.worker()
     await first.take(house.question())
-    await _until(lambda: house.archive.asked == 1)
+    await until(lambda: house.archive.asked == 1)
     for _ in range(3):
         house.clock.advance(LEASE_MS - 1_000)
         await first.desk._beat()
@@ -209,7 +202,7 @@ async def test_no_answer_stays_unfinished_beyond_its_deadline(house: House) -> N
     first, second = await house.worker(), await house.worker()
     question = house.question()
     await first.take(question)
-    await _until(lambda: house.archive.asked == 1)
+    await until(lambda: house.archive.asked == 1)
     kill(first)
     house.clock.advance(ANSWER_WITHIN_MS)
     await second.desk.sweep()
@@ -228,7 +221,7 @@ async def test_a_question_that_kills_its_workers_is_given_up(house: House) -> No
             await worker.take(question)
         else:
             await worker.desk.sweep()
-        await _until(lambda attempt=attempt: house.archive.asked == attempt)
+        await until(lambda attempt=attempt: house.archive.asked == attempt)
         kill(worker)
         house.clock.advance(LEASE_MS)
     last = await house.worker()
@@ -308,6 +301,13 @@ async def test_an_answer_whose_article_goes_is_withdrawn(house: House) -> None:
     assert (record["sources"], record["answer"], record["finish_reason"]) == ([], WITHDRAWN, "success")
     assert record["revision"] == before["revision"] + 1
     assert await _rechecked(house) == 0
+
+    async def archive_has_heard() -> bool:
+        found = await house.archive.ask(ArchiveQuery(APP, ASKED))
+        assert isinstance(found, ArchiveResult)
+        return "river-treaty" not in [snippet.product_id for snippet in found.snippets]
+
+    await until(archive_has_heard)
     # and the same question is answered anew, not with what is gone
     again = await house.shown(await house.answered())
     assert again["answer"] != before["answer"]

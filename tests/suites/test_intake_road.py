@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from cluster.store.memory import memory_stores
 from cluster.store.ports import Change, Noun, Stores
 from tests.fakes.dying_shelf import DyingShelf, Killed
 from tests.fakes.dying_stores import Life, mortal
+from tests.suites.waiting import until
 
 pytestmark = pytest.mark.redis
 APP = "shop"
@@ -410,13 +411,14 @@ async def test_a_batch_held_by_the_dead_is_terminal_within_30_seconds(
     task = await accept(stores, "user", [user("ann")])
     held = await stores.intake.claim(CONSUMER, [APP], count=10, block_ms=0)
     assert [batch.task_id for batch in held] == [task]
-    started_s = SystemClock().monotonic_s()
     loop = loop_over(stores, clock, owner="two", lease_ms=600)
     assert await stores.leases.hold("intake", "dead", 600)
     running = asyncio.create_task(loop.run())
-    while (await status(stores, "user", task))[0] != "finished":
-        await asyncio.sleep(0.02)
-        assert SystemClock().monotonic_s() - started_s < 30
+
+    async def is_terminal() -> bool:
+        return (await status(stores, "user", task))[0] == "finished"
+
+    assert await until(is_terminal) < 30
     loop.stop()
     await running
 
@@ -735,7 +737,7 @@ async def test_only_the_holder_of_the_lease_works(stores: Stores, clock: ManualC
     first = loop_over(stores, clock, shelf, owner="first", lease_ms=900)
     second = loop_over(stores, clock, shelf, owner="second", lease_ms=900)
     running = asyncio.create_task(first.run())
-    await _until(lambda: first.state().working)
+    await until(lambda: first.state().working)
     waiting = asyncio.create_task(second.run())
     task = await accept(stores, "user", [user("ann")])
     await _finished(stores, task)
@@ -744,7 +746,7 @@ async def test_only_the_holder_of_the_lease_works(stores: Stores, clock: ManualC
 
     first.stop()
     await running
-    await _until(lambda: second.state().working)
+    await until(lambda: second.state().working)
     await _finished(stores, await accept(stores, "user", [user("bob")]))
     assert second.state().applied == 1
     second.stop()
@@ -760,9 +762,9 @@ async def test_the_loop_outlives_a_store_that_goes_away(stores: Stores, clock: M
 
     loop = loop_over(mortal(stores, Life(), trouble), clock, lease_ms=900, block_ms=20, watch_every_s=0.05)
     running = asyncio.create_task(loop.run())
-    await _until(lambda: loop.state().working)
+    await until(lambda: loop.state().working)
     away[0] = True
-    await _until(lambda: loop.state().away > 0)
+    await until(lambda: loop.state().away > 0)
     task = await accept(stores, "user", [user("ann")])
     away[0] = False
     await _finished(stores, task)
@@ -772,16 +774,7 @@ async def test_the_loop_outlives_a_store_that_goes_away(stores: Stores, clock: M
 
 
 async def _finished(stores: Stores, task_id: str) -> None:
-    for _ in range(500):
-        if (await status(stores, "user", task_id))[0] == "finished":
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("the task did not finish")
+    async def is_finished() -> bool:
+        return (await status(stores, "user", task_id))[0] == "finished"
 
-
-async def _until(so: Callable[[], bool]) -> None:
-    for _ in range(500):
-        if so():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not come to that")
+    await until(is_finished)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from cluster.store.ports import Stores
 from tests.fakes.corner_shop import APP, NOW_MS, upload
 from tests.fakes.trained import built, name, published, ring_products
 from tests.suites.snapshot_damage import damaged_loads, folder_of
+from tests.suites.waiting import until
 
 QUERY = ReaderQuery(
     "user_to_products",
@@ -114,14 +114,6 @@ async def first_of(host: RecommenderHost, query: ReaderQuery = QUERY) -> str:
 
 async def serving(host: RecommenderHost, engine_id: str = "default") -> str:
     return (await host._followers.of(APP)).serving(engine_id)
-
-
-async def until(true: Callable[[], Awaitable[bool]], within_s: float = 3.0) -> None:
-    loop = asyncio.get_running_loop()
-    end = loop.time() + within_s
-    while not await true():
-        assert loop.time() < end, "did not happen in time"
-        await asyncio.sleep(0.01)
 
 
 # --- what serves ------------------------------------------------------------------------------------------------------

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from actors.answers.archive.client import LocalArchiveClient
 from actors.answers.archive.host import AnswersHost
@@ -19,6 +19,7 @@ from cluster.store.memory import memory_stores
 from cluster.store.ports import Stores
 from tests.fakes.corner_shop import upload, withdraw
 from tests.fakes.small_archive import ARTICLES
+from tests.suites.waiting import until
 
 APP = "news"
 Opened = Callable[..., LocalArchiveClient]
@@ -48,16 +49,13 @@ async def asked(client: LocalArchiveClient, question: str, **more: Any) -> list[
     return [snippet.product_id for snippet in result.snippets]
 
 
-async def eventually(
-    client: LocalArchiveClient, question: str, wanted: Callable[[list[str]], bool]
-) -> list[str]:
-    """Ask until the answer is as wanted, for a second."""
-    for _ in range(100):
-        found = await asked(client, question)
-        if wanted(found):
-            return found
-        await asyncio.sleep(0.01)
-    raise AssertionError(found)
+async def eventually(client: LocalArchiveClient, question: str, wanted: Callable[[list[str]], bool]) -> None:
+    """Ask until the answer is as wanted."""
+
+    async def is_as_wanted() -> bool:
+        return wanted(await asked(client, question))
+
+    await until(is_as_wanted)
 
 
 async def test_an_article_that_was_uploaded_is_found_with_its_facts(stores: Stores, opened: Opened) -> None:
@@ -127,14 +125,13 @@ async def test_a_newer_snapshot_is_taken_up_while_questions_are_answered(
     assert (await asked(client, "river treaty"))[0] == "river-treaty"
     before = (await client.ask(ArchiveQuery(APP, "river"))).corpus
     shelf.write(APP, documents, offset=offset, written_at_ms=2)
-    for _ in range(400):
+
+    async def is_taken_up() -> bool:
         result = await client.ask(ArchiveQuery(APP, "river treaty"))
         assert result.snippets[0].product_id == "river-treaty"
-        if result.corpus.split(":")[0] != before.split(":")[0]:
-            break
-        await asyncio.sleep(0.01)
-    else:
-        raise AssertionError("the newer snapshot is not taken up")
+        return result.corpus.split(":")[0] != before.split(":")[0]
+
+    await until(is_taken_up)
     assert (await asked(client, "hermit beetle orchards"))[0] == "beetle-count"
     # and the log is followed from where the newer one stands
     await withdraw(stores, ["beetle-count"], app_id=APP)
@@ -149,9 +146,10 @@ async def test_a_damaged_newer_snapshot_leaves_the_old_one_answering(
     shelf.write(APP, documents[:3], offset="0", written_at_ms=1)
     client = opened(shelf=shelf)
     before = (await client.ask(ArchiveQuery(APP, "river"))).corpus.split(":")[0]
-    shelf.write(APP, documents, offset="0", written_at_ms=2)
-    (shelf.folders(APP)[-1] / "papers.bin").write_bytes(b"")
-    await asyncio.sleep(1.2)
+    with structlog.testing.capture_logs() as lines:
+        shelf.write(APP, documents, offset="0", written_at_ms=2)
+        (shelf.folders(APP)[-1] / "papers.bin").write_bytes(b"")
+        await until(lambda: [line["event"] for line in lines][-2:] == ["passages_refused", "archive_loaded"])
     result = await client.ask(ArchiveQuery(APP, "river treaty"))
     assert result.snippets[0].product_id == "river-treaty"
     assert result.corpus.split(":")[0] == before
