@@ -5,7 +5,8 @@ Its monitor lives in a thread with an event loop of its own; one that ends by it
 down, so that Ray starts another. Changes of threads are answered on the actor's own loop, for programs that are no
 doors: doors decide by themselves.
 
-    roster.find_or_create("tracker", release, "actors.history.host:TrackerHost", connect, "package.module:open_means")
+    kind, means = "actors.history.host:TrackerHost", "package.module:open_means"
+    roster.find_or_create("tracker", release, kind, connect, means, shelf_uri)
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from actors.history.loop import TrackerLoop
 from actors.history.messages import Change, Changed, Generate, Generated
 from actors.history.monitor import Judges
 from actors.history.tracker import Tracker
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.shelf import Shelf
 from cluster.clock import SystemClock
 from cluster.errors import Refusal
 from cluster.ids import new_request_id
@@ -47,6 +50,7 @@ class TrackerHost:
         self,
         connect: Callable[[], OpenStores],
         means: str,
+        shelf_uri: str = "",
         *,
         meter: Callable[[], Meter] = SilentMeter,
         end_process: Callable[[int], None] = os._exit,
@@ -55,6 +59,7 @@ class TrackerHost:
         self._connect = connect
         module, _, name = means.partition(":")
         self._means: Means = getattr(importlib.import_module(module), name)
+        self._segments = SegmentShelf(Shelf.open(shelf_uri)) if shelf_uri else None
         self._meter = meter
         self._end_process = end_process
         self._clock = SystemClock()
@@ -101,7 +106,9 @@ class TrackerHost:
         async with self._connect() as stores:
             judges, answering = self._means(stores)
             owner = f"{os.getpid()} {new_request_id()}"
-            self._loop = TrackerLoop(stores, judges, answering, self._clock, self._meter(), owner=owner)
+            self._loop = TrackerLoop(
+                stores, judges, answering, self._clock, self._meter(), owner=owner, segments=self._segments
+            )
             self._log.info("tracker_started", pid=os.getpid())
             await self._loop.run()
 

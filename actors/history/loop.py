@@ -13,6 +13,7 @@ import structlog
 
 from actors.history.answering import Answering
 from actors.history.monitor import LAG_MS, AppMonitor, Judges
+from cluster.artifacts.segments import SegmentShelf
 from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.meter import Meter
@@ -73,6 +74,7 @@ class TrackerLoop:
         *,
         owner: str,
         lag_ms: int = LAG_MS,
+        segments: SegmentShelf | None = None,
     ) -> None:
         self._stores = stores
         self._judges = judges
@@ -81,6 +83,7 @@ class TrackerLoop:
         self._meter = meter
         self._owner = owner
         self._lag_ms = lag_ms
+        self._segments = segments
         self._kept: dict[str, _Kept] = {}
         self._apps_s = float("-inf")
         self._version = -1
@@ -184,7 +187,7 @@ class TrackerLoop:
                 continue
             monitor = AppMonitor(
                 app.app_id, self._stores, judges, self._answering, self._clock, self._meter, lag_ms=self._lag_ms,
-                languages=(app.settings.primary_language,), alive=self._alive,
+                languages=(app.settings.primary_language,), segments=self._segments, alive=self._alive,
             )  # fmt: skip
             self._kept[app.app_id] = _Kept(monitor)
 

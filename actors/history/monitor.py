@@ -5,7 +5,8 @@
     noted       only then the offset moves on
     tell        what is noted is asked about and appended (`telling`)
 
-Killed anywhere, it goes on from the offset: what was noted is not noted again, what was not is judged again. Changes
+Killed anywhere, it goes on from the offset: what was noted is not noted again, what was not is judged again. When the
+log was cut meanwhile, what it no longer holds is read from the shelf, where it settled (`missed`). Changes
 are left alone for a moment after they were made: so that whoever answers has them too, and so that a subscription whose
 answer is on its way is seen before the content that follows it.
 """
@@ -13,9 +14,10 @@ answer is on its way is seen before the content that follows it.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -24,13 +26,16 @@ import structlog
 from actors.history import threads as rules
 from actors.history.answering import Answering
 from actors.history.content import Content, Read
+from actors.history.missed import missed_changes
 from actors.history.significance import THRESHOLD, Frequencies, Meanings, Verdict, cut, judge
 from actors.history.telling import Telling
 from actors.history.tracker import Tracker, new_question_id
 from actors.history.watchlist import Name, Watchlist
 from actors.language.analysis import Analyzers
 from actors.language.embed import Embedder
+from cluster.artifacts.segments import SegmentShelf
 from cluster.clock import Clock
+from cluster.errors import Fault
 from cluster.meter import Meter
 from cluster.records.thread import News
 from cluster.store.ports import Change, Stores
@@ -72,6 +77,7 @@ class AppMonitor:
         *,
         lag_ms: int = LAG_MS,
         languages: tuple[str, ...] = ("en",),
+        segments: SegmentShelf | None = None,
         alive: Callable[[], None] = lambda: None,
         new_id: Callable[[], str] = new_question_id,
     ) -> None:
@@ -82,6 +88,9 @@ class AppMonitor:
         self._meter = meter
         self._lag_ms = lag_ms
         self._new_id = new_id
+        self._segments = segments
+        self._missed: deque[Change] = deque()
+        "Read from the shelf and not judged yet; then the log goes on."
         self._alive = alive
         self._tracker = Tracker(stores.threads, stores.changes, clock)
         self._analyzers = Analyzers()
@@ -105,6 +114,7 @@ class AppMonitor:
         await self._look_who_watches()
         if not len(self.watchlist):
             self._offset = ""
+            self._missed.clear()
             return False
         more = await self._judge_some()
         await self._telling.round()
@@ -139,7 +149,7 @@ class AppMonitor:
 
     async def _judge_some(self) -> bool:
         offset = await self._standing()
-        changes = await self._stores.changes.read(
+        changes = list(islice(self._missed, AT_A_TIME)) or await self._stores.changes.read(
             self._app_id, {"product": offset}, count=AT_A_TIME, block_ms=0
         )
         ripe = [change for change in changes if self._is_ripe(change)]
@@ -150,6 +160,8 @@ class AppMonitor:
                 await self._note(name, change.offset, lot)
                 self._alive()
             self._offset = change.offset
+            if self._missed and self._missed[0] is change:
+                self._missed.popleft()
         await self._stores.threads.note_judged(self._app_id, self._offset)
         return len(ripe) == AT_A_TIME
 
@@ -166,13 +178,25 @@ class AppMonitor:
         now_s = self._clock.monotonic_s()
         if now_s - self._noted_s >= _NOTE_S:
             first = await changes.first(app_id, "product")
-            if rules.is_after(first, self._offset):
-                self._log.warning("log_gap_found", noun="product", offset=self._offset)
-                self._meter.count("kiosk_thread_gaps_total")
-                self._offset = first
+            if not self._missed and rules.is_after(first, self._offset):
+                await self._fill_gap(first)
             await changes.note_follower(app_id, _FOLLOWER, {"product": self._offset}, self._clock.now_ms())
             self._noted_s = now_s
         return self._offset
+
+    async def _fill_gap(self, first: str) -> None:
+        """Take what was cut off the log from the shelf; what can't be had there is passed, and said so."""
+        self._log.warning("log_gap_found", noun="product", offset=self._offset)
+        try:
+            if self._segments is None:
+                raise Fault("there is no shelf to read from")
+            self._missed = await asyncio.to_thread(
+                missed_changes, self._segments, self._app_id, self._offset, first
+            )
+        except Fault as error:
+            self._log.error("thread_news_missed", offset=self._offset, reason=error.message)
+            self._meter.count("kiosk_thread_gaps_total")
+            self._offset = first
 
     def _is_ripe(self, change: Change) -> bool:
         return rules.place(change.offset)[0] + self._lag_ms <= self._clock.now_ms()

@@ -163,6 +163,26 @@ class SegmentShelf:
 
         return self._stable(attempt)
 
+    def between(self, app_id: str, noun: Noun, after: str, until: str) -> list[tuple[str, list[bytes]]]:
+        """Read the living records that were last written behind one offset and up to another, by offset, oldest first.
+
+        Segments that are damaged are left out.
+        """
+
+        def attempt() -> list[tuple[str, list[bytes]]]:
+            manifest = self._files.manifest(app_id)
+            later = [entry for entry in manifest.files if position(entry.facts["last"]) > position(after)]
+            found: dict[str, list[bytes]] = {}
+            for table in self._newest_first(app_id, replace(manifest, files=tuple(later)), noun, []):
+                for offset, record in zip(
+                    table["offset"].to_pylist(), table["json"].to_pylist(), strict=True
+                ):
+                    if position(after) < position(offset) <= position(until):
+                        found.setdefault(offset, []).append(record)
+            return sorted(found.items(), key=lambda one: position(one[0]))
+
+        return self._stable(attempt)
+
     def verify(self, app_id: str, nouns: Sequence[Noun] | None = None) -> list[Damage]:
         """Read and check every segment (of some nouns); say what would be refused.
 

@@ -113,7 +113,7 @@ def bring_up(plan: Plan, settings: Settings, teller: Teller) -> None:
     if plan.assigner:
         ensure_assigner(plan.assigner)
     if plan.tracker:
-        ensure_tracker(plan.tracker, plan.tracker_means)
+        ensure_tracker(plan.tracker, plan.tracker_means, settings)
     if plan.trainer:
         ensure_trainer(plan.trainer, settings)
     teller.tell("ready", "ready")
@@ -189,13 +189,14 @@ def ensure_assigner(kind: str) -> None:
     roster.find_or_create("assigner", release, kind, connect_actor)
 
 
-def ensure_tracker(kind: str, means: str) -> None:
+def ensure_tracker(kind: str, means: str, settings: Settings) -> None:
     """Make the actor of this release that watches history threads, and end those of others."""
     from cluster.runtime import roster
 
     release = version()
     roster.sweep("tracker", keep=release)
-    roster.find_or_create("tracker", release, kind, connect_actor, means, meter=RayMeter)
+    shelf_uri = str(settings.shelf_dir)
+    roster.find_or_create("tracker", release, kind, connect_actor, means, shelf_uri, meter=RayMeter)
 
 
 def ensure_keeper(build: str) -> Any:

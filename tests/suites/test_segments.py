@@ -97,6 +97,20 @@ def readers(segments: SegmentShelf) -> list[str]:
     return found
 
 
+def test_what_was_written_between_two_offsets_is_read_as_it_stands_now(segments: SegmentShelf) -> None:
+    segments.append("shop", "product", products("1-0", ("old", 1), ("again", 1)), first="1-0", last="1-0")
+    second = pa.concat_tables([products("2-0", ("again", 2), ("gone", 2)), products("3-0", ("new", 3))])
+    segments.append("shop", "product", second, first="2-0", last="3-0")
+    segments.append("shop", "product", products("4-0", ("gone", None), ("last", 4)), first="4-0", last="4-0")
+    for _ in range(2):
+        found = segments.between("shop", "product", "1-0", "3-0")
+        assert [(offset, len(records)) for offset, records in found] == [("2-0", 1), ("3-0", 1)]
+        assert found[0][1] == [b'{"product_id":"again","v":2}']
+        assert segments.between("shop", "product", "4-0", "9-0") == []
+        assert len(segments.between("shop", "product", "0", "9-0")) == 4
+        segments.compact("shop", "product", whole=True)
+
+
 def test_nothing_settled_loads_as_nothing(segments: SegmentShelf) -> None:
     state = segments.load("shop")
     assert (state.offsets, state.products, state.embedder) == ({}, [], "")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow as pa
 import pytest
 
 from actors.history.answering import NewAnswer
@@ -16,10 +18,14 @@ from actors.history.monitor import LAG_MS, AppMonitor, Judges
 from actors.history.telling import MOST_ASKED, PATIENCE_MS
 from actors.history.threads import GAP_MS, MOST_NAMED
 from actors.language.embed import HashingEmbedder
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.shelf import Shelf
+from cluster.artifacts.tables import RECORDS
 from cluster.errors import TooMany, Unavailable
 from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings
 from cluster.records.thread import Thread
+from cluster.store.changes import LIVE_MS
 from cluster.store.memory import memory_stores
 from cluster.store.ports import Batch, RecordPut, Stores
 from tests.fakes.answerer import ToldAnswerer, read_plain
@@ -50,6 +56,7 @@ class Newsroom:
     answerer: ToldAnswerer = field(default_factory=ToldAnswerer)
     monitor: AppMonitor | None = None
     uploads: int = 0
+    segments: SegmentShelf | None = None
 
     @property
     def history(self) -> LocalHistoryClient:
@@ -75,13 +82,32 @@ class Newsroom:
                 change_payload=payload, vectors=b"", embedder="", failed=(), now_ms=self.clock.now_ms(),
             )  # fmt: skip
 
+    async def settle(self) -> None:
+        """Take everything in the log to the shelf and cut it off, as if nobody had followed for long."""
+        assert self.segments is not None
+        changes = await self.stores.changes.read(APP, {"product": "0"}, count=999, block_ms=0)
+        rows = [
+            {"id": record["product_id"], "gone": False, "offset": change.offset, "json": orjson.dumps(record)}
+            for change in changes
+            for record in orjson.loads(change.payload)
+        ]
+        first, last = changes[0].offset, changes[-1].offset
+        self.segments.append(
+            APP, "product", pa.Table.from_pylist(rows, schema=RECORDS), first=first, last=last
+        )
+        self.clock.pass_ms(LIVE_MS + 1)
+        assert await self.stores.changes.settle(APP, "product", last, self.clock.now_ms())
+        assert await self.stores.changes.first(APP, "product") == last
+
     def kill(self) -> None:
         self.monitor = None
 
     async def rounds(self, count: int = 4) -> None:
         for _ in range(count):
             if self.monitor is None:
-                self.monitor = AppMonitor(APP, self.stores, JUDGES, self.answerer, self.clock, SilentMeter())
+                self.monitor = AppMonitor(
+                    APP, self.stores, JUDGES, self.answerer, self.clock, SilentMeter(), segments=self.segments
+                )
             await self.monitor.round()
 
     async def ripen(self) -> None:
@@ -100,6 +126,11 @@ def room() -> Newsroom:
 
 def sale(product_id: str = "sale") -> dict[str, Any]:
     return {"product_id": product_id, "title": "Cement works at Harrow Bay sold", "text": SALE}
+
+
+def damage(shelf: Path) -> None:
+    for manifest in shelf.rglob("*.json"):
+        manifest.write_text("{")
 
 
 def cellar() -> dict[str, Any]:
@@ -217,6 +248,52 @@ async def test_killed_after_any_step_nothing_is_lost_and_nothing_told_twice(room
     await room.rounds()
     assert not await room.history.has_new(APP, "ada"), "judged again, told once"
     assert len(room.answerer.asked) == 1
+
+
+async def test_what_settled_while_nobody_watched_is_judged_from_the_shelf(
+    room: Newsroom, tmp_path: Path
+) -> None:
+    room.segments = SegmentShelf(Shelf.open(tmp_path))
+    await room.upload(sale("before"))
+    await room.watch()
+    await room.rounds()
+    room.kill()
+    for number in range(12):
+        await room.upload({"product_id": f"hoe-{number}", "title": "Hoe", "text": "A hoe."})
+    await room.upload(sale("draft"))
+    await room.upload(sale(), sale("draft"))
+    await room.settle()
+    await room.rounds(1)
+    room.kill()
+    assert (await room.thread()).news is None, "some of it is judged at a time"
+    await room.rounds(8)
+    news = (await room.thread()).news
+    assert news is not None
+    assert news.product_ids == ("draft", "sale"), "what was there before the subscription is none"
+    await room.upload(cellar())
+    room.answerer.reply = good("sale")
+    await room.ripen()
+    later = (await room.thread()).later or (await room.thread()).news
+    assert later is not None
+    assert "cellar" in later.product_ids, "behind the gap the log goes on"
+    assert await room.stores.threads.judged(APP) == await room.stores.changes.last(APP, "product")
+
+
+async def test_a_shelf_that_can_not_be_read_stops_nobody(room: Newsroom, tmp_path: Path) -> None:
+    room.segments = SegmentShelf(Shelf.open(tmp_path))
+    await room.watch()
+    await room.rounds()
+    room.kill()
+    await room.upload(sale())
+    await room.settle()
+    damage(tmp_path)
+    await room.rounds()
+    assert (await room.thread()).news is None
+    await room.upload(cellar())
+    await room.ripen()
+    news = (await room.thread()).news
+    assert news is not None
+    assert news.product_ids == ("cellar",)
 
 
 async def test_killed_before_the_question_was_accepted_it_is_asked_under_the_same_id(room: Newsroom) -> None:
