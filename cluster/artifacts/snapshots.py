@@ -9,6 +9,7 @@ A version is named by what is in it, so publishing the same twice is one version
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Callable, Collection
@@ -19,11 +20,16 @@ import structlog
 
 from cluster.artifacts.manifest import Manifest
 from cluster.artifacts.shelf import Shelf, checksum
-from cluster.errors import Conflict, Fault, NotFound
+from cluster.errors import Conflict, Fault, NotFound, Unavailable
+from cluster.ids import new_request_id
 
 FOLDER = "snapshots"
 KIND = "snapshot"
 MANIFEST = "manifest.json"
+
+_CACHED = 4
+"Versions of an engine that stay on a machine beside the one that was fetched last."
+_CACHED_FOR_S = 86_400.0
 
 Told = Callable[[str, float], None]
 "Hears what is being done and which share of it is done."
@@ -90,11 +96,13 @@ class SnapshotShelf:
         """Bring a version to this machine and say in which folder it is; on a local shelf it stays where it is.
 
         What was fetched before is not fetched again; a folder is there whole or not at all. The bytes are as
-        the manifest says when they were fetched; whoever opens the folder checks them.
+        the manifest says when they were fetched; whoever opens the folder checks them. Of what nobody asked for in
+        a day only the newest few stay: whoever has one of them mapped keeps it until it lets go.
 
         Errors:
             NotFound: there is no such version
             Fault: a file on the shelf is not what the manifest says
+            Unavailable: this machine's disk is full, or can't be written
         """
         manifest = self.manifest(app_id, engine_id, version)
         place = _place(app_id, engine_id, version)
@@ -102,10 +110,19 @@ class SnapshotShelf:
         if local is not None:
             return local
         target = cache / app_id / engine_id / version
-        if (target / MANIFEST).exists():
-            return target
-        part = target.parent / f".{version}.{os.getpid()}.part"
-        shutil.rmtree(part, ignore_errors=True)
+        try:
+            if not (target / MANIFEST).exists():
+                self._bring(manifest, place, target)
+                with contextlib.suppress(OSError):  # others fetch and tidy beside us
+                    _forget_old(target)
+            os.utime(target)
+        except OSError as error:
+            raise Unavailable(f"snapshot {version} can't be kept here: {error.strerror or error}") from error
+        return target
+
+    def _bring(self, manifest: Manifest, place: str, target: Path) -> None:
+        """Copy a version into a folder of this machine, whole or not at all."""
+        part = target.parent / f".{target.name}.{new_request_id()}.part"
         try:
             for entry in manifest.files:
                 data = self._shelf.read_checked(f"{place}/{entry.name}", size=entry.size, sha256=entry.sha256)
@@ -120,7 +137,6 @@ class SnapshotShelf:
                     raise
         finally:
             shutil.rmtree(part, ignore_errors=True)
-        return target
 
     # --- writing ------------------------------------------------------------------------------------------
 
@@ -179,6 +195,18 @@ class SnapshotShelf:
             if version not in known and entry.modified_ms < older_than_ms:
                 self._shelf.remove(entry.path)
         return gone
+
+
+def _forget_old(fetched: Path) -> None:
+    """Remove what nobody asked for in a day, beside the newest few; and what was never fetched to its end."""
+    now_s = fetched.stat().st_mtime
+    others = [(folder.stat().st_mtime, folder) for folder in fetched.parent.iterdir() if folder != fetched]
+    whole = 0
+    for at_s, folder in sorted(others, reverse=True):
+        is_part = folder.name.startswith(".")
+        whole += not is_part
+        if now_s - at_s > _CACHED_FOR_S and (is_part or whole > _CACHED):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _place(app_id: str, engine_id: str, version: str) -> str:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 from actors.learned.snapshot import Snapshot
 from cluster.artifacts.shelf import Shelf
 from cluster.artifacts.snapshots import SnapshotShelf
-from cluster.errors import Conflict, Fault, NotFound
+from cluster.errors import Conflict, Fault, NotFound, Unavailable
 from cluster.store.memory import memory_stores
 from cluster.store.ports import Stores
 from jobs.refresh.build import build
@@ -194,6 +196,31 @@ def test_from_an_object_store_a_version_is_fetched_once_and_whole(
     assert len(reads) == first + 1  # the manifest alone
     with pytest.raises(NotFound, match="has no snapshot"):
         snapshots.fetch(APP, ENGINE, "0" * 16, tmp_path / "cache")
+
+
+def test_a_machine_keeps_the_newest_few_versions_it_fetched(tmp_path: Path, built: dict[str, Path]) -> None:
+    snapshots = SnapshotShelf(Shelf(Bucket().filesystem(), "kiosk", local=False, sleep=lambda _: None))
+    version, folder = next(iter(built.items()))
+    snapshots.publish(APP, ENGINE, folder)
+    here = tmp_path / "cache" / APP / ENGINE
+    now_s = time.time()
+    for days, name in enumerate(["v0", "v1", "v2", "v3", "v4", "v5", ".v6.abc.part", ".v7.abc.part"]):
+        (here / name).mkdir(parents=True)
+        os.utime(here / name, (now_s - 86_400 * (days % 7), now_s - 86_400 * (days % 7)))
+    place = snapshots.fetch(APP, ENGINE, version, tmp_path / "cache")
+    left = sorted(path.name for path in here.iterdir())
+    assert left == sorted(["v0", "v1", "v2", "v3", ".v7.abc.part", version])
+    os.utime(place, (0, 0))
+    assert snapshots.fetch(APP, ENGINE, version, tmp_path / "cache").stat().st_mtime > now_s - 60
+
+
+def test_a_machine_that_can_not_keep_a_version_says_so(tmp_path: Path, built: dict[str, Path]) -> None:
+    snapshots = SnapshotShelf(Shelf(Bucket().filesystem(), "kiosk", local=False, sleep=lambda _: None))
+    version, folder = next(iter(built.items()))
+    snapshots.publish(APP, ENGINE, folder)
+    (tmp_path / "cache").write_text("a file where a folder should be")
+    with pytest.raises(Unavailable, match="can't be kept here"):
+        snapshots.fetch(APP, ENGINE, version, tmp_path / "cache")
 
 
 def test_old_versions_go_and_those_to_keep_stay(shelf: Shelf, built: dict[str, Path]) -> None:
