@@ -9,8 +9,6 @@ every different value any of its rows holds, so a count is what a filter on the 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -20,6 +18,7 @@ from cluster.query.automaton import Automaton
 from cluster.query.column import Pairs
 from cluster.query.compile import Mask
 from cluster.query.scalars import Scalar
+from cluster.query.vocabulary import Vocabulary
 
 Units = NDArray[np.int64]
 "Which unit each row belongs to, int64 [rows]"
@@ -27,12 +26,12 @@ Units = NDArray[np.int64]
 _EXACT = 1 << 53
 
 Counted = list[tuple[Scalar, int]]
-_Entry = tuple[int, str, Scalar, int]
-"Count below zero, text, value, code (-1 for what is no text)."
+Places = NDArray[np.int64]
+"Which of the values of a tally, int64 [k]"
 
 
 class Tally:
-    """How many units hold each value of one field."""
+    """How many units hold each value of one field: texts first, then numbers, then booleans."""
 
     def __init__(self, pairs: Pairs, units: Units | None) -> None:
         """Count; `units` is None when every row is one of its own.
@@ -41,69 +40,69 @@ class Tally:
             100,000 rows with two values each: 10 ms
         """
         self._names = pairs.names
-        self._asked = False
-        self._order: list[_Entry] | None = None
-        self._texts = _counted(*pairs.texts, units)
+        self._codes, text_counts = _counted(*pairs.texts, units)
         rows, numbers = pairs.numbers
         values, places = np.unique(numbers, return_inverse=True)
-        codes, counts = _counted(rows, places, units)
-        self._numbers = [plain(float(value)) for value in values[codes].tolist()], counts
-        self._flags = [
-            (flag, text, count_units(those, units))
-            for flag, text, those in ((True, "true", pairs.true), (False, "false", pairs.false))
-            if len(those)
-        ]
+        codes, number_counts = _counted(rows, places, units)
+        self._others: list[Scalar] = [plain(float(value)) for value in values[codes].tolist()]
+        flags = [(flag, those) for flag, those in ((True, pairs.true), (False, pairs.false)) if len(those)]
+        self._others += [flag for flag, _ in flags]
+        flag_counts = [count_units(those, units) for _, those in flags]
+        self._counts = np.concatenate((text_counts, number_counts, np.array(flag_counts, np.int64)))
+        self._other_names: Vocabulary | None = None
+        self._order: Places | None = None
+        self._asked = False
+
+    def __len__(self) -> int:
+        """Count different values."""
+        return len(self._counts)
 
     def first(self, size: int, include: Automaton | None = None, exclude: Automaton | None = None) -> Counted:
         """List the most frequent values, equal counts by their texts.
 
         Cost:
-            100,000 different values: 20 ms, with patterns 5 ms more
+            100,000 different values: 20 ms, asked again 40 ms once; then 2 to 4 ms for each pattern
         """
         if size <= 0:
             return []
         if self._asked and self._order is None:
             # several facets of one field: what is in order once need not be put in order again
-            self._order = sorted(self._every(), key=_rank)
+            self._order = np.array(sorted(range(len(self)), key=self._rank), np.int64)
         self._asked = True
-        if self._order is None and include is None and exclude is None:
-            found = heapq.nsmallest(size, self._every(), key=_rank)
+        kept = self._kept(include, exclude)
+        if self._order is None:
+            chosen = heapq.nsmallest(size, np.flatnonzero(kept).tolist(), key=self._rank)
         else:
-            order = self._order or sorted(self._every(), key=_rank)
-            found = list(islice(self._kept(order, include, exclude), size))
-        return [(value, -count) for count, _, value, _ in found]
+            chosen = self._order[kept[self._order]][:size].tolist()
+        return [(self._value(at), int(self._counts[at])) for at in chosen]
 
-    def _every(self) -> Iterator[_Entry]:
-        codes, counts = self._texts
-        for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
-            text = self._names.text(code)
-            yield -count, text, text, code
-        for number, count in zip(*self._numbers, strict=True):
-            yield -int(count), str(number), number, -1
-        for flag, text, count in self._flags:
-            yield -count, text, flag, -1
+    def _value(self, at: int) -> Scalar:
+        texts = len(self._codes)
+        return self._names.text(int(self._codes[at])) if at < texts else self._others[at - texts]
 
-    def _kept(
-        self, order: list[_Entry], include: Automaton | None, exclude: Automaton | None
-    ) -> Iterator[_Entry]:
-        """Keep what the patterns let through; texts are decided all at once."""
-        good = None if include is None else self._names.like(include)
-        bad = None if exclude is None else self._names.like(exclude)
-        for entry in order:
-            _, text, _, code = entry
-            if include is not None and not (
-                good[code] if good is not None and code >= 0 else include.accepts(text)
-            ):
-                continue
-            if exclude is not None and (
-                bad[code] if bad is not None and code >= 0 else exclude.accepts(text)
-            ):
-                continue
-            yield entry
+    def _rank(self, at: int) -> tuple[int, str]:
+        return -int(self._counts[at]), shown(self._value(at))
+
+    def _kept(self, include: Automaton | None, exclude: Automaton | None) -> Mask:
+        """Mark the values that the patterns let through, decided all at once."""
+        kept = np.ones(len(self), np.bool_)
+        if include is not None:
+            kept &= self._like(include)
+        if exclude is not None:
+            kept &= ~self._like(exclude)
+        return kept
+
+    def _like(self, pattern: Automaton) -> Mask:
+        if self._other_names is None:
+            self._other_names = Vocabulary()
+            for value in self._others:
+                self._other_names.add(shown(value))
+        return np.concatenate((self._names.like(pattern)[self._codes], self._other_names.like(pattern)[:-1]))
 
 
-def _rank(entry: _Entry) -> tuple[int, str]:
-    return entry[:2]
+def shown(value: Scalar) -> str:
+    """Write a value as a pattern sees it."""
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
 def count_values(

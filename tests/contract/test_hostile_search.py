@@ -143,6 +143,11 @@ REFUSED: dict[str, tuple[dict[str, Any], list[Any]]] = {
         {"q": "a", "order_by": [{"field": "sin(" * 40 + "1" + ")" * 40}]}, ["order_by", 0, "field"],
     ),
     "too long a formula": ({"q": "a", "order_by": [{"field": "1" + "+1" * 490}]}, ["order_by", 0, "field"]),
+    "remainders without end": ({"q": "a", "order_by": [{"field": "1" + "%price" * 61}]}, ["order_by", 0, "field"]),
+    "functions in many formulas": (
+        {"q": "a", "order_by": [{"field": "sin(price)" + "+cos(rating)" * 6} for _ in range(9)]},
+        ["order_by", 8, "field"],
+    ),
     "a loop": ({"q": "a", "order_by": [{"field": "while(1)"}]}, ["order_by", 0, "field"]),
     "python": ({"q": "a", "order_by": [{"field": "().__class__"}]}, ["order_by", 0, "field"]),
     "a pattern of too many states": (

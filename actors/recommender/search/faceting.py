@@ -7,7 +7,7 @@ another choice in it would find; a count is the `total` that choice would have.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,6 +20,10 @@ from cluster.query.column import Pairs
 from cluster.query.counting import Tally, count_rows
 from cluster.query.patterns import regex
 from cluster.query.values import is_text
+
+MOST_JUDGED: Final = 2_000_000
+"""Characters of titles, descriptions and the like that all patterns of one search read; each has an equal share, and
+texts beyond it are not listed. Values of other fields are read once for all rows and cost a fiftieth."""
 
 
 class Chosen:
@@ -59,14 +63,17 @@ def count_facets(
     catalog.columns.warm([facet.field for facet in facets if facet.keys is None])
     everywhere = _mask(found[chosen.passing(found)], count)
     counted: dict[str, list[tuple[Any, int]]] = {}
-    tallies: dict[tuple[str, str | None], Tally] = {}
+    share = MOST_JUDGED // max(sum(_patterns(facet) for facet in facets if is_text(facet.field)), 1)
+    tallies: dict[tuple[str, str | None, bool], Tally] = {}
     for facet in facets:
         own = next((name for name in (facet.label, facet.field) if name in chosen), None)
         mask = everywhere if own is None else _mask(found[chosen.passing(found, own)], count)
         if facet.keys is None:
-            tally = tallies.get((facet.field, own))
+            cut = is_text(facet.field) and _patterns(facet) > 0
+            tally = tallies.get((facet.field, own, cut))
             if tally is None:
-                tally = tallies[facet.field, own] = Tally(_pairs(facet.field, mask, catalog), units)
+                pairs = _pairs(facet.field, mask, catalog, share if cut else None)
+                tally = tallies[facet.field, own, cut] = Tally(pairs, units)
             patterns = _pattern(facet.include, effort), _pattern(facet.exclude, effort)
             counted[facet.label] = tally.first(facet.size, *patterns)
         else:
@@ -77,10 +84,14 @@ def count_facets(
 
 
 class _Texts:
-    """The values of a group of products, as names."""
+    """The values of a group of products, as names; patterns read the first of them, as long as letters are left."""
 
-    def __init__(self, groups: Groups[str]) -> None:
+    def __init__(self, groups: Groups[str], letters: int | None) -> None:
         self._groups = groups
+        self.judged = len(groups)
+        if letters is not None:
+            ends = np.cumsum([len(text) for text in groups.values], dtype=np.int64)
+            self.judged = int(np.searchsorted(ends, letters, side="right"))
 
     def text(self, code: int) -> str:
         """Return the text of a code."""
@@ -88,16 +99,22 @@ class _Texts:
 
     def like(self, pattern: Automaton) -> Mask:
         """Choose the codes whose texts match a pattern as a whole."""
-        return np.array([pattern.accepts(text) for text in self._groups.values], np.bool_)
+        return np.array([pattern.accepts(text) for text in self._groups.values[: self.judged]], np.bool_)
 
 
-def _pairs(field: str, mask: Mask, catalog: Catalog) -> Pairs:
+def _pairs(field: str, mask: Mask, catalog: Catalog, letters: int | None) -> Pairs:
     """List what marked rows hold; columns know only the words of a text field, so its whole texts are looked up."""
     if not is_text(field):
         return catalog.columns.pairs(field, mask)
     groups, rows, nothing = catalog.attribute(field), np.flatnonzero(mask), Pairs.none()
+    texts = _Texts(groups, letters)
     places, codes = groups.codes_of_rows(rows)
-    return Pairs((rows[places], codes), nothing.numbers, nothing.true, nothing.false, _Texts(groups))
+    kept = codes < texts.judged
+    return Pairs((rows[places[kept]], codes[kept]), nothing.numbers, nothing.true, nothing.false, texts)
+
+
+def _patterns(facet: Facet) -> int:
+    return (facet.include is not None) + (facet.exclude is not None)
 
 
 def _pattern(text: str | None, effort: Effort) -> Automaton | None:

@@ -23,7 +23,7 @@ from actors.search.messages import DISTANCE, SCORES, Anchoring, Facet, FacetFilt
 from cluster.errors import FilterSyntax
 from cluster.query import tree
 from cluster.query.automaton import Effort
-from cluster.query.formula import is_plain_field, parse_formula
+from cluster.query.formula import MOST_DEAR, Formula, is_plain_field, parse_formula
 from cluster.query.parser import parse
 from cluster.query.patterns import regex
 from cluster.query.scalars import moment_of, number_of, period_of
@@ -188,7 +188,7 @@ def order_of(entries: Sequence[OrderBy]) -> tuple[OrderKey, ...]:
         Unprocessable, FilterSyntax: a field without numbers, a formula that makes no sense
     """
     keys = []
-    formulas = 0
+    formulas = dear = 0
     for at, entry in enumerate(entries):
         expression = canonical(entry.field.strip())
         names: Sequence[str] = (expression,)
@@ -198,7 +198,15 @@ def order_of(entries: Sequence[OrderBy]) -> tuple[OrderKey, ...]:
                 refuse(
                     f"all formulas together have at most {_MOST_FORMULAS} characters", "order_by", at, "field"
                 )
-            names = _formula_fields(expression, at)
+            formula = _formula(expression, at)
+            names, dear = formula.fields, dear + formula.dear
+            if dear > MOST_DEAR:
+                refuse(
+                    f"all formulas together have at most {MOST_DEAR} powers, remainders and functions",
+                    "order_by",
+                    at,
+                    "field",
+                )
         if not all(name in SCORES or _is_numeric(name) for name in names):
             refuse(_NO_NUMBER, "order_by", at, "field")
         if DISTANCE in names and entry.geo is None:
@@ -309,9 +317,9 @@ def _try_pattern(pattern: str | None, effort: Effort, *path: str | int) -> None:
             refuse_filter(error, *path)
 
 
-def _formula_fields(expression: str, at: int) -> tuple[str, ...]:
+def _formula(expression: str, at: int) -> Formula:
     try:
-        return parse_formula(expression).fields
+        return parse_formula(expression)
     except FilterSyntax as error:
         refuse_filter(error, "order_by", at, "field")
 

@@ -8,11 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
+from cluster.query.automaton import Automaton
+from cluster.query.column import Pairs
 from cluster.query.columns import ColumnStore
-from cluster.query.counting import count_rows, count_values
+from cluster.query.counting import Tally, count_rows, count_values
 from cluster.query.facets import aggregate
 from cluster.query.geo import distance_km
+from cluster.query.patterns import regex
 from tests.unit.cluster.query.strategies import STEADY
 
 SCALARS = st.sampled_from(["a", "b", "1", "true", 1, 1.0, 2.5, -7, True, False, None, 1e308, 5e-324])
@@ -88,3 +92,40 @@ def test_distances_are_to_the_nearest_point() -> None:
     columns.replace(1, {"location": leeds})
     assert columns.distances(48.9, 2.3)[1] == pytest.approx(found[0])
     assert columns.distances(0, 0, "custom_attributes.place").shape == (4,)
+
+
+class Counting:
+    """Texts that say how often they were asked for."""
+
+    def __init__(self, texts: list[str]) -> None:
+        self.texts, self.read, self.tried = texts, 0, 0
+
+    def text(self, code: int) -> str:
+        self.read += 1
+        return self.texts[code]
+
+    def like(self, pattern: Automaton) -> NDArray[np.bool_]:
+        self.tried += 1
+        return np.array([pattern.accepts(text) for text in self.texts], np.bool_)
+
+
+def test_asking_a_field_again_puts_nothing_in_order_again() -> None:
+    names = Counting([f"v{at}" for at in range(2_000)])
+    rows = np.arange(2_000)
+    empty = Pairs.none()
+    tally = Tally(Pairs((rows, rows), empty.numbers, empty.true, empty.false, names), None)
+    patterns = [regex(f"v.*{at}") for at in range(10)]
+    for pattern in patterns[:2]:
+        tally.first(10, pattern)
+    before = names.read
+    found = [tally.first(10, pattern) for pattern in patterns]
+    assert names.read - before == 100 == sum(map(len, found))
+    assert names.tried == 12
+
+
+def test_numbers_and_booleans_are_matched_as_they_are_written() -> None:
+    columns = store([{"x": [1, True, "1"]}, {"x": [1.5, False]}, {"x": 10}])
+    tally = Tally(columns.pairs("x", columns.every()), None)
+    assert tally.first(10, regex("1.*")) == [("1", 1), (1, 1), (1.5, 1), (10, 1)]
+    assert tally.first(10, regex("(true|1)"), regex("1")) == [(True, 1)]
+    assert tally.first(10, None, regex("[0-9.]+")) == [(False, 1), (True, 1)]
