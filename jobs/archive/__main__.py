@@ -14,6 +14,7 @@ from cluster.settings import Settings
 from jobs.archive.driver import Wishes, run
 from jobs.archive.reading import KINDS, ArchiveReading
 from jobs.archive.story import DEFAULT_LICENCE
+from jobs.ingest.arguments import count
 from jobs.ingest.display import tell_end, tell_stop
 
 
@@ -58,7 +59,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--topic", default="", help="of articles that do not say, for example Science")
     parser.add_argument("--language", default="", help="of articles that do not say, for example en")
-    parser.add_argument("--chunk", type=int, default=200, help="articles written together")
+    parser.add_argument("--chunk", type=count, default=200, metavar="N", help="articles written together")
     parser.add_argument("--state", type=Path, help="where progress and refused articles are kept")
     parser.add_argument("--restart", action="store_true", help="forget an interrupted run")
     parser.add_argument(

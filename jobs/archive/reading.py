@@ -8,10 +8,11 @@ from __future__ import annotations
 import bz2
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
-from cluster.errors import Invalid
+from cluster.errors import HouseError, Invalid, Unavailable
 from jobs.archive import feeds, mediawiki, tables
 from jobs.archive.story import DEFAULT_LICENCE, NoStory, Story, record_of
 from jobs.ingest import sources
@@ -67,6 +68,18 @@ class ArchiveReading:
             yield first, waiting
 
     def _makers(self, source: Source) -> Iterator[Make]:
+        """Say how to make the record of every article of a file.
+
+        Errors:
+            Invalid: the file is damaged, or not of its kind
+            Unavailable: an object store does not give it
+        """
+        try:
+            yield from self._articles(source)
+        except (OSError, EOFError) as error:
+            raise _unread(source, error) from error
+
+    def _articles(self, source: Source) -> Iterator[Make]:
         kind = self._kind(source)
         if kind == "mediawiki":
             yield from self._pages(source)
@@ -74,10 +87,10 @@ class ArchiveReading:
             with _opened(source) as stream:
                 data = stream.read(feeds.LARGEST_FEED + 1)
             for story in feeds.stories(data):
-                yield lambda story=story: self._record(story)  # type: ignore[misc]
+                yield partial(self._record, story)
         else:
             for row in sources.rows(replace(source, format=kind or "jsonl")):
-                yield lambda row=row: self._row(row)  # type: ignore[misc]
+                yield partial(self._row, row)
 
     def _pages(self, source: Source) -> Iterator[Make]:
         wiki = mediawiki.Wiki()
@@ -85,7 +98,7 @@ class ArchiveReading:
             for page in mediawiki.pages(stream, wiki):
                 if isinstance(page, bytes) and not mediawiki.may_be_article(page):
                     continue
-                yield lambda page=page: self._page(page, wiki)  # type: ignore[misc]
+                yield partial(self._page, page, wiki)
 
     def _page(self, page: bytes | Unreadable, wiki: mediawiki.Wiki) -> Row:
         if isinstance(page, Unreadable):
@@ -121,7 +134,11 @@ class ArchiveReading:
 
 
 def kind_of(source: Source) -> Kind | None:
-    """Tell what a file is by its name; XML by its beginning."""
+    """Tell what a file is by its name; XML by its beginning.
+
+    Errors:
+        Invalid, Unavailable: its beginning can't be read
+    """
     name = source.path.lower()
     for suffix in sources.PACKED:
         name = name.removesuffix(suffix)
@@ -133,9 +150,15 @@ def kind_of(source: Source) -> Kind | None:
     try:
         with _opened(source) as stream:
             beginning = stream.read(_LOOK)
-    except (OSError, EOFError):
-        return None
+    except (OSError, EOFError) as error:
+        raise _unread(source, error) from error
     return "mediawiki" if b"<mediawiki" in beginning else "feed"
+
+
+def _unread(source: Source, error: Exception) -> HouseError:
+    """Say that a file can't be read: nothing helps where it is on a disk, elsewhere the next attempt may."""
+    kind = Invalid if source.is_local else Unavailable
+    return kind(f"{source.name} can't be read to its end: {error}")
 
 
 class _Opened:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cluster.errors import Invalid
 
+_MOST = 100_000
 _ABOUT = """\
 Ingest users, products or interactions from files of any size: JSON Lines, CSV, TSV or Parquet, packed or not.
 
@@ -56,12 +57,12 @@ def read_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--chunk",
-        type=_count,
+        type=count,
         metavar="N",
         help="rows written together; 2,000 interactions or 500 records when not said",
     )
     parser.add_argument(
-        "--at-once", type=_count, default=1, metavar="N", help="so many files at once, each as a task on Ray"
+        "--at-once", type=count, default=1, metavar="N", help="so many files at once, each as a task on Ray"
     )
     parser.add_argument(
         "--state",
@@ -90,8 +91,13 @@ def rules_of(arguments: argparse.Namespace) -> tuple[str, ...]:
     return (*(rule for rule in rules if rule and not rule.startswith("#")), *arguments.map)
 
 
-def _count(text: str) -> int:
-    count = int(text)
-    if not 1 <= count <= 100_000:
-        raise argparse.ArgumentTypeError(f"{count} is not between 1 and 100,000")
-    return count
+def count(text: str) -> int:
+    """Read a number of rows, files or tasks.
+
+    Errors:
+        ArgumentTypeError: it is not between 1 and 100,000
+    """
+    number = int(text)
+    if not 1 <= number <= _MOST:
+        raise argparse.ArgumentTypeError(f"{number:,} is not between 1 and {_MOST:,}")
+    return number

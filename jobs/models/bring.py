@@ -21,6 +21,7 @@ from jobs.models.weights import read_safetensors
 
 _LARGEST = 2 << 30
 _LONGEST_TOKENS = 256
+_SIZES = ("num_hidden_layers", "num_attention_heads", "hidden_size", "max_position_embeddings")
 
 Read = Callable[[str], bytes]
 
@@ -35,15 +36,10 @@ def bring(source: Path, models_dir: Path, *, name: str = "minilm") -> Path:
         all-MiniLM-L6-v2: 5 s, 0.5 GB; 23 MB on disk
     """
     read = _reader(source)
-    try:
-        config = orjson.loads(read("config.json"))
-    except orjson.JSONDecodeError as error:
-        raise Invalid(f"config.json is not JSON: {error}") from error
-    if config.get("model_type") != "bert" or config.get("hidden_act") != "gelu":
-        raise Invalid("only encoders of the BERT family can be imported")
+    config = _config(read("config.json"))
     weights, tokenizer = read("model.safetensors"), read("tokenizer.json")
     digest = hashlib.sha256(weights + tokenizer).hexdigest()[:12]
-    width = int(config["hidden_size"])
+    width = config["hidden_size"]
     version = f"{name}-{width}-{digest}"
     target = models_dir / version
     if target.exists():
@@ -53,12 +49,32 @@ def bring(source: Path, models_dir: Path, *, name: str = "minilm") -> Path:
     try:
         _quantised(weights, config, part)
         (part / TOKENIZER).write_bytes(tokenizer)
-        longest = min(_LONGEST_TOKENS, int(config.get("max_position_embeddings", _LONGEST_TOKENS)))
+        longest = min(_LONGEST_TOKENS, config["max_position_embeddings"])
         seal_model(part, {"version": version, "dimensions": width, "tokens": longest})
         os.rename(part, target)
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return target
+
+
+def _config(data: bytes) -> dict[str, int]:
+    """Read the sizes of a network out of its configuration.
+
+    Errors:
+        Invalid: it is no configuration of an encoder of the BERT family, or a size is missing
+    """
+    try:
+        config = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise Invalid(f"config.json is not JSON: {error}") from error
+    named = {"model_type": "bert", "hidden_act": "gelu"}
+    if not isinstance(config, dict) or any(config.get(name) != value for name, value in named.items()):
+        raise Invalid("only encoders of the BERT family can be imported")
+    sizes = {"max_position_embeddings": _LONGEST_TOKENS, **config}
+    for name in _SIZES:
+        if type(sizes.get(name)) is not int or sizes[name] < 1:
+            raise Invalid(f"config.json says no {name}")
+    return {name: sizes[name] for name in _SIZES}
 
 
 def _quantised(weights: bytes, config: dict[str, int], folder: Path) -> None:

@@ -54,15 +54,19 @@ class _Graph:
             self.constants[name] = numpy_helper.from_array(np.ascontiguousarray(value), name)
         return name
 
-    def weight(self, name: str, *, turned: bool = False) -> str:
-        """Add a weight of the model.
+    def value(self, name: str) -> npt.NDArray[np.float32]:
+        """Find a weight of the model.
 
         Errors:
             Invalid: the model has none of that name
         """
         if name not in self.weights:
             raise Invalid(f"the model has no {name}; it is not of the kind that can be imported")
-        value = self.weights[name]
+        return self.weights[name]
+
+    def weight(self, name: str, *, turned: bool = False) -> str:
+        """Add a weight of the model."""
+        value = self.value(name)
         return self.constant(name, value.T if turned else value)
 
     def dense(self, value: str, name: str) -> str:
@@ -103,7 +107,7 @@ def build_graph(weights: Tensors, shape: Shape) -> Any:
 def _embedded(graph: _Graph) -> str:
     words = graph.node("Gather", graph.weight("embeddings.word_embeddings.weight"), "ids")
     places = graph.node("Gather", graph.weight("embeddings.position_embeddings.weight"), "positions")
-    kind = graph.constant("kind", graph.weights["embeddings.token_type_embeddings.weight"][0])
+    kind = graph.constant("kind", graph.value("embeddings.token_type_embeddings.weight")[0])
     total = graph.node("Add", graph.node("Add", words, places), kind)
     return graph.norm(total, "embeddings.LayerNorm")
 

@@ -86,6 +86,15 @@ def test_a_page_of_a_dump_becomes_an_article_with_sections_date_author_topic_and
     assert "Repairs" in {section.title for section in document.sections}
 
 
+@pytest.mark.parametrize("kept", [0.0, 0.6])
+def test_a_packed_dump_that_was_cut_short_is_said_plainly(tmp_path: Path, kept: float) -> None:
+    dump = HEAD + "".join(page(f"Bridge {n * 7919}", number=n) for n in range(4_000)) + "</mediawiki>"
+    data = bz2.compress(dump.encode(), compresslevel=1)
+    path = write(tmp_path, "news.xml.bz2", data[: int(len(data) * kept)] or b"BZh9")
+    with pytest.raises(Invalid, match=r"news\.xml\.bz2 can't be read"):
+        rows_of(path)
+
+
 def test_redirects_talk_and_templates_are_no_articles_and_no_refusals(tmp_path: Path) -> None:
     dump = (
         HEAD

@@ -115,6 +115,10 @@ def test_what_is_no_encoder_is_refused_and_leaves_nothing(model: Path, tmp_path:
     (model / "config.json").write_text('{"model_type": "gpt2"}')
     with pytest.raises(Invalid, match="BERT"):
         bring(model, models)
+    for config in ("[]", '{"model_type": "bert", "hidden_act": "gelu", "hidden_size": "wide"}'):
+        (model / "config.json").write_text(config)
+        with pytest.raises(Invalid, match=r"BERT|config\.json says no num_hidden_layers"):
+            bring(model, models)
     assert models_in(models) == []
     assert list(models.iterdir()) == []
 
