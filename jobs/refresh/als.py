@@ -18,6 +18,7 @@ from pydantic import Field
 from actors.learned.factors import Factors, Solving, solved
 from actors.learned.histories import Fading
 from actors.learned.model import Parts
+from actors.vectors.types import Matrix
 from jobs.refresh.dataset import Interactions
 from jobs.refresh.learner import PartRecipe
 from jobs.refresh.matrix import reader_item
@@ -66,7 +67,7 @@ class Als:
         spread = recipe.factors**-0.5 * 0.1
         items = rng.normal(0.0, spread, (data.n_items, recipe.factors)).astype(np.float32)
         items[np.diff(by_item.indptr) == 0] = 0.0
-        readers = np.zeros((data.n_readers, recipe.factors), np.float32)
+        readers: Matrix = np.zeros((data.n_readers, recipe.factors), np.float32)
         for _ in range(recipe.rounds):
             readers = solved(matrix, items, readers, recipe.solving)
             items = solved(by_item, readers, items, recipe.solving)

@@ -13,6 +13,7 @@ from pydantic import Field
 from actors.learned.histories import Fading
 from actors.learned.model import Parts
 from actors.learned.neighbours import Neighbours
+from actors.vectors.types import Floats
 from jobs.refresh.dataset import Interactions
 from jobs.refresh.learner import PartRecipe
 from jobs.refresh.matrix import event_weights
@@ -69,9 +70,7 @@ class Baskets:
         """Bring back what was learned."""
         return Neighbours.load(parts)
 
-    def _counted(
-        self, by_item: sp.csr_matrix, weighted: sp.csr_matrix, frequency: np.ndarray
-    ) -> sp.csr_matrix:
+    def _counted(self, by_item: sp.csr_matrix, weighted: sp.csr_matrix, frequency: Floats) -> sp.csr_matrix:
         """Multiply block by block, damp, and keep the strongest."""
         sizes = np.diff(weighted.indptr).astype(np.float64)
         made = np.cumsum(by_item @ sizes)

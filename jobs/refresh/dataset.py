@@ -146,7 +146,8 @@ def from_frame(frame: pl.DataFrame, columns: Columns | None = None) -> Interacti
     count = frame.height
     at_s = np.arange(count, dtype=np.float64) if columns.at is None else _seconds(frame[columns.at])
     weight = np.ones(count) if columns.weight is None else _numbers(frame[columns.weight])
-    kinds, kind = ("",), np.zeros(count, np.int32)
+    kinds: tuple[str, ...] = ("",)
+    kind: Codes = np.zeros(count, np.int32)
     if columns.kind is not None:
         found = Vocabulary.of(_texts(frame[columns.kind]))
         kinds = tuple(found.names.to_pylist())

@@ -219,7 +219,7 @@ def load(name: str | Path) -> Recipe:
         Invalid: not TOML or JSON, or fields that do not fit
     """
     if str(name) in PRESETS:
-        text = resources.files("jobs.refresh").joinpath("recipes", f"{name}.toml").read_text("utf-8")
+        text = (resources.files("jobs.refresh") / "recipes" / f"{name}.toml").read_text("utf-8")
         return parse(_toml(text, str(name)))
     path = Path(name)
     if not path.is_file():
@@ -240,7 +240,7 @@ def _toml(text: str, name: str) -> dict[str, Any]:
     try:
         import tomllib as toml  # 3.11 and later
     except ModuleNotFoundError:  # pragma: no cover
-        import tomli as toml  # type: ignore[import-not-found,no-redef]
+        import tomli as toml  # type: ignore[import-not-found,no-redef,unused-ignore]
     try:
         return toml.loads(text)
     except toml.TOMLDecodeError as error:

@@ -36,6 +36,7 @@ from actors.language import latent
 from actors.language.analysis import Analyzers
 from actors.language.embed import Embedder
 from actors.vectors.compact import CompactVectors
+from actors.vectors.types import Scores
 from cluster.artifacts.manifest import Manifest
 from cluster.errors import Conflict, Invalid
 
@@ -198,7 +199,7 @@ class _Work:
     def _vectors(self, embedder: Embedder) -> CompactVectors:
         """Embed all passages; scales come from the first lots, later values beyond them are cut."""
         codes = np.empty((sum(self._sizes), embedder.dimensions), np.int8)
-        scales = np.ones(embedder.dimensions, np.float32)
+        scales: Scores = np.ones(embedder.dimensions, np.float32)
         done = 0
         for lot in _lots(self._texts(), _LOT):
             vectors = embedder.embed(lot)

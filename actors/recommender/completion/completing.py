@@ -71,7 +71,7 @@ def _preferred(request: Request, hits: Sequence[Hit]) -> list[tuple[Hit, int, fl
     for row, value in zip(judged, own.tolist(), strict=True):
         scores[row] = value + (float(start[row]) if np.isfinite(start[row]) else 0.0)
     chosen = [max(hit.rows, key=lambda row: (scores[row], -row)) for hit in hits]
-    taste = np.zeros(len(hits))
+    taste: Floats = np.zeros(len(hits))
     if request.taste.known:
         alone = dict(zip(judged, own.tolist(), strict=True))
         taste = np.array([alone.get(row, 0.0) for row in chosen])

@@ -162,7 +162,7 @@ def _decided(request: Request, search: SearchQuery, node: Node, mask: Mask, phra
     if isinstance(node, Not):
         return mask & ~_decided(request, search, node.child, mask, phrases)
     if isinstance(node, Any):
-        found = np.zeros(len(mask), np.bool_)
+        found: Mask = np.zeros(len(mask), np.bool_)
         for child in node.children:
             found |= _decided(request, search, child, mask, phrases)
         return found

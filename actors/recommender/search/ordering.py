@@ -46,7 +46,7 @@ def ordered(
     Shapes:
         rows: int64 [k]; otherwise: float64 [k]; returns: int64 [k], positions
     """
-    level = np.zeros(len(rows), np.int64)
+    level: Rows = np.zeros(len(rows), np.int64)
     for key in keys:
         values = _values(key, rows, catalog, scores)
         level = _refined(level, values if key.ascending else -values, key.threshold)

@@ -81,7 +81,7 @@ def keys_of(codes: Text, size: int) -> npt.NDArray[np.uint64]:
         returns: uint64 [c]
     """
     count = len(codes)
-    key = np.zeros(count, np.uint64)
+    key: npt.NDArray[np.uint64] = np.zeros(count, np.uint64)
     whole = np.ones(count, np.bool_)
     for at in range(size):
         shifted = np.zeros(count, np.uint16)

@@ -140,7 +140,7 @@ def rank_of(popularity: Floats | Rows, lengths: Rows | None = None) -> Ranks:
 
 def _packed(text: Text, places: Rows) -> npt.NDArray[np.uint64]:
     """Pack four characters into one number; nothing counts after a text has ended."""
-    key = np.zeros(len(places), np.uint64)
+    key: npt.NDArray[np.uint64] = np.zeros(len(places), np.uint64)
     alive = np.ones(len(places), np.bool_)
     for at in range(_PER_KEY):
         code = text[np.minimum(places + at, len(text) - 1)]

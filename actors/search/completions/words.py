@@ -71,7 +71,8 @@ class Words:
             if not len(near):
                 return np.zeros(0, np.int64), np.zeros(0)
             lists.append((int((self.starts[near + 1] - self.starts[near]).sum()), near, edits))
-        texts, cost = np.zeros(0, np.int64), np.zeros(0)
+        texts: Rows = np.zeros(0, np.int64)
+        cost: Floats = np.zeros(0)
         for turn, (_, near, edits) in enumerate(sorted(lists, key=lambda entry: entry[0])):
             found, worth = self._with(near, edits, texts if turn else None)
             if allowed is not None and not turn:
