@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import structlog
 
 from cluster import ids
+from cluster.artifacts.commits import manifest_path, newest_manifest, replaced, sequence_of, tidy_folder
 from cluster.artifacts.manifest import FileEntry, Manifest
 from cluster.artifacts.shelf import Shelf, checksum
 from cluster.clock import Clock, SystemClock, from_ms
@@ -35,7 +36,6 @@ FORGOTTEN_MS = 3_600_000
 TYPING_MS = 2_000
 "A keystroke that another follows so soon was not what its reader wanted to ask."
 _READ_TRIES = 5
-_ORPHAN_AGE_MS = 3_600_000
 
 COLUMNS = pa.schema(
     [
@@ -157,34 +157,26 @@ class QueryShelf:
 
     def tidy(self, app_id: str) -> int:
         """Remove what interrupted writers left behind; return how many files went."""
-        manifest = self._manifest(app_id)
-        named = {entry.name for entry in manifest.files}
-        before_ms = self._clock.now_ms() - _ORPHAN_AGE_MS
-        gone = self._shelf.sweep_parts(_folder(app_id), before_ms)
-        for entry in self._shelf.entries(_folder(app_id)):
-            name = entry.path.rsplit("/", 1)[-1]
-            orphan = name.endswith(".parquet") and name not in named
-            left_over = orphan and (name in manifest.retired or entry.modified_ms < before_ms)
-            outdated = _is_manifest(entry.path) and entry.path < _path(app_id, manifest.sequence)
-            if left_over or outdated:
-                gone += self._shelf.remove(entry.path)
-        return gone
+        newest = self._manifest(app_id)
+        return tidy_folder(
+            self._shelf, _folder(app_id), newest, oldest_kept=newest.sequence, now_ms=self._clock.now_ms()
+        )
 
     # --- inside -------------------------------------------------------------------------------------------
 
     def _manifest(self, app_id: str) -> Manifest:
         """Read the newest manifest; a damaged one counts as empty, and the next commit takes its place."""
         for _ in range(_READ_TRIES):
-            paths = [entry.path for entry in self._shelf.entries(_folder(app_id)) if _is_manifest(entry.path)]
-            if not paths:
+            path = newest_manifest(self._shelf, _folder(app_id))
+            if path is None:
                 break
             try:
-                return Manifest.parse(self._shelf.read(paths[-1]), kind=KIND)
+                return Manifest.parse(self._shelf.read(path), kind=KIND)
             except NotFound:
                 continue
             except Fault as error:
-                self._log.error("query_log_refused", app=app_id, manifest=paths[-1], reason=error.message)
-                return Manifest(kind=KIND, sequence=int(paths[-1][-17:-5]))
+                self._log.error("query_log_refused", app=app_id, manifest=path, reason=error.message)
+                return Manifest(kind=KIND, sequence=sequence_of(path))
         return Manifest(kind=KIND, sequence=0)
 
     def _table(self, app_id: str, entry: FileEntry) -> Any:
@@ -209,20 +201,20 @@ class QueryShelf:
         return FileEntry(name, len(data), checksum(data), table.num_rows, facts)
 
     def _commit(self, app_id: str, manifest: Manifest, files: Sequence[FileEntry], **facts: Any) -> None:
-        kept = {entry.name for entry in files}
-        replaced = tuple(entry.name for entry in manifest.files if entry.name not in kept)
+        retired = replaced(manifest, files)
         following = replace(
             manifest,
             sequence=manifest.sequence + 1,
             written_at_ms=self._clock.now_ms(),
             facts={**manifest.facts, "app_id": app_id, **facts},
             files=tuple(sorted(files, key=lambda entry: (entry.facts["day"], entry.name))),
-            retired=replaced,
+            retired=retired,
         )
-        self._shelf.write(_path(app_id, following.sequence), following.dump(), new=True)
-        for name in replaced:
-            self._shelf.remove(f"{_folder(app_id)}/{name}")
-        self._shelf.remove(_path(app_id, manifest.sequence))
+        folder = _folder(app_id)
+        self._shelf.write(manifest_path(folder, following.sequence), following.dump(), new=True)
+        for name in retired:
+            self._shelf.remove(f"{folder}/{name}")
+        self._shelf.remove(manifest_path(folder, manifest.sequence))
 
 
 def finals(queries: Iterable[Searched]) -> list[Searched]:
@@ -276,12 +268,3 @@ def _table_of(queries: Sequence[Searched]) -> Any:
 
 def _folder(app_id: str) -> str:
     return f"{app_id}/queries"
-
-
-def _path(app_id: str, sequence: int) -> str:
-    return f"{_folder(app_id)}/manifest-{sequence:012d}.json"
-
-
-def _is_manifest(path: str) -> bool:
-    name = path.rsplit("/", 1)[-1]
-    return name.startswith("manifest-") and name.endswith(".json")

@@ -17,6 +17,7 @@ from typing import Any
 import structlog
 
 from cluster import ids
+from cluster.artifacts.commits import manifest_path, newest_manifest, replaced, tidy_folder
 from cluster.artifacts.manifest import FileEntry, Manifest
 from cluster.artifacts.shelf import Shelf, checksum
 from cluster.artifacts.tables import NOUNS, Noun, from_parquet, to_parquet
@@ -25,7 +26,6 @@ from cluster.errors import Fault, NotFound
 
 KIND = "segments"
 _READ_TRIES = 5
-_ORPHAN_AGE_MS = 3_600_000
 
 
 def position(offset: str) -> tuple[int, int]:
@@ -58,17 +58,16 @@ class SegmentFiles:
             Fault: it is damaged; fact `path`
         """
         for _ in range(_READ_TRIES):
-            entries = self._shelf.entries(_folder(app_id))
-            paths = [entry.path for entry in entries if _is_manifest(entry.path)]
-            if not paths:
+            path = newest_manifest(self._shelf, _folder(app_id))
+            if path is None:
                 return Manifest(kind=KIND, sequence=0)
             try:
-                return Manifest.parse(self._shelf.read(paths[-1]), kind=KIND)
+                return Manifest.parse(self._shelf.read(path), kind=KIND)
             except NotFound:  # newer ones took its place since the listing
                 continue
             except Fault as error:
-                self._log.error("manifest_refused", app=app_id, manifest=paths[-1], reason=error.message)
-                raise Fault(f"{error.message}: {paths[-1]}", path=paths[-1]) from error
+                self._log.error("manifest_refused", app=app_id, manifest=path, reason=error.message)
+                raise Fault(f"{error.message}: {path}", path=path) from error
         raise Fault("the newest manifest of the segments keeps changing")
 
     def table(
@@ -133,35 +132,32 @@ class SegmentFiles:
             Conflict: another writer committed since that manifest was read
         """
         order = {noun: at for at, noun in enumerate(NOUNS)}
-        kept = {entry.name for entry in files}
-        replaced = tuple(entry.name for entry in manifest.files if entry.name not in kept)
+        retired = replaced(manifest, files)
         following = replace(
             manifest,
             sequence=manifest.sequence + 1,
             written_at_ms=self._clock.now_ms(),
             facts={"app_id": app_id, "offsets": {**manifest.facts.get("offsets", {}), **(offsets or {})}},
             files=tuple(sorted(files, key=lambda e: (order[e.facts["noun"]], position(e.facts["first"])))),
-            retired=replaced,
+            retired=retired,
         )
-        self._shelf.write(_manifest_path(app_id, following.sequence), following.dump(), new=True)
-        for name in replaced:
-            self._shelf.remove(f"{_folder(app_id)}/{name}")
-        self._shelf.remove(_manifest_path(app_id, manifest.sequence - 1))
+        folder = _folder(app_id)
+        self._shelf.write(manifest_path(folder, following.sequence), following.dump(), new=True)
+        for name in retired:
+            self._shelf.remove(f"{folder}/{name}")
+        self._shelf.remove(manifest_path(folder, manifest.sequence - 1))
 
     def tidy(self, app_id: str) -> int:
         """Remove what interrupted writers left behind; return how many files went."""
-        manifest = self.manifest(app_id)
-        named = {entry.name for entry in manifest.files}
-        before_ms = self._clock.now_ms() - _ORPHAN_AGE_MS
-        gone = self._shelf.sweep_parts(_folder(app_id), before_ms)
-        for entry in self._shelf.entries(_folder(app_id)):
-            name = entry.path.rsplit("/", 1)[-1]
-            orphan = name.endswith(".parquet") and name not in named
-            left_over = orphan and (name in manifest.retired or entry.modified_ms < before_ms)
-            outdated = _is_manifest(name) and entry.path < _manifest_path(app_id, manifest.sequence - 1)
-            if left_over or outdated:
-                gone += self._shelf.remove(entry.path)
-        return gone
+        newest = self.manifest(app_id)
+        # the manifest before the newest one stays: whoever has listed it may be about to read it
+        return tidy_folder(
+            self._shelf,
+            _folder(app_id),
+            newest,
+            oldest_kept=newest.sequence - 1,
+            now_ms=self._clock.now_ms(),
+        )
 
     def drop(self, app_id: str) -> None:
         """Remove everything of an app."""
@@ -171,12 +167,3 @@ class SegmentFiles:
 
 def _folder(app_id: str) -> str:
     return f"{app_id}/segments"
-
-
-def _manifest_path(app_id: str, sequence: int) -> str:
-    return f"{_folder(app_id)}/manifest-{sequence:012d}.json"
-
-
-def _is_manifest(path: str) -> bool:
-    name = path.rsplit("/", 1)[-1]
-    return name.startswith("manifest-") and name.endswith(".json")
