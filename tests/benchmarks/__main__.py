@@ -43,18 +43,7 @@ def main() -> int:
         return engine_sizes.main(sys.argv[2:])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))  # so that what was started is ended
     given = _arguments()
-    progress = Console(stderr=True)
-    lines: list[scenarios.Line] = []
-    for line in _measured(given, progress):
-        progress.print(f"  {line.name}: {line.value:,.2f} {line.unit}")
-        lines.append(line)
-    if given.json:
-        print(report.as_json(lines))
-    else:
-        report.show(lines)
-    if given.out:
-        given.out.write_text(report.as_json(lines) + "\n")
-    return 1 if any(line.kept is False for line in lines) else 0
+    return report.told(_measured(given, Console(stderr=True)), json_wanted=given.json, out=given.out)
 
 
 def _measured(given: argparse.Namespace, progress: Console) -> Iterator[scenarios.Line]:

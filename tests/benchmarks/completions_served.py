@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 import orjson
-from rich.console import Console
 
 from actors.search.completions.build import build
 from actors.search.completions.lookup import Index
@@ -124,18 +123,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON instead of the table")
     given = parser.parse_args(list(arguments))
-    progress = Console(stderr=True)
-    lines: list[Line] = []
-    for line in _measured(given):
-        progress.print(f"  {line.name}: {line.value:,.2f} {line.unit}")
-        lines.append(line)
-    if given.json:
-        print(report.as_json(lines))
-    else:
-        report.show(lines)
-    if given.out:
-        given.out.write_text(report.as_json(lines) + "\n")
-    return 1 if any(line.kept is False for line in lines) else 0
+    return report.told(_measured(given), json_wanted=given.json, out=given.out)
 
 
 def _measured(given: argparse.Namespace) -> Iterator[Line]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -41,6 +42,16 @@ def as_json(lines: Sequence[Line]) -> str:
     return json.dumps(document, indent=2)
 
 
-def show(lines: Sequence[Line]) -> None:
-    """Print the table."""
-    Console(stderr=False, width=120).print(as_table(lines))
+def told(figures: Iterable[Line], *, json_wanted: bool = False, out: Path | None = None) -> int:
+    """Show figures as they come and all together in the end; return 1 when a bound was missed, else 0."""
+    progress, lines = Console(stderr=True), []
+    for line in figures:
+        progress.print(f"  {line.name}: {line.value:,.2f} {line.unit}")
+        lines.append(line)
+    if json_wanted:
+        print(as_json(lines))
+    else:
+        Console(width=120).print(as_table(lines))
+    if out:
+        out.write_text(as_json(lines) + "\n")
+    return 1 if any(line.kept is False for line in lines) else 0

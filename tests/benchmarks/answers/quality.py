@@ -18,8 +18,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rich.console import Console
-
 from actors.answers.archive.library import Library
 from actors.answers.archive.messages import ArchiveQuery, Snippet
 from actors.answers.archive.passages import Document, read_product
@@ -95,16 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--every", type=int, default=1, help="ask only every so many of the public questions")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON instead of the table")
     given = parser.parse_args(arguments)
-    progress = Console(stderr=True)
-    found = []
-    for line in lines(tuple(filter(None, given.sets.split(","))), given.every):
-        progress.print(f"  {line.name}: {line.value:.3f}")
-        found.append(line)
-    if given.json:
-        print(report.as_json(found))
-    else:
-        report.show(found)
-    return 1 if any(line.kept is False for line in found) else 0
+    found = lines(tuple(filter(None, given.sets.split(","))), given.every)
+    return report.told(found, json_wanted=given.json)
 
 
 def lines(languages: Sequence[str] = ("en", "es", "de"), every: int = 1) -> Iterator[Line]:

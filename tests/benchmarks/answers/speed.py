@@ -20,8 +20,6 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from rich.console import Console
-
 from tests.benchmarks import report
 from tests.benchmarks.load import drive, http_request
 from tests.benchmarks.scenarios import Line
@@ -177,13 +175,8 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--port", type=int, default=18160)
     given = parser.parse_args(arguments)
-    progress, found = Console(stderr=True), []
     with kiosk(given.port) as running:
-        for line in lines(running, playground_key(running)):
-            progress.print(f"  {line.name}: {line.value:,.2f} {line.unit}")
-            found.append(line)
-    report.show(found)
-    return 1 if any(line.kept is False for line in found) else 0
+        return report.told(lines(running, playground_key(running)))
 
 
 if __name__ == "__main__":
