@@ -194,12 +194,6 @@ def reader_of(item: Mapping[str, Any]) -> str:
     return "a:" + str(item["anonymous_id"]) if item.get("anonymous_id") else ""
 
 
-def position(offset: str) -> tuple[int, int]:
-    """Turn an offset (`<ms>-<n>`, or `"0"`) into something that compares in log order."""
-    ms, _, n = offset.partition("-")
-    return int(ms), int(n or 0)
-
-
 def written_ms(offset: str) -> int:
     """Read the time out of an offset."""
     return int(offset.partition("-")[0])

@@ -28,10 +28,10 @@ from actors.recommender.boot import boot
 from actors.recommender.champion import Champion
 from actors.recommender.champions import Champions, Models
 from actors.recommender.completion.asked import WINDOW_MS
-from actors.recommender.events import position, written_ms
+from actors.recommender.events import written_ms
 from actors.recommender.messages import ReaderQuery, RecommendationResult
 from actors.recommender.recommender import Recommender
-from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.segments import SegmentShelf, position
 from cluster.artifacts.settled import SettledState
 from cluster.clock import Clock
 from cluster.errors import Unavailable

@@ -15,13 +15,14 @@ import orjson
 from actors.language.embed import Embedder, text_of
 from actors.recommender.catalog import Catalog
 from actors.recommender.completion.asked import Asked
-from actors.recommender.events import Event, Events, position, read_items, reader_of, written_ms
+from actors.recommender.events import Event, Events, read_items, reader_of, written_ms
 from actors.recommender.ledger import Ledger
 from actors.recommender.search.product_texts import ProductTexts
 from actors.recommender.together import Neighbours, basket_pairs, sequence_pairs
 from actors.recommender.trending import DailyVotes, DecayedCounts, PlainCounts
 from actors.vectors.index import VectorIndex
 from actors.vectors.types import Floats, Matrix
+from cluster.artifacts.segments import position
 from cluster.store.ports import Change
 
 _PRODUCTS_A_STEP = 10
