@@ -16,6 +16,7 @@ from deployments.archive.tools import TOOLS
 from tests.fakes.archive import ArchiveCorner, open_archive_corner
 from tests.fakes.asgi import HungUp, call
 from tests.fakes.door import StillClock
+from tests.suites.waiting import until
 
 NOT_ISSUED = (
     "Invalid arguments for get_archive_article: product_id and offset were not returned by ask_archive; "
@@ -255,11 +256,13 @@ async def test_a_caller_who_hangs_up_is_not_answered(corner: ArchiveCorner) -> N
 
 async def test_calls_beyond_the_bound_are_told_to_come_back(corner: ArchiveCorner) -> None:
     corner.means.endpoint._most_at_once = 3
-    corner.archive.slow_s = 0.05
-    answers = await asyncio.gather(*(corner.tool("ask_archive", {"question": "river"}) for _ in range(8)))
-    refused = [answer["error"]["message"] for answer in answers if "error" in answer]
-    assert len(refused) == 5
-    assert set(refused) == {"The archive is busy or restarting; try again in 1 s"}
+    corner.archive.gate = asyncio.Event()
+    calls = [asyncio.ensure_future(corner.tool("ask_archive", {"question": "river"})) for _ in range(8)]
+    await until(lambda: sum(call.done() for call in calls) >= 5)
+    refused = [(await call)["error"]["message"] for call in calls if call.done()]
+    assert refused == ["The archive is busy or restarting; try again in 1 s"] * 5
+    corner.archive.gate.set()
+    assert sum("result" in answer for answer in await asyncio.gather(*calls)) == 3
     assert "result" in await corner.tool("ask_archive", {"question": "river"})
 
 

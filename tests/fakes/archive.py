@@ -33,7 +33,8 @@ class SmallArchive:
     articles: dict[str, Article] = field(default_factory=dict)
     asked: list[ArchiveQuery] = field(default_factory=list)
     wrong: Exception | None = None
-    slow_s: float = 0.0
+    gate: asyncio.Event | None = None
+    "Calls wait until it is set."
 
     async def ask(self, query: ArchiveQuery) -> ArchiveResult:
         """Find passages: an article's paragraphs."""
@@ -60,8 +61,8 @@ class SmallArchive:
         return article
 
     async def _trouble(self) -> None:
-        if self.slow_s:
-            await asyncio.sleep(self.slow_s)
+        if self.gate is not None:
+            await self.gate.wait()
         if self.wrong is not None:
             raise self.wrong
 

@@ -68,7 +68,7 @@ def run_machine(machine: type[RuleBasedStateMachine], *, sequences: int, steps: 
     """Run sequences of steps; `HOUSE_SEQUENCES` says how many instead."""
     sequences = int(os.environ.get("HOUSE_SEQUENCES", sequences))
     print(f"\n{machine.__name__}: {sequences} sequences, seed {SEED}")
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         hypothesis.seed(SEED)(machine),
         settings=settings(
             max_examples=sequences,

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import os
+from typing import TypedDict
 
 from cluster.errors import Unavailable
 from cluster.store.connect import OpenStores
 from tests.suites.doing import APP
 from tests.suites.waiting import until
 
-EASY = {"hot_s": 5.0, "slow_s": 10.0}
+
+class Deadlines(TypedDict):
+    """Of short commands and of long ones, in seconds."""
+
+    hot_s: float
+    slow_s: float
+
+
+EASY: Deadlines = {"hot_s": 5.0, "slow_s": 10.0}
 "Deadlines that a busy test machine keeps, for tests that are not about deadlines."
 
 
