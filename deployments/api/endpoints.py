@@ -26,6 +26,7 @@ from deployments.api.endpoint import About, Endpoint
 from deployments.api.experiment_admin import ExperimentAdmin
 from deployments.api.experiment_table import experiment_endpoints
 from deployments.api.experiments import ExperimentEvents
+from deployments.api.generation import generation_endpoint
 from deployments.api.history import History
 from deployments.api.history_table import history_endpoints
 from deployments.api.interactions import Interactions
@@ -108,6 +109,7 @@ def endpoints(means: Means) -> tuple[Endpoint, ...]:
             QuestionAnswers(means.recommender, means.new_service_id, means.query_log),
         ),
         *history_endpoints(History(means.history or LocalHistoryClient(means.stores, means.clock))),
+        generation_endpoint(),
     )
     if means.ask is not None:
         table = (*table, *ask_endpoints(means.ask, means.recommender, means.new_service_id, means.query_log))

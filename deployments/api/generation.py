@@ -1,0 +1,42 @@
+"""Text generation: the rule for its body. Behind it there is nothing yet.
+
+The interface names the endpoint by this one rule. What it generates, and from which templates and tasks, no source
+says; so a body that keeps the rule names something that is not there, instead of being given an invented answer.
+
+Source: reference section 2, endpoint 51, and section 9
+"""
+
+from __future__ import annotations
+
+from pydantic import ValidationError
+
+from cluster.errors import NotFound, messages
+from deployments.api.endpoint import About, Endpoint
+from deployments.api.wire.faults import unprocessable
+from deployments.api.wire.generation import Generated, Generation
+from deployments.api.wire.records import Told, enveloped
+from deployments.edge.admission import Rules
+from deployments.edge.arrival import Arrival
+from deployments.edge.envelope import Reply
+
+
+def generation_endpoint() -> Endpoint:
+    """Make the row."""
+    return Endpoint(
+        "genai.generate", "POST", "/v1/genai/generate", Rules(body="json"), "detail", _answer, schema=_read,
+        about=About(
+            "Generate text; nothing is set up for it here, so every task, template and instruction is unknown",
+            "Generation", Generation, {200: enveloped(Generated), 404: Told},
+        ),
+    )  # fmt: skip
+
+
+def _read(request: Arrival) -> Generation:
+    try:
+        return Generation.model_validate(request.payload)
+    except ValidationError as error:
+        raise unprocessable(error) from error
+
+
+async def _answer(request: Arrival) -> Reply:
+    raise NotFound(messages.NOT_FOUND)
