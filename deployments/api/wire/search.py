@@ -41,6 +41,7 @@ from deployments.api.wire.shared import (
     Query,
     Real,
     SessionContext,
+    VisitorName,
     Wire,
     boosts_of,
     number_not_bool,
@@ -115,6 +116,10 @@ class ManyProducts(Wire):
     product_ids: _Ids
     fl: FieldNames = Field(default_factory=lambda: ["*"])
     engine_id: Name | None = None
+    user_id: Name | None = None
+    anonymous_id: VisitorName | None = None
+    user_hash: Name | None = None
+    "Read at the edge; a product is the same for every reader."
 
 
 class FoundProduct(BaseModel):
