@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from cluster.origin import parse_origin
+from cluster.origin import parse_origin, parse_origins
 
 REDIS_URL_FILE = "redis.url"
 "Name of the file in the data directory that tells the processes of an installation where its Redis is."
@@ -58,7 +58,8 @@ class Settings(BaseSettings):
     archive_citation: str = ""
     "A sentence added to what agents are told about citing. Not secret."
     archive_origins: str = ""
-    "Origins of web pages that may call the archive from a browser, separated by commas. Not secret."
+    """Origins of web pages and browsers' extensions that may call the archive from a browser, separated by commas.
+    Not secret."""
     max_body_mb: int = 32
     "Largest request body in MiB. Not secret."
     replicas_min: int = 1
@@ -98,6 +99,11 @@ class Settings(BaseSettings):
     @classmethod
     def _is_origin(cls, text: str) -> str:
         return parse_origin(text) if text else ""
+
+    @field_validator("archive_origins")
+    @classmethod
+    def _are_origins(cls, text: str) -> str:
+        return parse_origins(text)
 
     @cached_property
     def shelf_dir(self) -> Path:

@@ -5,12 +5,11 @@ Source: specification, transport errors; open points D3, D4
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
-from deployments.archive.oauth.addresses import is_loopback, resource_metadata_of
+from cluster.origin import WEB, canonical_origin, is_loopback
+from deployments.archive.oauth.addresses import resource_metadata_of
 from deployments.edge.arrival import Send
 from deployments.edge.envelope import JSON_TYPE, Header, Reply, dumps
 
@@ -18,9 +17,6 @@ NOT_SIGNED_IN = "valid bearer token required"
 WRONG_METHOD = "Method Not Allowed"
 WRONG_ORIGIN = "origin is not allowed"
 
-_WEB = ("http", "https")
-_OF_A_PROGRAM = re.compile(r"(?!https?:|file:)[a-z][a-z0-9+.-]*://[a-z0-9_.-]+", re.IGNORECASE)
-"Extensions of browsers and programs built on one have origins of their own, as chrome-extension://abc."
 _PREFLIGHT: tuple[Header, ...] = (
     # GET and DELETE too, so that a client in a browser sees the 405 it takes for "no stream, no session".
     (b"access-control-allow-methods", b"GET, POST, DELETE"),
@@ -74,15 +70,17 @@ class Origins:
     @classmethod
     def of(cls, origins: Iterable[str]) -> Origins:
         """Take a list from the configuration."""
-        return cls(frozenset(found for found in map(_canonical, origins) if found))
+        return cls(frozenset(found for found in map(canonical_origin, origins) if found))
 
     def allows(self, origin: bytes, base: str) -> bool:
         """Compare whole origins, never beginnings of them."""
-        found = _canonical(origin.decode("latin-1"))
+        found = canonical_origin(origin.decode("latin-1"))
         if not found:
             return False
         scheme, _, host = found.partition("://")
-        return found == _canonical(base) or found in self.allowed or (scheme in _WEB and is_loopback(host))
+        return (
+            found == canonical_origin(base) or found in self.allowed or (scheme in WEB and is_loopback(host))
+        )
 
 
 async def write(reply: Reply, method: str, origin: bytes | None, request_id: str, send: Send) -> None:
@@ -102,24 +100,6 @@ async def write(reply: Reply, method: str, origin: bytes | None, request_id: str
     headers += [(b"vary", b"Origin"), *reply.headers]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if method == "HEAD" else reply.body})
-
-
-def _canonical(origin: str) -> str:
-    """Write an origin the one way browsers do; empty for what is none."""
-    if _OF_A_PROGRAM.fullmatch(origin.strip()):
-        return origin.strip().lower()
-    try:
-        parts = urlsplit(origin.strip())
-        port = parts.port
-    except ValueError:
-        return ""
-    if parts.scheme not in _WEB or not parts.hostname or "@" in parts.netloc:
-        return ""
-    if parts.path not in ("", "/") or parts.query or parts.fragment:
-        return ""
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    plain = port is None or port == (443 if parts.scheme == "https" else 80)
-    return f"{parts.scheme}://{host}" + ("" if plain else f":{port}")
 
 
 def _body(code: str, message: str, status: int, hint: str = "") -> bytes:

@@ -79,6 +79,25 @@ def test_a_public_address_is_an_origin(given: str, kept: str) -> None:
     assert Settings(public_url=given).public_url == kept
 
 
+def test_origins_of_pages_are_written_one_way() -> None:
+    given = " https://Tools.example.com:443/, http://localhost:6274 ,,Chrome-Extension://abc"
+    kept = "https://tools.example.com,http://localhost:6274,chrome-extension://abc"
+    assert Settings(archive_origins=given).archive_origins == kept
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "tools.example.com", "https://tools.example.com/app", "*", "null", "https://a@b", "https://[", "file:///x",
+        "https://tools.example.com https://b.example", "https://tools.example.com,*.example.com",
+        "https://*.example.com",
+    ],
+)  # fmt: skip
+def test_a_page_that_is_no_origin_stops_the_start(given: str) -> None:
+    with pytest.raises(Invalid):
+        Settings(archive_origins=given)
+
+
 @pytest.mark.parametrize(
     "given",
     [
