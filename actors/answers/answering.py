@@ -28,6 +28,7 @@ from actors.answers.composing.asking_on import follow_up, related
 from actors.answers.composing.compose import Composed, compose
 from actors.answers.drafting import Draft
 from actors.answers.inhand import InHand
+from actors.answers.pictures import picture_of
 from actors.answers.showing import composed_of, kept_sentences, only_cited, passage_of, snippet_of
 from actors.answers.sifting import products_of, sift
 from cluster.clock import Clock
@@ -215,7 +216,7 @@ class Answering:
         await hand.finish(
             finish_reason="success",
             sentences=kept_sentences(composed),
-            passages=await self.with_fields(app_id, cited, form.source_fl),
+            passages=await self.with_fields(app_id, cited, form.source_fl, pictured=True),
             related=await self.with_fields(app_id, beside, form.related_resource_fl),
             followups=tuple(followups),
             composer=composer,
@@ -223,15 +224,19 @@ class Answering:
         self._took("kiosk_answer_ms", hand)
 
     async def with_fields(
-        self, app_id: str, snippets: Sequence[Snippet], names: Sequence[str]
+        self, app_id: str, snippets: Sequence[Snippet], names: Sequence[str], *, pictured: bool = False
     ) -> tuple[CitedPassage, ...]:
-        """Keep passages with the fields of their products that the format asks for."""
-        if set(names) <= _ALWAYS_THERE:
+        """Keep passages with the fields of their products that the format asks for, and perhaps their pictures."""
+        if not pictured and set(names) <= _ALWAYS_THERE:
             return tuple(passage_of(one) for one in snippets)
         ids = [one.product_id for one in snippets]
         products = await products_of(self._tools.records, app_id, ids)
-        pick = Projection.of(names)
-        return tuple(passage_of(one, **pick(products.get(one.product_id, {}))) for one in snippets)
+        pick, found = Projection.of(names), []
+        for one in snippets:
+            product = products.get(one.product_id, {})
+            picture = picture_of(product) if pictured else None
+            found.append(passage_of(one, picture, **pick(product)))
+        return tuple(found)
 
     async def _think(self, thought: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._tools.thinking, thought)

@@ -97,7 +97,9 @@ class LocalQuestions:
 
     async def _filled(self, question: Question, answer: Answer, name: str, fields: Sequence[str]) -> Answer:
         snippets = [snippet_of(one) for one in getattr(answer, name)]
-        filled = await self._answering.with_fields(question.app_id, snippets, fields)
+        filled = await self._answering.with_fields(
+            question.app_id, snippets, fields, pictured=name == "passages"
+        )
         return answer.model_copy(update={name: filled})
 
 

@@ -200,7 +200,7 @@ def _held(
 
 
 def _renewed(passage: CitedPassage, document: Document, position: int) -> CitedPassage:
-    """Write down a passage as it is now, with the fields that were asked for as they were."""
+    """Write down a passage as it is now, with picture and fields that were asked for as they were."""
     place = document.passages[position]
     section = document.sections[place.section]
     snippet: Snippet = replace(
@@ -216,4 +216,4 @@ def _renewed(passage: CitedPassage, document: Document, position: int) -> CitedP
         licence=document.licence,
         start=place.start,
     )
-    return passage_of(snippet, **passage.fields)
+    return passage_of(snippet, passage.picture, **passage.fields)

@@ -16,13 +16,14 @@ from actors.answers.archive.messages import Snippet
 from actors.answers.composing.compose import Cited, Composed
 from actors.answers.composing.rendering import as_markdown, cited_products
 from cluster.clock import iso_ms
-from cluster.records.question import Answer, CitedPassage, CitedSentence, Format, Question
+from cluster.records.question import Answer, CitedPassage, CitedSentence, Format, Picture, Question
 
 NOTHING_FOUND = "The available content holds no answer to this question."
 WITHDRAWN = "The content this answer was taken from has changed or is gone."
 FAILED = "No answer could be made in time. Please ask again."
 SNIPPET_CHARS = 320
 
+_KEPT_BESIDE = ("fields", "picture")
 _WORD = re.compile(r"\w+")
 _MOST_MARKS = 40
 
@@ -48,6 +49,7 @@ def show(question: Question, answer: Answer, format: Format | None = None) -> di
         "revision": answer.revision,
         "datetime": iso_ms(question.asked_at),
         "metadata": dict(question.metadata),
+        **({"images": images} if (images := _images(answer, composed, snippets)) else {}),
         **({"blocked_reason": answer.blocked_reason} if answer.blocked_reason else {}),
     }
 
@@ -65,7 +67,7 @@ def composed_of(answer: Answer) -> Composed:
     return Composed(sentences, refused=not sentences, confidence=1.0 if sentences else 0.0)
 
 
-def passage_of(snippet: Snippet, **fields: Any) -> CitedPassage:
+def passage_of(snippet: Snippet, picture: Picture | None = None, /, **fields: Any) -> CitedPassage:
     """Keep a passage beside the answer that cites it."""
     return CitedPassage(
         product_id=snippet.product_id,
@@ -81,12 +83,13 @@ def passage_of(snippet: Snippet, **fields: Any) -> CitedPassage:
         start=snippet.start,
         score=snippet.score,
         fields=fields,
+        picture=picture,
     )
 
 
 def snippet_of(passage: CitedPassage) -> Snippet:
     """Read a kept passage back."""
-    kept = {name: getattr(passage, name) for name in type(passage).model_fields if name != "fields"}
+    kept = {name: getattr(passage, name) for name in type(passage).model_fields if name not in _KEPT_BESIDE}
     return Snippet(**kept)
 
 
@@ -142,8 +145,9 @@ def _text(answer: Answer, composed: Composed, snippets: Sequence[Snippet], form:
         return ""
     if composed.sentences:
         return as_markdown(
-            composed, snippets, cite_start=form.cite_start, cite_end=form.cite_end, cite_link=form.cite_link
-        )
+            composed, snippets, cite_start=form.cite_start, cite_end=form.cite_end, cite_link=form.cite_link,
+            term_link=form.wiki_link_template,
+        )  # fmt: skip
     if not answer.finished:
         return answer.stage + " ..."
     if answer.finish_reason == "error":
@@ -164,6 +168,26 @@ def _sources(answer: Answer, composed: Composed, snippets: Sequence[Snippet]) ->
             source["child_title"] = passage.child_title
         source["snippet"] = marked(passage.text, spans)
         found.append(source)
+    return found
+
+
+def _images(answer: Answer, composed: Composed, snippets: Sequence[Snippet]) -> list[dict[str, Any]]:
+    """Show the pictures of cited products, in the order of their numbers."""
+    found = []
+    for product_id in cited_products(composed, snippets):
+        passage = next(one for one in answer.passages if one.product_id == product_id)
+        if passage.picture is None:
+            continue
+        more = {"url": passage.url, "published_at": passage.published}
+        found.append(
+            {
+                "product_id": product_id,
+                "image_src": passage.picture.src,
+                "image_alt": passage.picture.alt or passage.title,
+                "title": passage.title,
+                **{name: value for name, value in more.items() if value},
+            }
+        )
     return found
 
 

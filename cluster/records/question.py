@@ -39,6 +39,8 @@ class Format(BaseModel):
     cite_start: str = "["
     cite_end: str = "]"
     cite_link: bool = False
+    wiki_link_template: str = ""
+    "Address with `%s`: names in the answer become links to it."
 
 
 class Question(BaseModel):
@@ -73,6 +75,15 @@ class Question(BaseModel):
     metadata: Mapping[str, Any] = Field(default_factory=dict)
 
 
+class Picture(BaseModel):
+    """A picture of a product."""
+
+    model_config = ConfigDict(frozen=True)
+
+    src: str
+    alt: str = ""
+
+
 class CitedPassage(BaseModel):
     """A passage an answer rests on, or one that is worth reading beside it."""
 
@@ -92,6 +103,8 @@ class CitedPassage(BaseModel):
     score: float = 0.0
     fields: Mapping[str, Any] = Field(default_factory=dict)
     "What the format asked of the product."
+    picture: Picture | None = None
+    "Of the product; only of what is cited."
 
 
 class CitedSentence(BaseModel):

@@ -102,6 +102,7 @@ async def test_a_question_is_answered_with_sources_that_hold_it(desk: Desk) -> N
     assert source["authors"] == ["Ida Holm"]
     assert (source["child_id"], source["child_title"]) == ("river-treaty-1", "The agreement")
     assert "<mark>" in source["snippet"]
+    assert record["images"][0]["image_src"] == "https://news.example/river-treaty.jpg"
     assert "signed a treaty" in record["answer"]
     assert "[[1]](https://news.example/river-treaty)" in record["answer"]
     for name in ("related_resources", "followup_questions", "affiliation_products"):
@@ -118,6 +119,15 @@ async def test_citations_wear_the_marks_asked_for(desk: Desk) -> None:
     record = await desk.finished(await desk.asked(cite_start="(", cite_end=")"))
     assert "(1)" in record["answer"]
     assert "[1]" not in record["answer"]
+
+
+async def test_names_become_links_and_faulty_templates_are_refused(desk: Desk) -> None:
+    record = await desk.finished(await desk.asked(wiki_link_template="/find?q=%s"))
+    assert "](/find?q=" in record["answer"]
+    for template in ("/find", "javascript:%s", "//evil.example/%s", "/a%s%s", "/a b%s"):
+        answer = await desk.post("questions", {"question": ASKED, "wiki_link_template": template})
+        assert answer.status == 422
+        assert answer.json()["detail"][0]["loc"] == ["body", "wiki_link_template"]
 
 
 async def test_answers_come_in_the_order_asked_for_and_in_the_format_asked_for(desk: Desk) -> None:

@@ -38,6 +38,7 @@ ARTICLES: list[dict[str, Any]] = [
         "river-treaty", "2024-03-14", "Two countries share the River Ardle",
         ("The agreement", "Velmora and Ostrany signed a treaty in Dunmere that divides the water of the river."),
         ("The costs", "Removing silt will be paid for in proportion to the water each country takes."),
+        cover_image="https://news.example/river-treaty.jpg",
     ),
     _article(
         "river-flood", "2023-11-02", "Flood on the Ardle drives families from their homes",

@@ -57,7 +57,7 @@ class Period:
 
 def period_of(question: str) -> Period:
     """Read a question."""
-    named = _named(question)
+    named = _named(question) if "19" in question or "20" in question else None
     if named is not None:
         return Period(first=named[0].toordinal() - _EPOCH, last=named[1].toordinal() - _EPOCH)
     return Period(recent=bool(_RECENT.search(question)))

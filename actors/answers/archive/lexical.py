@@ -30,6 +30,8 @@ _LONG_LIST = 8_192
 "Postings from which on it is worth asking whether they can still change the best."
 _LEADERS = 1_024
 "Passages of a long list that are tried before all of it is added."
+_ENTERED = 0.05
+"Looking up more than this share of a list takes longer than writing all of it where every passage has a place."
 _REMEMBERED = 30_000
 "Terms whose places are remembered."
 _NOWHERE = (-1, 0, 0)
@@ -198,11 +200,16 @@ class Postings:
     def _added(self, rows: Any, scores: Scores, lists: Sequence[_List]) -> Scores:
         """Look ascending rows up in lists and add what they are worth there."""
         for _, lut, start, end in lists:
-            listed = self.rows[start:end]
+            listed, levels = self.rows[start:end], self.levels[start:end]
+            if len(rows) > _ENTERED * (end - start):
+                every = np.zeros(len(self), np.uint8)
+                every[listed] = levels
+                scores = scores + lut[every[rows]]
+                continue
             places = np.searchsorted(listed, rows)
             places[places == end - start] = 0
             here = listed[places] == rows
-            scores = scores + np.where(here, lut[self.levels[start:end][places]], np.float32(0))
+            scores = scores + np.where(here, lut[levels[places]], np.float32(0))
         return scores
 
 

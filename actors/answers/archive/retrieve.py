@@ -12,31 +12,20 @@ Source: ranking protocol sections 6 and 10 (BM25 k1 1.2, b .75; min-max blend of
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
+from actors.answers.archive.candidates import READ, by_meaning, by_words
 from actors.answers.archive.dates import HALF_LIFE_DAYS, Period, period_of
-from actors.answers.archive.lexical import rarity
 from actors.answers.archive.library import Library
 from actors.answers.archive.messages import ArchiveQuery, ArchiveResult, Article, Snippet
 from actors.answers.archive.segment import UNKNOWN_DAY, Excerpt, Segment
-from actors.vectors.top import best_rows
-from actors.vectors.types import Mask, Rows, Scores
+from actors.vectors.types import Rows, Scores
 
-CANDIDATES = 100
-CONTEXT_WEIGHT = 0.15
-"What a word of the context is worth beside one of the question."
-_CONTEXT_WORDS = 12
-_QUESTION_WORDS = 64
-"A longer question is searched for by its first words; nobody types more."
-_READ = 4_000
-"Characters of a question or context that are looked at."
 _IN_PERIOD = 0.35
 _FRESH_SHARE = 0.5
 _WHOLE_ARTICLE = 40_000
@@ -50,31 +39,24 @@ _NO_PERIOD = Period()
 _FIRST = np.ones(1, bool)
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """Candidates of one list: rows counted over all segments, scores best first."""
-
-    rows: Rows
-    scores: Scores
-
-
 def ask(library: Library, query: ArchiveQuery, now_ms: int) -> ArchiveResult:
     """Find passages for a question.
 
     Cost:
-        0.6 ms of 200,000 passages: see tests/benchmarks/retrieval.py
+        0.7 ms of 200,000 passages: see tests/benchmarks/retrieval.py
     """
     segments = library.segments
     corpus = f"{library.base_version}:{library.version}"
     bases = [0, *accumulate(map(len, segments))]
-    words = _words(library, segments, query, bases)
-    meaning = _meaning(library, segments, query, bases)
+    words = by_words(library, segments, query, bases)
+    meaning = by_meaning(library, segments, query, bases)
     share = library.share if len(words.rows) else 1.0
-    period = period_of(query.question[:_READ])
+    period = period_of(query.question[:READ])
     is_dated = period != _NO_PERIOD or query.yearly_decay != 1.0
     # beside dates, how far the last candidate is behind must not make two that are alike look far apart
     scale = _by_most if is_dated else partial(_scaled, bend=library.bend)
-    rows, scores = _blend(words, meaning, share, scale)
+    told, meant = scale(words.scores, True), scale(meaning.scores, False)
+    rows, scores = _blend(words.rows, told, meaning.rows, meant, share)
     if not len(rows):
         return ArchiveResult((), corpus)
     if is_dated:
@@ -120,98 +102,13 @@ def article(library: Library, product_id: str, position: int) -> Article | None:
     )
 
 
-def _may(segment: Segment, query: ArchiveQuery) -> Mask | None:
-    """Mask of the passages a query may find; None when that is all of them."""
-    allowed = segment.allowed(query.type)
-    return allowed if query.only is None else segment.among(query.only, allowed)
-
-
-# --- the two lists --------------------------------------------------------------------------------------------------
-
-
-def _words(
-    library: Library, segments: Sequence[Segment], query: ArchiveQuery, bases: Sequence[int]
-) -> _Found:
-    languages = library.languages(segments)
-    asked = library.analyzers.question(query.question[:_READ], languages)[:_QUESTION_WORDS]
-    wanted: Counter[int] = Counter(code for codes in asked for code in codes)
-    weights = _weights(segments, dict(wanted))
-    if not weights:
-        return _none()
-    if query.context:
-        around = library.analyzers.question(query.context[:_READ], languages)
-        fresh = dict.fromkeys(code for codes in around for code in codes if code not in wanted)
-        telling = sorted(_weights(segments, dict.fromkeys(fresh, 1)).items(), key=lambda one: -one[1])
-        weights.update({code: CONTEXT_WEIGHT * weight for code, weight in telling[:_CONTEXT_WORDS]})
-    found = [segment.postings.best(weights, CANDIDATES, _may(segment, query)) for segment in segments]
-    return _gathered(found, bases)
-
-
-def _weights(segments: Sequence[Segment], wanted: dict[int, int]) -> dict[int, float]:
-    """Multiply in how rare terms are over the whole corpus; unknown ones fall out."""
-    codes = list(wanted)
-    counts = [0] * len(codes)
-    for segment in segments:
-        for at, (_, start, end) in enumerate(segment.postings.spans(codes)):
-            counts[at] += end - start
-    passages = sum(len(segment) for segment in segments)
-    return {
-        code: wanted[code] * rarity(count, passages)
-        for code, count in zip(codes, counts, strict=True)
-        if count
-    }
-
-
-def _meaning(
-    library: Library, segments: Sequence[Segment], query: ArchiveQuery, bases: Sequence[int]
-) -> _Found:
-    if library.embedder is None or not library.share:
-        return _none()
-    texts = [query.question[:_READ]] + ([query.context[:_READ]] if query.context else [])
-    vectors = library.embedder.embed(texts)
-    wanted = vectors[0]
-    if not wanted.any():
-        return _none()
-    if query.context:
-        wanted = wanted + np.float32(CONTEXT_WEIGHT) * vectors[1]
-        wanted = wanted / np.linalg.norm(wanted)
-    empty = np.zeros(0, np.int64), np.zeros(0, np.float32)
-    found = [
-        segment.vectors.search(wanted, CANDIDATES, _may(segment, query)) if segment.vectors else empty
-        for segment in segments
-    ]
-    return _gathered(found, bases)
-
-
-def _gathered(found: Sequence[tuple[Rows, Scores]], bases: Sequence[int]) -> _Found:
-    if not found:
-        return _none()
-    if len(found) == 1:
-        return _Found(*found[0])
-    rows = np.concatenate([rows + base for (rows, _), base in zip(found, bases, strict=False)])
-    scores = np.concatenate([scores for _, scores in found])
-    top = best_rows(scores, CANDIDATES)
-    return _Found(rows[top], scores[top])
-
-
-def _none() -> _Found:
-    return _Found(np.zeros(0, np.int64), np.zeros(0, np.float32))
-
-
 # --- blend and dates ------------------------------------------------------------------------------------------------
 
 
-def _blend(
-    words: _Found, meaning: _Found, share: float, scale: Callable[[Scores, bool], Scores]
-) -> tuple[Rows, Scores]:
-    """Add both lists, each scaled to 0..1; who is missing in one gets nothing there."""
-    rows = np.concatenate([words.rows, meaning.rows])
-    scores = np.concatenate(
-        [
-            np.float32(1 - share) * scale(words.scores, True),
-            np.float32(share) * scale(meaning.scores, False),
-        ]
-    )
+def _blend(words: Rows, told: Scores, near: Rows, meant: Scores, share: float) -> tuple[Rows, Scores]:
+    """Add two lists that are scaled to 0..1; who is missing in one gets nothing there."""
+    rows = np.concatenate([words, near])
+    scores = np.concatenate([np.float32(1 - share) * told, np.float32(share) * meant])
     if not len(rows):
         return rows, scores
     order = np.argsort(rows, kind="stable")

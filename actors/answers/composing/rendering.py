@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from actors.answers.archive.messages import Snippet
 from actors.answers.composing.compose import Composed
+from actors.answers.composing.linking import TermLinks
 from actors.answers.composing.orders import cleaned
 
 _SPECIAL = re.compile(r"([\\`*_\[\]~|])")
@@ -25,16 +26,22 @@ def as_markdown(
     cite_end: str = "]",
     cite_link: bool = False,
     urls: Mapping[str, str] | None = None,
+    term_link: str = "",
 ) -> str:
     """Write an answer with its citations, numbered by `cited_products`; empty when it was refused.
 
     `urls` says where an article is to be found, by product id; without it the passage's own address counts.
+    With `term_link`, an address with `%s`, names become links to it, each once.
     """
+    links = TermLinks(term_link) if term_link else None
     numbers = {product_id: at for at, product_id in enumerate(cited_products(composed, snippets), 1)}
     parts = []
     for cited in composed.sentences:
         snippet = snippets[cited.snippet]
         text = as_text(cited.text, cite_start, cite_end)
+        if links is not None:
+            terms = links.terms(cleaned(cited.text))
+            text = _linked(text, {as_text(term, cite_start, cite_end): address for term, address in terms})
         url = (urls or {}).get(snippet.product_id, snippet.url)
         mark = citation(numbers[snippet.product_id], cite_start, cite_end, url if cite_link else "")
         parts.append(_before_end(text, mark))
@@ -62,6 +69,25 @@ def as_text(text: str, cite_start: str = "[", cite_end: str = "]") -> str:
     plain = _SPECIAL.sub(r"\\\1", plain.replace("&", "&amp;"))
     plain = plain.replace("<", "&lt;").replace(">", "&gt;").replace("&amp; ", "& ")
     return _LINE_START.sub(_escaped_start, plain)
+
+
+def _linked(text: str, addresses: Mapping[str, str]) -> str:
+    """Make the first place of each term a link; a term inside another one's link is left alone."""
+    taken: list[tuple[int, int, str]] = []
+    for term in sorted(addresses, key=len, reverse=True):
+        start = text.find(term)
+        end = start + len(term)
+        whole = start >= 0 and not _is_letter(text[start - 1 : start]) and not _is_letter(text[end : end + 1])
+        if whole and all(end <= first or last <= start for first, last, _ in taken):
+            taken.append((start, end, term))
+    for start, end, term in sorted(taken, reverse=True):
+        address = addresses[term].translate(_IN_ADDRESS)
+        text = f"{text[:start]}[{term}]({address}){text[end:]}"
+    return text
+
+
+def _is_letter(character: str) -> bool:
+    return character.isalnum() or (character != "" and character in "_\\")
 
 
 def _without_marks(text: str, cite_start: str, cite_end: str) -> str:

@@ -38,6 +38,7 @@ MOST_METADATA = 64 << 10
 "Bytes of `metadata` as JSON."
 MOST_QUESTION_IDS = 100
 
+_LINK = re.compile(r"(?:https?://[^\s/?#]|/(?!/)|\?)[^\s<>\"'`\\]*\Z")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -74,6 +75,12 @@ def _switch(value: Any) -> bool:
     raise wrong("value could not be parsed to a boolean", "type_error.bool")
 
 
+def _link_template(text: str) -> str:
+    if text and (text.count("%s") != 1 or not _LINK.match(text)):
+        raise wrong("an address of the web, a path or a query with one %s is expected", "value_error.url")
+    return text
+
+
 Text = Annotated[str, Field(max_length=LONGEST_QUESTION), AfterValidator(_not_blank)]
 Typed = Annotated[str, Field(max_length=65_536)]
 QuestionId = Annotated[
@@ -88,6 +95,14 @@ Switch = Annotated[
     bool,
     PlainValidator(_switch),
     WithJsonSchema({"anyOf": [{"type": "boolean"}, {"type": "integer", "enum": [0, 1]}]}),
+]
+LinkTemplate = Annotated[
+    str,
+    Field(max_length=2048),
+    AfterValidator(_link_template),
+    WithJsonSchema(
+        {"type": "string", "maxLength": 2048, "description": "An address of the web or a path with `%s`."}
+    ),
 ]
 Mark = Annotated[str, Field(max_length=64)]
 Decay = Annotated[Real, Field(gt=0, le=1)]
@@ -139,7 +154,7 @@ class AskQuestion(Formatted):
     boost_fq: Filter | None = None
     yearly_decay: Decay = 1.0
     related_resource_fl: FieldNames | None = None
-    wiki_link_template: Annotated[str, Field(max_length=2048)] | None = None
+    wiki_link_template: LinkTemplate | None = None
     log_user_history: Switch = True
     type: Name | None = None
     language: Annotated[str, Field(pattern=r"^[A-Za-z]{2}$")] | None = None
@@ -169,7 +184,7 @@ class AskSearch(Formatted):
     order_by: str | list[Any] = "relevance"
     yearly_decay: Decay = 1.0
     parent_question_id: QuestionId | None = None
-    wiki_link_template: Annotated[str, Field(max_length=2048)] | None = None
+    wiki_link_template: LinkTemplate | None = None
     log_user_history: Switch = True
     snippet_max_chars: Annotated[int, Field(ge=0, le=10_000)] | None = None
 
@@ -208,6 +223,17 @@ class AskedQuestion(BaseModel):
     question_id: str
 
 
+class ShownImage(BaseModel):
+    """The picture of a cited product."""
+
+    product_id: str
+    image_src: str
+    image_alt: str
+    title: str
+    url: str = ""
+    published_at: str = ""
+
+
 class ShownAnswer(BaseModel):
     """An answer as far as it is."""
 
@@ -225,6 +251,8 @@ class ShownAnswer(BaseModel):
     revision: int
     datetime: str
     metadata: dict[str, Any]
+    images: list[ShownImage] = Field(default_factory=list)
+    "Of cited products that have one; absent when none has."
     blocked_reason: str = ""
 
 

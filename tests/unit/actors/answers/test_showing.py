@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from actors.answers.pictures import picture_of
 from actors.answers.showing import FAILED, NOTHING_FOUND, WITHDRAWN, marked, show, words_in
-from cluster.records.question import FETCHING, Answer, CitedPassage, CitedSentence, Format, Question
+from cluster.records.question import FETCHING, Answer, CitedPassage, CitedSentence, Format, Picture, Question
 
 TEXT = "Tulips go 15 cm deep in light soil. <b>Lift</b> the bulbs & dry them."
 
@@ -42,6 +43,41 @@ def test_sources_stand_in_the_order_of_their_numbers() -> None:
         "snippet": "<mark>Tulips go 15 cm deep in light soil.</mark> &lt;b&gt;Lift&lt;/b&gt; the bulbs &amp; dry them.",
     }
     assert "child_id" not in record["sources"][1]
+
+
+def test_pictures_of_cited_products_come_along() -> None:
+    bulbs, autumn = an_answer().passages
+    pictured = bulbs.model_copy(update={"picture": Picture(src="https://x.example/b.jpg")})
+    assert "images" not in show(a_question(), an_answer())
+    assert show(a_question(), an_answer(passages=(pictured, autumn)))["images"] == [
+        {
+            "product_id": "b",
+            "image_src": "https://x.example/b.jpg",
+            "image_alt": "Bulbs",
+            "title": "Bulbs",
+            "url": "https://x.example/b",
+        }
+    ]
+    withdrawn = Answer(finish_reason="success", composer="withdrawn", passages=(pictured,))
+    assert "images" not in show(a_question(), withdrawn)
+
+
+@pytest.mark.parametrize(
+    ("product", "picture"),
+    [
+        ({"cover_image": "https://x.example/c.jpg", "images": ["https://x.example/d.jpg"]}, ("c.jpg", "")),
+        ({"images": [{"src": "https://x.example/d.jpg", "alt": "A hoe"}]}, ("d.jpg", "A hoe")),
+        ({"images": ["javascript:alert(1)", 7, "https://x.example/e.jpg"]}, ("e.jpg", "")),
+        ({"cover_image": "/local.jpg"}, None),
+        ({"images": "https://x.example/f.jpg"}, None),
+        ({}, None),
+    ],
+)
+def test_a_picture_is_the_cover_or_the_first_image_on_the_web(
+    product: dict[str, Any], picture: tuple[str, str] | None
+) -> None:
+    found = picture_of(product)
+    assert (found and (found.src.removeprefix("https://x.example/"), found.alt)) == picture
 
 
 def test_the_format_of_a_reading_wins_over_the_questions() -> None:

@@ -140,3 +140,13 @@ def test_leaders_of_long_lists_are_enough_to_find_the_best_exactly() -> None:
         nothing = np.zeros(0, np.uint32), np.zeros(0, np.float32)
         everything_added += postings._with_leaders(*nothing, long, 100) is None
     assert everything_added < 5
+
+
+def test_few_passages_and_many_are_worth_the_same_however_they_are_looked_up() -> None:
+    passages = many(8_000, 9)
+    postings = posted(passages)
+    weights = weights_of(passages, [700, 20, 2, 1])
+    everything = postings.score(weights, np.arange(len(passages)))
+    assert np.count_nonzero(everything) > 1_000
+    for rows in (np.arange(0, len(passages), 500), np.array([7]), np.array([7_999, 3, 4_000])):
+        assert np.array_equal(postings.score(weights, rows), everything[rows])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,6 +53,39 @@ def test_a_citation_links_to_web_pages_only() -> None:
 def test_addresses_may_be_given_by_article() -> None:
     shown = as_markdown(COMPOSED, SNIPPETS, cite_link=True, urls={"b": "https://shop.example/b"})
     assert "[[2]](https://shop.example/b)" in shown
+
+
+TOLD = (
+    "The Harrow Bay mill was bought by Edda *Winther* of Tolvik.",
+    "Harrow Bay lies east of Tolvik.",
+    "Builders came from Łódź & Co.",
+)
+
+
+def told(template: str, *sentences: str) -> str:
+    text = " ".join(sentences)
+    snippet = Snippet("a", 0, "A", "", (), "", "https://news.example/a", text, 1.0, "")
+    cited = tuple(Cited(one, 0, text.index(one), text.index(one) + len(one), 1.0) for one in sentences)
+    composed = Composed(cited, refused=False, confidence=1.0)
+    return as_markdown(composed, [snippet], cite_link=True, term_link=template)
+
+
+def test_names_are_links_to_a_search_each_once() -> None:
+    shown = told("https://x.example/s?q=%s", *TOLD)
+    assert "The [Harrow Bay](https://x.example/s?q=Harrow%20Bay) mill" in shown
+    assert "of [Tolvik](https://x.example/s?q=Tolvik) [[1]](https://news.example/a)." in shown
+    assert "(https://x.example/s?q=%C5%81%C3%B3d%C5%BA" in shown
+    assert shown.count("Bay](") == shown.count("[Tolvik](") == 1
+    assert "[Builders]" not in shown
+    assert "](https://x.example" not in told("", *TOLD)
+
+
+@given(st.text("AaBb ()[]*\\_&<.’é%", max_size=40), st.text("Cc ]([)<'", max_size=20))
+def test_no_text_breaks_out_of_a_link(first: str, second: str) -> None:
+    sentence = f"X {first} Yz {second}"
+    shown = told("/s?q=%s", sentence)
+    for address in re.findall(r"(?<!\\)\]\(([^)]*)\)", shown):
+        assert re.fullmatch(r"/s\?q=[\w%.~-]+|https://news\.example/a", address), shown
 
 
 def test_a_refusal_is_empty() -> None:
