@@ -28,6 +28,7 @@ from cluster.runtime.front import BUSY, Wishes, predecessor, stand_in_config, ti
 from cluster.runtime.fronting import Front, find_haproxy
 from cluster.runtime.places import Places
 from cluster.runtime.sockets import answers, free_ports
+from tests.suites.waiting import wait_until
 
 pytestmark = pytest.mark.ray
 KEY = "CANARYKEY0815"
@@ -52,8 +53,7 @@ class Replica:
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()
-        while not self._server.started:
-            time.sleep(0.01)
+        wait_until(lambda: self._server.started)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request."""
@@ -124,11 +124,12 @@ class Proxy:
         wrapper.chmod(0o700)
         child = subprocess.Popen([str(wrapper), "-db", "-f", str(self.config), "-dR", *more])
         self.started.append(child)
-        until = time.monotonic() + 10
-        while predecessor(self.folder / "pid") != child.pid or not answers("127.0.0.1", self.port):
+
+        def listens() -> bool:
             assert child.poll() is None
-            assert time.monotonic() < until
-            time.sleep(0.01)
+            return predecessor(self.folder / "pid") == child.pid and answers("127.0.0.1", self.port)
+
+        wait_until(listens)
         return child
 
     def say(self, raw: bytes, within_s: float = 6.0) -> bytes:
@@ -155,10 +156,7 @@ class Proxy:
 
     def wait_up(self, count: int) -> None:
         """Wait until so many replicas passed their health check."""
-        until = time.monotonic() + 10
-        while self.up() != count:
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        wait_until(lambda: self.up() == count)
 
     def up(self) -> int:
         """Count replicas HAProxy believes in."""
@@ -382,19 +380,14 @@ def test_reads_over_the_room_of_the_replicas_are_refused_at_once_and_writes_are_
     for _ in range(3):
         hold(path)
     hold("/v1/interactions")
-    until = time.monotonic() + 5
-    while len(replica.asked) < 4:
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_until(lambda: len(replica.asked) >= 4)
     for _ in range(5):
         begin = time.monotonic()
         status, headers, body = front.ask("POST", path, b"{}")
         assert (status, headers["retry-after"], json.loads(body)["message"]) == (503, "1", BUSY)
         assert time.monotonic() - begin < 0.5
     hold("/v1/users")
-    while len(replica.asked) < 5:
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_until(lambda: len(replica.asked) >= 5)
     replica.hold.set()
     for thread in held:
         thread.join(10)
