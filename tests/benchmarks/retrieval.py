@@ -24,10 +24,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from actors.answers.archive.candidates import CANDIDATES
 from actors.answers.archive.library import Library
 from actors.answers.archive.messages import ArchiveQuery
 from actors.answers.archive.passages import Document, Passage, Section, read_product
-from actors.answers.archive.retrieve import CANDIDATES, ask
+from actors.answers.archive.retrieve import ask
 from actors.answers.archive.segment import build
 from actors.answers.archive.shelf import PassageShelf
 from actors.answers.archive.writing import Meaning

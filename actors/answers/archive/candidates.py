@@ -1,0 +1,123 @@
+"""Which passages may answer: the best by words and the nearest by meaning."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from actors.answers.archive.lexical import rarity
+from actors.answers.archive.library import Library
+from actors.answers.archive.messages import ArchiveQuery
+from actors.answers.archive.segment import Segment
+from actors.vectors.top import best_rows
+from actors.vectors.types import Mask, Rows, Scores, Vector
+
+CANDIDATES = 100
+"Of each list."
+READ = 4_000
+"Characters of a question or context that are looked at."
+_CONTEXT_WEIGHT = 0.15
+"What a word of the context is worth beside one of the question."
+_CONTEXT_WORDS = 12
+_QUESTION_WORDS = 64
+"A longer question is searched for by its first words; nobody types more."
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Candidates of one list: rows counted over all segments, scores best first."""
+
+    rows: Rows
+    scores: Scores
+
+
+def by_words(
+    library: Library, segments: Sequence[Segment], query: ArchiveQuery, bases: Sequence[int]
+) -> Found:
+    """Find the passages that say most of what was asked, best first."""
+    languages = library.languages(segments)
+    asked = library.analyzers.question(query.question[:READ], languages)[:_QUESTION_WORDS]
+    wanted: Counter[int] = Counter(code for codes in asked for code in codes)
+    weights = _weights(segments, dict(wanted))
+    if not weights:
+        return _none()
+    if query.context:
+        around = library.analyzers.question(query.context[:READ], languages)
+        fresh = dict.fromkeys(code for codes in around for code in codes if code not in wanted)
+        telling = sorted(_weights(segments, dict.fromkeys(fresh, 1)).items(), key=lambda one: -one[1])
+        weights.update({code: _CONTEXT_WEIGHT * weight for code, weight in telling[:_CONTEXT_WORDS]})
+    found = [segment.postings.best(weights, CANDIDATES, _may(segment, query)) for segment in segments]
+    return _gathered(found, bases)
+
+
+def by_meaning(
+    library: Library, segments: Sequence[Segment], query: ArchiveQuery, bases: Sequence[int]
+) -> Found:
+    """Find the passages nearest in meaning to what was asked, best first."""
+    wanted = _meant(library, query)
+    if wanted is None:
+        return _none()
+    empty = np.zeros(0, np.int64), np.zeros(0, np.float32)
+    found = [
+        segment.vectors.search(wanted, CANDIDATES, _may(segment, query)) if segment.vectors else empty
+        for segment in segments
+    ]
+    return _gathered(found, bases)
+
+
+def _meant(library: Library, query: ArchiveQuery) -> Vector | None:
+    """Embed what was asked; None where meaning does not count, or nothing is known of the words.
+
+    Shapes:
+        returns: float32 [d]
+    """
+    if library.embedder is None or not library.share:
+        return None
+    texts = [query.question[:READ]] + ([query.context[:READ]] if query.context else [])
+    vectors = library.embedder.embed(texts)
+    wanted: Vector = vectors[0]
+    if not wanted.any():
+        return None
+    if query.context:
+        wanted = wanted + np.float32(_CONTEXT_WEIGHT) * vectors[1]
+        wanted = wanted / np.linalg.norm(wanted)
+    return wanted
+
+
+def _weights(segments: Sequence[Segment], wanted: dict[int, int]) -> dict[int, float]:
+    """Multiply in how rare terms are over the whole corpus; unknown ones fall out."""
+    codes = list(wanted)
+    counts = [0] * len(codes)
+    for segment in segments:
+        for at, (_, start, end) in enumerate(segment.postings.spans(codes)):
+            counts[at] += end - start
+    passages = sum(len(segment) for segment in segments)
+    return {
+        code: wanted[code] * rarity(count, passages)
+        for code, count in zip(codes, counts, strict=True)
+        if count
+    }
+
+
+def _may(segment: Segment, query: ArchiveQuery) -> Mask | None:
+    """Mask of the passages a query may find; None when that is all of them."""
+    allowed = segment.allowed(query.type)
+    return allowed if query.only is None else segment.among(query.only, allowed)
+
+
+def _gathered(found: Sequence[tuple[Rows, Scores]], bases: Sequence[int]) -> Found:
+    if not found:
+        return _none()
+    if len(found) == 1:
+        return Found(*found[0])
+    rows = np.concatenate([rows + base for (rows, _), base in zip(found, bases, strict=False)])
+    scores = np.concatenate([scores for _, scores in found])
+    top = best_rows(scores, CANDIDATES)
+    return Found(rows[top], scores[top])
+
+
+def _none() -> Found:
+    return Found(np.zeros(0, np.int64), np.zeros(0, np.float32))
