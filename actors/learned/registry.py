@@ -40,6 +40,8 @@ KNOWN: Mapping[str, Callable[[Parts], Model]] = MappingProxyType(
 )
 "Learner -> how its model comes back."
 
+_OURS = (Counted, Factors, Habit, Neighbours, Sessions)
+
 
 @dataclass(frozen=True, slots=True)
 class Learned:
@@ -89,6 +91,11 @@ def model_of(learner: str, parts: Parts, config: Mapping[str, Any] | None = None
     if learner not in KNOWN:
         raise Invalid(f"there is no learner {learner!r}; known are {', '.join(sorted(KNOWN))}")
     return KNOWN[learner](parts)
+
+
+def is_ours(model: Model) -> bool:
+    """Is a model of a kind whose arrays are looked at before it serves (`soundness`)?"""
+    return isinstance(model, _OURS)
 
 
 def own_loader(learner: str, config: Mapping[str, Any]) -> Loader:

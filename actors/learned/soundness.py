@@ -14,7 +14,7 @@ from actors.learned.cohorts import Cohorts
 from actors.learned.counted import Counted
 from actors.learned.factors import Factors
 from actors.learned.histories import Histories
-from actors.learned.model import Array, Model
+from actors.learned.model import Array, CommonModel, Model
 from actors.learned.neighbours import Neighbours
 from actors.learned.registry import Learned, learned_of
 from actors.learned.sessions import Sessions
@@ -113,11 +113,17 @@ def _try(name: str, model: Model, count: int) -> None:
     """Ask a model nobody here knows one question."""
     try:
         scores: Any = model.score(Histories.of_lists([[]], count))
+        common: Any = model.common()[None] if isinstance(model, CommonModel) else scores
     except HouseError:
         raise
     except Exception as error:
         # whatever a model of somebody else raises, it must not serve
         raise _damaged(name, f"it can't answer: {error!r}") from error
+    for answer in (scores, common):
+        _check_answer(name, answer, count)
+
+
+def _check_answer(name: str, scores: Any, count: int) -> None:
     if getattr(scores, "shape", None) != (1, count) or not np.isfinite(np.asarray(scores, np.float64)).all():
         raise _damaged(name, f"its answer is no float32 (1, {count})")
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from actors.learned.counted import Counted
 from actors.learned.model import CommonModel, Model, QuickModel
 from actors.learned.past import Past, scale_of
-from actors.learned.registry import Learned
+from actors.learned.registry import Learned, is_ours
 from actors.recommender.completion.saved_texts import COMPLETIONS, SavedTexts
 from actors.recommender.events import EVENT_WEIGHTS, written_ms
 from actors.recommender.search.saved_products import SEARCH, SavedProducts
@@ -41,6 +41,8 @@ class Voice:
     weight: float
     quick: Quick | None
     "How to ask it about one reader, when there is a quick way."
+    is_ours: bool
+    "Were its arrays looked at before it serves? Of what others answer nothing is known."
 
 
 class Champion:
@@ -163,7 +165,10 @@ class Champion:
         count = len(offered)
         for part in self.learned.blend.parts:
             if isinstance(part.model, CommonModel) and (part.weight or part.weight_new):
-                values = self.by_row(part.model.common(), count)
+                told = self._told_to_all(f"learned:{part.name}", part.model)
+                if told is None:
+                    continue
+                values = self.by_row(told, count)
                 if isinstance(part.model, Counted) and part.model.half_life_days in counts.half_lives_days:
                     values = self._with_live(part.model, values, counts, now_ms)
                 yield f"learned:{part.name}", part.weight, part.weight_new, values
@@ -200,12 +205,28 @@ class Champion:
             return
         yield told
 
+    def _told_to_all(self, name: str, model: CommonModel) -> Scores | None:
+        """Ask a part that says the same to everybody; None from one of somebody else that fails."""
+        if is_ours(model):
+            return model.common()
+        if name in self.silenced:
+            return None
+        try:
+            values = model.common()
+            _check(values, (self._item_count,))
+        except Exception as error:  # noqa: BLE001
+            self.silenced[name] = repr(error)
+            return None
+        return values
+
     def _spoken(self, voice: Voice, past: Past) -> tuple[str, Codes, Scores]:
         if voice.quick is not None:
             items, values = voice.quick(past)
         else:
             values = voice.model.score(past.histories(self._item_count))[0]
             items = np.arange(self._item_count)
+        if not voice.is_ours:
+            _check(values, (len(items),))
         factor = voice.weight * scale_of(items, values, self._item_count)
         return voice.name, self._rows[items], values * np.float32(factor)
 
@@ -231,7 +252,17 @@ class Champion:
 
 def _voice(name: str, model: Model, weight: float) -> Voice:
     # asked once: whether an object follows a protocol costs more than its answer
-    return Voice(name, model, weight, model.quick if isinstance(model, QuickModel) else None)
+    return Voice(name, model, weight, model.quick if isinstance(model, QuickModel) else None, is_ours(model))
+
+
+def _check(values: npt.NDArray[Any], shape: tuple[int, ...]) -> None:
+    """See that a model of somebody else answers with numbers, one an item: a single NaN would spoil every list.
+
+    Errors:
+        ValueError: it does not
+    """
+    if np.shape(values) != shape or not np.isfinite(values).all():
+        raise ValueError(f"its answer is no finite numbers of the shape {shape}")
 
 
 def _returns(facts: Mapping[str, Any]) -> bool:

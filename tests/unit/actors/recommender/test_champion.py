@@ -21,6 +21,7 @@ from actors.recommender.messages import Kind, ReaderQuery, RecommendationResult
 from actors.recommender.recommender import Recommender
 from actors.recommender.score import explain_rows, score_all, score_rows, sources_of
 from actors.recommender.taste import taste_of, traces_of, unpack
+from cluster.errors import Fault
 from cluster.query.parser import parse as parse_filter
 from cluster.records.recent import RecentEvent
 from cluster.store.ports import Change
@@ -332,6 +333,71 @@ def test_a_part_of_somebody_else_that_fails_is_silenced_and_the_others_answer(tm
     champion = shop.holdings.champion
     assert champion is not None
     assert champion.silenced == {"learned:moody": "RuntimeError('not today')"}
+
+
+class Dizzy(Moody):
+    """A part of somebody else that answers with what is no number."""
+
+    def train(self, data: Any, rng: Any) -> Dizzy:
+        return Dizzy()
+
+    def load(self, parts: Parts) -> Dizzy:
+        return Dizzy()
+
+    def score(self, histories: Histories) -> Any:
+        value = np.nan if histories.lengths.any() else 0.0
+        return np.full((len(histories), histories.n_items), value, np.float32)
+
+
+class Fickle(Moody):
+    """A part of somebody else that says the same to everybody, a few times."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    def train(self, data: Any, rng: Any) -> Fickle:
+        return Fickle(self.times)
+
+    def load(self, parts: Parts) -> Fickle:
+        return Fickle(self.times)
+
+    def score(self, histories: Histories) -> Any:
+        return np.zeros((len(histories), histories.n_items), np.float32)
+
+    def common(self) -> Any:
+        self.times -= 1
+        if self.times < 0:
+            raise RuntimeError("not today")
+        return np.zeros(RING, np.float32)
+
+
+def test_a_part_of_somebody_else_that_is_no_number_spoils_no_list(tmp_path: Path) -> None:
+    parts = {**RECIPE["parts"], "dizzy": {"learner": f"{__name__}:Dizzy"}}
+    weights = {**RECIPE["blend"], "weights": {"rules": 1.0, "dizzy": 1.0}}
+    shop = Recommender(HashingEmbedder())
+    shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
+    adopt(shop, learned(tmp_path / "s", parts=parts, blend=weights))
+    assert ids(ask(shop, recent=looked_at(6, 7), rows=1)) == [name(8)]
+    champion = shop.holdings.champion
+    assert champion is not None
+    assert list(champion.silenced) == ["learned:dizzy"]
+
+
+def test_a_common_part_of_somebody_else_that_fails_is_silenced_too(tmp_path: Path) -> None:
+    def trained(times: int) -> Learned:
+        fickle = {"learner": f"{__name__}:Fickle", "config": {"times": times}}
+        weights = {**RECIPE["blend"], "weights": {"rules": 1.0, "fickle": 1.0}}
+        return learned(tmp_path / str(times), parts={**RECIPE["parts"], "fickle": fickle}, blend=weights)
+
+    shop = Recommender(HashingEmbedder())
+    shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
+    adopt(shop, trained(1))  # which is asked once before it serves
+    assert ids(ask(shop, recent=looked_at(6, 7), rows=1)) == [name(8)]
+    champion = shop.holdings.champion
+    assert champion is not None
+    assert champion.silenced == {"learned:fickle": "RuntimeError('not today')"}
+    with pytest.raises(Fault, match="not today"):
+        trained(0)
 
 
 def test_only_what_takes_long_needs_a_thread(shop: Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
