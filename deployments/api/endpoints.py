@@ -28,7 +28,8 @@ from deployments.api.experiment_table import experiment_endpoints
 from deployments.api.experiments import ExperimentEvents
 from deployments.api.generation import generation_endpoint
 from deployments.api.history import History
-from deployments.api.history_table import history_endpoints
+from deployments.api.history_resources import HistoryResources
+from deployments.api.history_table import history_endpoints, history_resources
 from deployments.api.interactions import Interactions
 from deployments.api.products import Products
 from deployments.api.qa_table import qa_endpoints
@@ -89,6 +90,7 @@ def endpoints(means: Means) -> tuple[Endpoint, ...]:
     rules = StoredRules(means.stores.boost_rules, means.clock)
     experiments = means.experiments or LocalExperimentClient(means.stores.experiments, means.clock)
     queries = TreatedQueries(means.recommender, rules, experiments)
+    history = means.history or LocalHistoryClient(means.stores, means.clock)
     table = (
         *_interactions(Interactions(means.stores.interactions, means.clock)),
         *_records(users, Aggregation("user", means.stores.records), wire.enveloped(wire.StoredUser)),
@@ -108,7 +110,8 @@ def endpoints(means: Means) -> tuple[Endpoint, ...]:
             QuestionBanks(means.stores.question_bank, means.new_service_id),
             QuestionAnswers(means.recommender, means.new_service_id, means.query_log),
         ),
-        *history_endpoints(History(means.history or LocalHistoryClient(means.stores, means.clock))),
+        *history_endpoints(History(history)),
+        *history_resources(HistoryResources(history)),
         generation_endpoint(),
     )
     if means.ask is not None:

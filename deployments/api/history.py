@@ -62,7 +62,7 @@ class History:
         """List threads."""
         wanted: Wanted = request.parsed
         body: wire.ThreadList = wanted.body
-        with _told_as_fault():
+        with told_as_fault():
             page = await self._client.threads(
                 request.app_id, wanted.user_id, rows=body.rows, start=body.start, before_ms=body.before
             )
@@ -73,7 +73,7 @@ class History:
         """List the questions of a thread."""
         wanted: Wanted = request.parsed
         body: wire.ThreadContents = wanted.body
-        with _told_as_fault():
+        with told_as_fault():
             page = await self._client.questions(
                 request.app_id,
                 wanted.user_id,
@@ -87,7 +87,7 @@ class History:
     async def updates(self, request: Arrival) -> Reply:
         """Tell the account's indicator."""
         wanted: Wanted = request.parsed
-        with _told_as_fault():
+        with told_as_fault():
             return success({"has_new": await self._client.has_new(request.app_id, wanted.user_id)})
 
     async def rename(self, request: Arrival) -> Reply:
@@ -108,7 +108,7 @@ class History:
         body: wire.Touch = wanted.body
         if not body.generate:
             return success({"touched": (await self._change(request, "touch", body.thread_id)).count})
-        with _told_as_fault():
+        with told_as_fault():
             made = await self._client.generate(Generate(request.app_id, wanted.user_id, body.thread_id))
         return success({"touched": int(made.appended), "generated": True, "question_id": made.question_id})
 
@@ -125,7 +125,7 @@ class History:
 
     async def _change(self, request: Arrival, verb: Verb, *thread_ids: str, text: str = "") -> Changed:
         wanted: Wanted = request.parsed
-        with _told_as_fault():
+        with told_as_fault():
             return await self._client.change(
                 Change(request.app_id, wanted.user_id, verb, thread_ids=thread_ids, text=text)
             )
@@ -143,7 +143,7 @@ def _shown(thread: Thread) -> wire.Shown:
 
 
 @contextmanager
-def _told_as_fault() -> Iterator[None]:
+def told_as_fault() -> Iterator[None]:
     """Say as a 500 that the store is away: callers of these endpoints expect exactly that."""
     try:
         yield

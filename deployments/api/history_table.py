@@ -1,14 +1,16 @@
-"""The rows of the history of questions in the table of endpoints.
+"""The rows of the history of questions in the table of endpoints: the calls in use, and the same by resources.
 
-Source: reference section 2, 36 to 46
+Source: reference section 2, 36 to 46; 8.11
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from actors.history.messages import Verb
 from deployments.api.endpoint import About, Answer, Endpoint
 from deployments.api.history import History
+from deployments.api.history_resources import NAMED, HistoryResources
 from deployments.api.wire import history as shape
 from deployments.api.wire import records as wire
 from deployments.edge.admission import Rules
@@ -35,8 +37,8 @@ def history_endpoints(desk: History) -> tuple[Endpoint, ...]:
             schema=desk.reader(body), hot=hot, about=About(about, _TAG, body, replies),
         )  # fmt: skip
 
-    def change(name: str, body: shape.Body, about: str, path: str = "") -> Endpoint:
-        answer, of_thread = desk.changer(name), issubclass(body, shape.OfThread)  # type: ignore[arg-type]
+    def change(name: Verb, body: shape.Body, about: str, path: str = "") -> Endpoint:
+        answer, of_thread = desk.changer(name), issubclass(body, shape.OfThread)
         path = path or f"/thread/updates/{name}"
         return row(name, path, _CHANGE, answer, body, wire.Told, about, thread=of_thread)
 
@@ -68,4 +70,53 @@ def history_endpoints(desk: History) -> tuple[Endpoint, ...]:
             "touch", "/thread/updates/touch", _OPERATE, desk.touch, shape.Touch, enveloped(shape.Touched),
             "Raise a thread's indicator (tests, operations)", thread=True,
         ),
+    )  # fmt: skip
+
+
+_FETCH = Rules(publishable=True, reads_token=True)
+_STEP = Rules(publishable=True, writes=True, reads_token=True)
+_READER = {"user_id": {"type": "string", "description": "The reader, for servers; a token names its own."}}
+
+
+def history_resources(desk: HistoryResources) -> tuple[Endpoint, ...]:
+    """Make the rows of threads and notifications as resources."""
+    threads, notifications = f"{BASE}/threads", f"{BASE}/notifications"
+    one = f"{threads}/{{{NAMED}}}"
+    enveloped = wire.enveloped
+
+    def row(
+        name: str, method: str, path: str, answer: Answer, about: str, reply: Any = wire.Told,
+        body: shape.Body | None = None,
+    ) -> Endpoint:  # fmt: skip
+        rules = _FETCH if method == "GET" else _STEP if body is None else _CHANGE
+        replies = {200: reply, **({404: wire.Told} if path.startswith(one) else {})}
+        return Endpoint(
+            f"history.{name}", method, path, rules, "detail", answer,
+            schema=desk.reader(body or shape.OfReader), about=About(about, _TAG, body, replies, _READER),
+        )  # fmt: skip
+
+    def change(name: str, verb: Verb, about: str) -> Endpoint:
+        return row(f"threads.{name}", "POST", f"{one}/{name}", desk.changer(verb), about)
+
+    return (
+        row("threads.list", "GET", threads, desk.list, "List a reader's threads", enveloped(shape.ThreadResources)),
+        row("threads.show", "GET", one, desk.show, "Show a thread", enveloped(shape.WholeThread)),
+        row(
+            "threads.rename", "PUT", one, desk.rename, "Give a thread another title", enveloped(shape.WholeThread),
+            shape.NewTitle,
+        ),
+        row("threads.delete", "DELETE", one, desk.delete_one, "Delete a thread"),
+        row(
+            "threads.delete_many", "POST", f"{threads}/_delete", desk.delete_many, "Delete threads",
+            enveloped(shape.DeletedThreads), shape.ThreadDeletion,
+        ),
+        row("threads.delete_all", "POST", f"{threads}/_delete_all", desk.delete_all, "Delete all threads of a reader"),
+        change("read", "dismiss_thread", "Clear a thread's indicator"),
+        change("subscribe", "subscribe", "Watch a thread for news"),
+        change("unsubscribe", "unsubscribe", "Watch a thread no more"),
+        row(
+            "notifications", "GET", notifications, desk.notifications, "Is there anything new, and how much?",
+            enveloped(shape.Notifications),
+        ),
+        row("notifications.dismiss", "POST", f"{notifications}/dismiss", desk.dismiss, "Clear the account's indicator"),
     )  # fmt: skip

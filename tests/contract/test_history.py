@@ -85,11 +85,12 @@ async def test_while_the_store_is_away_every_call_is_a_fault_and_changes_nothing
     parts = {one.name: getattr(stores, one.name) for one in fields(Stores)} | {"threads": LostThreads()}
     corner = await open_corner(clock=clock, stores=Stores(**parts))
     way = over(corner, kind)
-    thread = {"user_id": "gina-7", "thread_id": T1, "title": "x", "question_ids": [T1]}
+    thread = {"user_id": "gina-7", "thread_id": T1, "title": "x", "question_ids": [T1], "thread_ids": [T1]}
     for endpoint in corner.door.endpoints:
         if endpoint.name.startswith("history."):
             headers = {"X-API-KEY": way.key("shop", "secret"), "User-Agent": BROWSER}
-            answer = await way.send("POST", endpoint.path, headers, json.dumps(thread).encode())
+            target = endpoint.path.replace("{thread_id}", T1) + "?user_id=gina-7"
+            answer = await way.send(endpoint.method, target, headers, json.dumps(thread).encode())
             assert answer.status == 500, endpoint.name
             assert answer.json() == {"message": "Something went wrong. Please contact the product team."}
     headers = {"X-API-KEY": way.key("shop", "secret"), "User-Agent": BROWSER}

@@ -77,6 +77,18 @@ class Deletion(OfReader):
     question_ids: Annotated[list[QuestionId], Field(max_length=MOST_IDS)]
 
 
+class NewTitle(OfReader):
+    """Another title for the thread in the path."""
+
+    title: Title
+
+
+class ThreadDeletion(OfReader):
+    """Threads by their ids; what is unknown is skipped."""
+
+    thread_ids: Annotated[list[QuestionId], Field(max_length=MOST_IDS)]
+
+
 class Touch(OfThread):
     """Raise a thread's indicator, for tests and operations."""
 
@@ -139,6 +151,36 @@ class Touched(BaseModel):
     touched: Literal[0, 1]
     generated: bool | None = None
     question_id: str | None = None
+
+
+class ThreadResource(BaseModel):
+    """A thread by its id."""
+
+    thread_id: str
+    title: str
+    updated_at: str
+    subscribed: bool
+    has_new: bool
+
+
+class ThreadResources(BaseModel):
+    """All threads of a reader, latest activity first."""
+
+    threads: list[ThreadResource]
+
+
+class WholeThread(ThreadResource):
+    """A thread with its questions, oldest first."""
+
+    questions_ids: list[str]
+
+
+class Notifications(BaseModel):
+    """What a reader was not told of yet."""
+
+    has_new: bool
+    unread_count: int
+    last_update_at: str | None
 
 
 Body = type[OfReader]
