@@ -260,23 +260,31 @@ class _Work:
         await writer.append(part.accepted, after)
 
     async def _ended(
-        self, writer: RecordWriter, chunk: _Chunk, handed: Sequence[Handed], refused: list[Refused]
+        self, writer: RecordWriter, chunk: _Chunk, handed: Sequence[Handed], refused: Sequence[Refused]
     ) -> None:
         accepted = failed = 0
+        lost: list[Refused] = []
         for one in handed:
             task = await writer.ended(one)
             accepted += task.succeeded
             failed += task.failed
             if task.failed:
                 reason = task.errors[-1] if task.errors else "could not be applied"
-                refused.append(
+                lost.append(
                     Refused(one.rows[0], f"{task.failed} of {one.records} records failed: {reason}", "")
                 )
-        self._note(chunk, accepted, failed, refused)
+        self._note(chunk, accepted, failed, refused, lost)
 
-    def _note(self, chunk: _Chunk, accepted: int, failed: int, refused: Sequence[Refused]) -> None:
+    def _note(
+        self,
+        chunk: _Chunk,
+        accepted: int,
+        failed: int,
+        refused: Sequence[Refused],
+        lost: Sequence[Refused] = (),
+    ) -> None:
         name = self._found[chunk.file].path
-        progress = self._run.set_aside(self._progress, name, refused)
+        progress = self._run.set_aside(self._progress, name, refused, lost)
         self._progress = replace(
             progress,
             file=chunk.file,

@@ -14,7 +14,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -141,11 +141,16 @@ class Run:
             part.write_bytes(orjson.dumps(asdict(progress)))
             part.replace(self._progress)
 
-    def set_aside(self, progress: Progress, file: str, refused: Iterable[Refused]) -> Progress:
-        """Write refused rows to the quarantine; return the progress that knows about them."""
+    def set_aside(
+        self, progress: Progress, file: str, refused: Sequence[Refused], also: Sequence[Refused] = ()
+    ) -> Progress:
+        """Write refused rows to the quarantine; return the progress that knows about them.
+
+        `also` is written and not counted: what was accepted and could not be applied.
+        """
         lines = [
             orjson.dumps({"file": file, "row": bad.row, "reason": bad.reason, "text": bad.text}) + b"\n"
-            for bad in refused
+            for bad in (*refused, *also)
         ]
         if not lines:
             return progress
@@ -156,7 +161,7 @@ class Run:
                 stream.write(data)
         return replace(
             progress,
-            refused=progress.refused + len(lines),
+            refused=progress.refused + len(refused),
             quarantine_bytes=progress.quarantine_bytes + len(data),
         )
 

@@ -160,7 +160,7 @@ class InteractionWriter:
 
         async def once() -> None:
             nonlocal tried
-            if tried and await self.is_in(accepted, after):
+            if tried and await self._is_in(accepted, after):
                 return
             tried = True
             await self._stores.interactions.append(
@@ -171,6 +171,9 @@ class InteractionWriter:
 
     async def is_in(self, accepted: AcceptedInteractions, after: str) -> bool:
         """Was this very chunk appended behind `after`?"""
+        return await self._patience.ask(lambda: self._is_in(accepted, after))
+
+    async def _is_in(self, accepted: AcceptedInteractions, after: str) -> bool:
         if await self._settled(accepted, after):
             return True
         cursor = max(after, await self._stores.changes.first(self._app_id, "interaction"), key=position)

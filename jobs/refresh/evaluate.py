@@ -127,7 +127,7 @@ def examine(scorer: Scorer, trial: Trial, *, k: int = 10, deep: int = 20) -> Exa
     """Rank the whole catalog for every reader of a trial.
 
     Errors:
-        Invalid: the trial asks nobody, or scores have another shape than histories and catalog
+        Invalid: the trial asks nobody, or scores are not finite numbers in the shape of histories and catalog
     Cost:
         memory stays at some hundred MB whatever the catalog; 20,000 readers x 12,000 items: 15 s on one core
     """
@@ -158,6 +158,10 @@ def ranked(scorer: Scorer, trial: Trial, k: int) -> metrics.Lists:
     if scores.shape != (len(histories), histories.n_items):
         expected = (len(histories), histories.n_items)
         raise Invalid(f"scores have the shape {scores.shape}, {expected} was expected")
+    if not np.isfinite(scores).all():
+        raise Invalid(
+            "scores hold what is no number; `python -m jobs.refresh conform` says which learner gives it"
+        )
     if trial.seen == "out":
         scores[histories.seen().nonzero()] = -np.inf
     return metrics.best_first(scores, k)

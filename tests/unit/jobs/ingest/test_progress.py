@@ -62,6 +62,14 @@ def test_different_orders_are_different_runs(tmp_path: Path) -> None:
     assert Run.of(tmp_path, "a", "bc").folder != Run.of(tmp_path, "ab", "c").folder
 
 
+def test_what_could_not_be_applied_stands_there_and_is_no_refusal(tmp_path: Path) -> None:
+    run = Run.of(tmp_path, "x")
+    progress = run.begin([], 5, restart=False)
+    noted = run.set_aside(progress, "a.csv", [Refused(1, "bad", "row")], [Refused(2, "3 of 9 failed", "")])
+    assert (noted.refused, noted.quarantine_bytes) == (1, len(run.quarantine.read_bytes()))
+    assert len(run.quarantine.read_text().splitlines()) == 2
+
+
 def test_of_two_processes_with_the_same_ingest_one_is_turned_away(tmp_path: Path) -> None:
     first, second = Run.of(tmp_path, "x"), Run.of(tmp_path, "x")
     with first.held():

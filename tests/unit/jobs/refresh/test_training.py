@@ -173,6 +173,18 @@ def test_only_the_newest_events_are_learned_from_when_told(data: Interactions) -
     assert engine.facts.events == 400
 
 
+class Dizzy:
+    """Scores that are no numbers."""
+
+    def score(self, histories: Histories) -> Batch:
+        return np.full((len(histories), histories.n_items), np.nan, np.float32)
+
+
+def test_scores_that_are_no_numbers_are_refused_with_what_to_do(data: Interactions) -> None:
+    with pytest.raises(Invalid, match="conform"):
+        examine(Dizzy(), leave_last_out(data).test)
+
+
 # --- snapshots ---------------------------------------------------------------------------------------------------
 
 
