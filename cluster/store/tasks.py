@@ -32,7 +32,8 @@ class RedisTasks:
         self._server = server
 
     async def get(self, app_id: str, noun: Noun, task_id: str) -> Task | None:
-        flat = await self._server.ask("HGETALL", keys.task(app_id, task_id))
+        # Asked for just while the server writes what the task is about, so it is worth a longer wait.
+        flat = await self._server.ask_slow("HGETALL", keys.task(app_id, task_id))
         fields = {text_of(name): text_of(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
         try:
             return task_of(task_id, fields) if fields.get("noun") == noun else None

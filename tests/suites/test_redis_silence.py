@@ -10,7 +10,7 @@ import pytest
 from cluster.errors import Unavailable
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.ports import RecordPut
-from tests.suites.doing import APP, body, put
+from tests.suites.doing import APP, accept, body, put
 from tests.suites.own_redis import open_files, until_it_works
 from tests.suites.redis_process import RedisProcess
 
@@ -43,6 +43,22 @@ async def test_a_paused_server_costs_a_deadline_and_then_nothing(
         own_server.resume()
     assert await until_it_works(strict_stores) < 5
     assert await strict_stores.records.get(APP, "product", "p1") == body("p1")
+
+
+async def test_who_polls_a_task_waits_while_the_server_is_busy_with_it(
+    own_server: RedisProcess, strict_stores: OpenStores
+) -> None:
+    await accept(strict_stores, "t1")
+    own_server.pause()
+    try:
+        asked = asyncio.create_task(strict_stores.tasks.get(APP, "product", "t1"))
+        await asyncio.sleep(0.4)
+        assert not asked.done()
+    finally:
+        own_server.resume()
+    task = await asked
+    assert task is not None
+    assert task.status == "queued"
 
 
 async def test_waiting_reads_neither_open_the_breaker_nor_fill_the_hot_connection(
