@@ -203,5 +203,4 @@ class AnswerDesk:
                 continue
             except Exception:  # noqa: BLE001  the loop goes on whatever happened in one turn
                 self._log.exception("answer_desk_failed")
-                with contextlib.suppress(Exception):
-                    self._meter.count("kiosk_answer_desk_failures_total")
+                self._meter.count("kiosk_answer_desk_failures_total")

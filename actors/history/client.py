@@ -1,11 +1,9 @@
-"""The typed way to readers' threads, wherever changes are thought out.
+"""The typed way to readers' threads.
 
 await history.asked(app_id, user_id, question_id, "How deep do I plant tulips?", parent_id)
 """
 
 from __future__ import annotations
-
-from typing import Protocol
 
 from actors.history.answering import Answering
 from actors.history.messages import Change, Changed, Generate, Generated
@@ -16,12 +14,17 @@ from cluster.errors import Refusal
 from cluster.store.ports import Stores
 
 
-class HistoryClient(Protocol):
-    """Keeps readers' threads; the same behaviour over every placement.
+class LocalHistoryClient:
+    """Keeps readers' threads; changes are thought out in this process. Whoever does it, the store lets one through at a
+    time, so doors need no hop.
 
     Every method may raise `Unavailable` when the store can't be read or written; nothing was changed then, or the
     whole change was, and making it again is safe.
     """
+
+    def __init__(self, stores: Stores, clock: Clock, answering: Answering | None = None) -> None:
+        self._store = stores.threads
+        self._tracker = Tracker(stores.threads, stores.changes, clock, answering)
 
     async def asked(
         self, app_id: str, user_id: str, question_id: str, text: str, parent_id: str | None = None
@@ -30,7 +33,9 @@ class HistoryClient(Protocol):
 
         Adding it again changes nothing.
         """
-        ...
+        await self.change(
+            Change(app_id, user_id, "asked", text=text, question_id=question_id, parent_id=parent_id)
+        )
 
     async def change(self, change: Change) -> Changed:
         """Change a reader's threads; when it returns the change is there for every later read.
@@ -38,17 +43,21 @@ class HistoryClient(Protocol):
         Errors:
             NotFound: the thread is not this reader's
         """
-        ...
+        reply = await self._tracker.change(change)
+        if isinstance(reply, Refusal):
+            raise reply.error()
+        return reply
 
     async def has_new(self, app_id: str, user_id: str) -> bool:
         """Is the account's indicator on? One short read of the store."""
-        ...
+        return await self._store.has_new(app_id, user_id)
 
     async def threads(
         self, app_id: str, user_id: str, *, rows: int, start: int, before_ms: int | None = None
     ) -> Page:
         """List threads, latest activity first."""
-        ...
+        known = await self._store.read(app_id, user_id)
+        return listed(known, rows=rows, start=start, before_ms=before_ms)
 
     async def questions(
         self,
@@ -65,7 +74,8 @@ class HistoryClient(Protocol):
         Errors:
             NotFound: the thread is not this reader's
         """
-        ...
+        known = await self._store.read(app_id, user_id)
+        return questions(known, thread_id, rows=rows, descending=descending, after=after)
 
     async def generate(self, wanted: Generate) -> Generated:
         """Ask a thread's question again now and append the answer as an update.
@@ -74,54 +84,6 @@ class HistoryClient(Protocol):
             NotFound: the thread is not this reader's
             Unavailable: nobody is there who could answer
         """
-        ...
-
-
-class LocalHistoryClient:
-    """Changes are thought out in this process. Whoever does it, the store lets one through at a time, so doors need no
-    hop."""
-
-    def __init__(self, stores: Stores, clock: Clock, answering: Answering | None = None) -> None:
-        self._store = stores.threads
-        self._clock = clock
-        self._tracker = Tracker(stores.threads, stores.changes, clock, answering)
-
-    async def asked(
-        self, app_id: str, user_id: str, question_id: str, text: str, parent_id: str | None = None
-    ) -> None:
-        await self.change(
-            Change(app_id, user_id, "asked", text=text, question_id=question_id, parent_id=parent_id)
-        )
-
-    async def change(self, change: Change) -> Changed:
-        reply = await self._tracker.change(change)
-        if isinstance(reply, Refusal):
-            raise reply.error()
-        return reply
-
-    async def has_new(self, app_id: str, user_id: str) -> bool:
-        return await self._store.has_new(app_id, user_id)
-
-    async def threads(
-        self, app_id: str, user_id: str, *, rows: int, start: int, before_ms: int | None = None
-    ) -> Page:
-        known = await self._store.read(app_id, user_id)
-        return listed(known, rows=rows, start=start, before_ms=before_ms)
-
-    async def questions(
-        self,
-        app_id: str,
-        user_id: str,
-        thread_id: str,
-        *,
-        rows: int,
-        descending: bool = False,
-        after: str = "",
-    ) -> QuestionPage:
-        known = await self._store.read(app_id, user_id)
-        return questions(known, thread_id, rows=rows, descending=descending, after=after)
-
-    async def generate(self, wanted: Generate) -> Generated:
         reply = await self._tracker.generate(wanted)
         if isinstance(reply, Refusal):
             raise reply.error()

@@ -50,6 +50,8 @@ _PAGE = 200
 _ALL_AGAIN_S = 600.0
 _NOTE_S = 3.0
 _FOLLOWER = "tracker"
+_UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"What reading a poisonous record may raise; it must not stop the others."
 
 Found = dict[Name, list[tuple[Verdict, Content]]]
 
@@ -232,7 +234,7 @@ class AppMonitor:
         for record in records:
             try:
                 content = self.judges.read(record)
-            except Exception:  # noqa: BLE001  one poisonous record must not stop the others
+            except _UNREADABLE:
                 self._log.exception("content_failed", offset=change.offset)
                 continue
             if content is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from actors.experiments.client import ExperimentClient, LocalExperimentAdmin, LocalExperimentClient
-from actors.history.client import HistoryClient, LocalHistoryClient
+from actors.history.client import LocalHistoryClient
 from actors.recommender.client import RecommenderClient
 from actors.recommender.messages import Kind
 from cluster import ids
@@ -73,7 +73,7 @@ class Means:
     experiments: ExperimentClient | None = None
     "None: experiments are looked after in this process."
     query_log: QueryLog = field(default_factory=SilentQueryLog)
-    history: HistoryClient | None = None
+    history: LocalHistoryClient | None = None
     "None: threads are looked after in this process, and nobody answers their questions again."
     ask: AskMeans | None = None
     "None: nobody answers questions here."
@@ -108,7 +108,7 @@ def endpoints(means: Means) -> tuple[Endpoint, ...]:
         ),
         *qa_endpoints(
             QuestionBanks(means.stores.question_bank, means.new_service_id),
-            QuestionAnswers(means.recommender, means.new_service_id, means.query_log),
+            QuestionAnswers(queries, means.new_service_id, means.query_log),
         ),
         *history_endpoints(History(history)),
         *history_resources(HistoryResources(history)),

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from actors.history.client import HistoryClient
+from actors.history.client import LocalHistoryClient
 from actors.history.messages import Change, Changed, Generate, Verb
 from cluster.clock import iso_ms
 from cluster.errors import Fault, Unauthenticated, Unavailable, messages
@@ -37,7 +37,7 @@ class Wanted:
 class History:
     """Endpoints 36 to 46."""
 
-    def __init__(self, client: HistoryClient) -> None:
+    def __init__(self, client: LocalHistoryClient) -> None:
         self._client = client
 
     def reader(self, model: wire.Body) -> Callable[[Arrival], Wanted]:

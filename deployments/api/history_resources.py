@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from actors.history.client import HistoryClient
+from actors.history.client import LocalHistoryClient
 from actors.history.messages import Change, Changed, Verb
 from cluster.clock import iso_ms
 from cluster.errors import NotFound, Unauthenticated, messages
@@ -33,7 +33,7 @@ Read = Callable[[Arrival], Wanted]
 class HistoryResources:
     """Threads and notifications of one reader."""
 
-    def __init__(self, client: HistoryClient) -> None:
+    def __init__(self, client: LocalHistoryClient) -> None:
         self._client = client
 
     def reader(self, model: wire.Body = wire.OfReader) -> Read:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
 from actors.answers.archive.client import ArchiveClient, QuestionClient
-from actors.history.client import HistoryClient
+from actors.history.client import LocalHistoryClient
 from actors.recommender.client import RecommenderClient
 from cluster.clock import Clock
 from cluster.errors import HouseError, NotFound, messages
@@ -46,7 +46,7 @@ class AskMeans:
     archive: ArchiveClient
     store: QuestionStore
     clock: Clock
-    history: HistoryClient
+    history: LocalHistoryClient
     new_question_id: Callable[[], str] = new_question_id
 
 
@@ -181,7 +181,7 @@ class Questions:
         return task
 
 
-def noted_in(history: HistoryClient) -> Callable[[Question], Awaitable[None]]:
+def noted_in(history: LocalHistoryClient) -> Callable[[Question], Awaitable[None]]:
     """Make what puts a question into its reader's history; putting it there again changes nothing."""
 
     async def note(question: Question) -> None:
