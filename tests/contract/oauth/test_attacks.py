@@ -30,6 +30,7 @@ from tests.fakes.archive_oauth import (
 )
 from tests.suites.manual_clock import ManualClock
 from tests.suites.redis_process import RedisProcess
+from tests.suites.waiting import until
 
 AUTHORIZE = "/oauth/authorize/archive"
 
@@ -119,9 +120,10 @@ async def test_checking_passwords_leaves_the_loop_free_and_a_flood_is_bounded(me
     beating = asyncio.ensure_future(beat())
     took: dict[str, list[float]] = {"ada": [], "nobody": []}
     for username in ("ada", "nobody") * 3:
-        started = time.perf_counter()
+        # The work of this process, whatever else the machine does: nearly all of it is the check's.
+        started = time.process_time()
         assert await passwords.account(username, "wrong") is None
-        took[username].append(time.perf_counter() - started)
+        took[username].append(time.process_time() - started)
     assert 0.5 < min(took["nobody"]) / min(took["ada"]) < 2.0
     assert min(took["ada"]) > 0.05
     stop = True
@@ -129,7 +131,7 @@ async def test_checking_passwords_leaves_the_loop_free_and_a_flood_is_bounded(me
     # On the loop there would be one between two checks.
     assert beats > 30
     flood = [asyncio.ensure_future(passwords.account("nobody", "x")) for _ in range(MOST_WAITING + 5)]
-    await asyncio.sleep(0.01)
+    await until(lambda: sum(one.done() for one in flood) >= 5)
     refused = [one for one in flood if one.done()]
     assert len(refused) == 5
     assert all(one.exception() is not None for one in refused)

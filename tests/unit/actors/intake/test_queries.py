@@ -78,6 +78,7 @@ async def test_a_settler_that_was_killed_before_it_told_the_store_settles_nothin
     lots = await road.stores.queries.read(APP, "0", count=10)
     road.shelf.append(APP, lots[0].queries, lots[0].offset)  # and then it died
     assert await road.new_settler().round([APP], at_once=True) == 0
+    road.clock.pass_ms(1)
     await road.ask("hoe")
     assert await road.new_settler().round([APP], at_once=True) == 1
     assert road.texts() == ["tulip", "hoe"]

@@ -25,6 +25,7 @@ from cluster.records.engine import Engine
 from cluster.store.memory import memory_stores
 from cluster.store.ports import Stores
 from tests.fakes.corner_shop import APP, NOW_MS, PRODUCTS, furnish, happen, upload, view, withdraw
+from tests.suites.waiting import until
 
 
 class CountingMeter(SilentMeter):
@@ -119,15 +120,6 @@ async def ids(host: RecommenderHost, asked: ReaderQuery) -> list[str]:
     return [product["product_id"] for product in found.products]
 
 
-async def until(true: Callable[[], Any], within_s: float = 1.0) -> None:
-    """Wait until something holds: changes are due within a second."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + within_s
-    while not await true():
-        assert loop.time() < end, "did not happen in time"
-        await asyncio.sleep(0.005)
-
-
 # --- engines ------------------------------------------------------------------------------------------------------
 
 
@@ -204,16 +196,16 @@ async def test_what_is_written_is_answered_within_a_second(
     assert (await ids(host, trending))[0] == "watering-can"
 
     await happen(stores, [view(f"r{n}", "draw-hoe", kind="checkout") for n in range(9)])
-    await until(lambda: _leads(host, trending, "draw-hoe"))
+    assert await until(lambda: _leads(host, trending, "draw-hoe")) < 1.0
 
     await upload(stores, [{"product_id": "rake", "type": "tool", "title": "Rake"}])
-    await until(lambda: _has(host, trending, "rake"))
+    assert await until(lambda: _has(host, trending, "rake")) < 1.0
 
     await withdraw(stores, ["draw-hoe"])
-    await until(lambda: _lacks(host, trending, "draw-hoe"))
+    assert await until(lambda: _lacks(host, trending, "draw-hoe")) < 1.0
 
     await stores.interactions.erase(APP, ["gina", "pia", "carl", "otto"])
-    await until(lambda: _last(host, trending, "watering-can"))
+    assert await until(lambda: _last(host, trending, "watering-can")) < 1.0
 
 
 async def _leads(host: RecommenderHost, asked: ReaderQuery, product_id: str) -> bool:
@@ -267,7 +259,7 @@ async def test_a_broken_change_does_not_stop_the_following(
     await stores.interactions.append(APP, b'[{"type": 5}]', [])
     await stores.interactions.append(APP, b"not json", [])
     await happen(stores, [view(f"r{n}", "draw-hoe", kind="checkout") for n in range(9)])
-    await until(lambda: _leads(host, query("user_to_trending"), "draw-hoe"), 3)
+    await until(lambda: _leads(host, query("user_to_trending"), "draw-hoe"))
     assert meter.counts["kiosk_follow_failures_total"] >= 1
 
 
@@ -281,7 +273,7 @@ async def test_followers_say_how_far_they_are(stores: Stores, opened: Opened) ->
         cut = await stores.changes.settle(APP, "interaction", last, NOW_MS + 60_000)
         return cut > 0
 
-    await until(noted)
+    assert await until(noted) < 1.0
     other = f"{int(last.partition('-')[0]) + 1}-0"
     await happen(stores, [view("gina", "draw-hoe")])
     assert await stores.changes.settle(APP, "interaction", other, NOW_MS + 60_000) == 0
@@ -303,7 +295,7 @@ async def test_answers_go_on_without_the_store(stores: Stores, opened: Opened, m
     await asyncio.sleep(0.02)
     weather.stormy = set()
     await happen(stores, [view(f"r{n}", "draw-hoe", kind="checkout") for n in range(9)])
-    await until(lambda: _leads(host, query("user_to_trending"), "draw-hoe"), 3)
+    await until(lambda: _leads(host, query("user_to_trending"), "draw-hoe"))
     assert await ids(host, calm) != personal
 
 
@@ -352,7 +344,7 @@ async def test_a_restarted_host_answers_as_one_that_never_stopped(
         stores, [{"product_id": "rake", "type": "tool", "title": "Rake", "categories": [["Garden"]]}]
     )
     from_segments = opened(segments=segments)
-    await until(lambda: _has(from_log, query(rows=50), "rake"))
+    assert await until(lambda: _has(from_log, query(rows=50), "rake")) < 1.0
     for kind in ("user_to_products", "user_to_trending", "product_to_products"):
         for reader in ("gina", "carl", "nora"):
             asked = query(kind, user_id=reader, rows=50, anchors=("bread-knife",), buy_together=True)
@@ -387,7 +379,7 @@ async def test_a_log_trimmed_past_the_host_is_replaced_by_segments(
     last = await stores.changes.last(APP, "interaction")
     assert await stores.changes.settle(APP, "interaction", last, NOW_MS + 60_000 + 660_000) > 0
     weather.stormy = set()
-    await until(lambda: _leads(host, query("user_to_trending"), "draw-hoe"), 5)
+    await until(lambda: _leads(host, query("user_to_trending"), "draw-hoe"))
     assert meter.counts["kiosk_recommender_load_ms"] == 2
 
 
