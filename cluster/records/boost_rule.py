@@ -30,6 +30,7 @@ ApiName = Literal[
     "product_to_products",
     "search",
     "autocomplete",
+    "question_answering",
 ]
 
 _Text = Annotated[str, Field(min_length=1, max_length=4096)]

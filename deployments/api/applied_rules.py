@@ -44,10 +44,11 @@ def applies(ready_rule: ReadyRule, query: ReaderQuery, sent: frozenset[Node]) ->
     rule = ready_rule.rule
     if rule.name in query.rule_names or not set(query.boosting_tags).isdisjoint(rule.boosting_tags):
         return True
-    if rule.asked and query.search is None:
+    said = _said(query)
+    if rule.asked and said is None:
         return False
     conditions = [
-        not rule.asked or (query.search is not None and ready_rule.hears(query.search.original)),
+        not rule.asked or ready_rule.hears(said or ""),
         not rule.api_names or query.kind in rule.api_names,
         not rule.anchor_products or not set(query.anchors).isdisjoint(rule.anchor_products),
         not rule.module_names or query.context.get(MODULE) in rule.module_names,
@@ -55,6 +56,13 @@ def applies(ready_rule: ReadyRule, query: ReaderQuery, sent: frozenset[Node]) ->
         all(not clauses.isdisjoint(sent) for clauses in ready_rule.overlaps),
     ]
     return all(conditions) and (not rule.boosting_tags or _has_condition(rule))
+
+
+def _said(query: ReaderQuery) -> str | None:
+    """Give the words of a search or a question, as they were sent; None where no words are sent."""
+    if query.search is not None:
+        return query.search.original
+    return None if query.question is None else query.question.original
 
 
 def _has_condition(rule: BoostRule) -> bool:

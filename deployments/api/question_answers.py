@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 from pydantic import ValidationError
 
-from actors.recommender.client import RecommenderClient
 from actors.recommender.messages import AnswersFound, ReaderQuery
 from actors.search.messages import Spelling
 from cluster.ids import ServiceId
 from deployments.api.query_log import QueryLog
+from deployments.api.treated import TreatedQueries
 from deployments.api.wire.faults import unprocessable
 from deployments.api.wire.qa import QuestionAnswering, to_answer_query
 from deployments.edge.arrival import Arrival
@@ -26,9 +26,9 @@ class QuestionAnswers:
     """Endpoint 48."""
 
     def __init__(
-        self, client: RecommenderClient, new_service_id: Callable[[], ServiceId], query_log: QueryLog
+        self, queries: TreatedQueries, new_service_id: Callable[[], ServiceId], query_log: QueryLog
     ) -> None:
-        self._client = client
+        self._queries = queries
         self._new_service_id = new_service_id
         self._query_log = query_log
 
@@ -45,7 +45,7 @@ class QuestionAnswers:
     async def answer(self, request: Arrival) -> Reply:
         """Answer a question."""
         query: ReaderQuery = request.parsed
-        answered = await self._client.answer(query)
+        answered = await self._queries.answer(request)
         found = answered.answers or _NOTHING
         original = query.question.original if query.question is not None else ""
         self._query_log.note(

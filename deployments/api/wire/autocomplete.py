@@ -11,12 +11,11 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from actors.recommender.messages import QUERIES, ReaderQuery
-from cluster.ids import DEFAULT_ENGINE
 from cluster.query.values import canonical
-from cluster.records.event import read_simulated
 from cluster.records.product import TRANSLATION_NAME, Product
+from deployments.api.wire.asked import query_of
 from deployments.api.wire.faults import refuse
-from deployments.api.wire.shared import Count, Name, Query, boosts_of, tree_of
+from deployments.api.wire.shared import Count, Name, Query
 
 MOST_TYPED = 1_000
 "Characters of `q` that are read; nobody types more, and what was pasted begins like that too."
@@ -63,26 +62,12 @@ def to_completion_query(
     """
     for at, name in enumerate(body.completion_fields):
         _check_field(name, at)
-    simulated = read_simulated(
-        body.additional_interactions, now_ms=now_ms, where=("body", "additional_interactions")
-    )
-    return ReaderQuery(
-        kind="autocomplete",
+    return query_of(
+        body,
+        "autocomplete",
         app_id=app_id,
-        engine_id=body.engine_id or DEFAULT_ENGINE,
         user_id=user_id,
-        anonymous_id=body.anonymous_id or "",
-        rows=body.rows,
-        type=body.type,
-        dedupe=body.dedupe_product_group_id,
-        fields=tuple(body.fl),
-        filter=tree_of(body.fq, "fq"),
-        boosts=boosts_of(body),
-        circles=tuple(entry.circle() for entry in body.geo.filter),
-        boost_circles=tuple(entry.circle(entry.boost_positions) for entry in body.geo.boost),
-        simulated=tuple(simulated),
-        cohort=body.user_cohort,
-        rule_names=(body.boost_rule_name,) if body.boost_rule_name and not body.boost_fq else (),
+        now_ms=now_ms,
         typed=body.q[:MOST_TYPED],
         completion_fields=tuple(dict.fromkeys(body.completion_fields)),
         min_users=body.min_query_users,

@@ -5,32 +5,25 @@ Source: reference 8.10, endpoints 48 to 50
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from actors.recommender.messages import AnswerQuery, ReaderQuery
-from cluster.ids import DEFAULT_ENGINE
 from cluster.query.parser import parse
 from cluster.query.tree import All, Node
 from cluster.records.bank_question import LONGEST_QUESTION, MOST_QUESTIONS, BankQuestion
+from deployments.api.wire.asked import plain_query_of
 from deployments.api.wire.search import Spellcheck, SpellcheckReply
 from deployments.api.wire.shared import (
-    BoostRule,
+    Asked,
     Count,
-    FieldNames,
-    Filter,
     Flag,
-    Geo,
-    Name,
     Offset,
-    Positions,
     Real,
-    VisitorName,
     Wire,
-    boosts_of,
     number_not_bool,
-    tree_of,
 )
 
 MOST_ASKED = 1_000
@@ -92,7 +85,7 @@ class FoundBankQuestions(BaseModel):
     completions: list[QuestionCompletion]
 
 
-class QuestionAnswering(Wire):
+class QuestionAnswering(Asked):
     """A question to the pages of products, and which answers are good enough."""
 
     model_config = ConfigDict(extra="ignore")
@@ -100,25 +93,14 @@ class QuestionAnswering(Wire):
     q: Annotated[str, Field(min_length=1, max_length=65_536)]
     min_probability: Probability
     version: Literal["v1.2", "v1.3"] = "v1.2"
-    "Both are answered alike."
+    "Names of how answers are found; the interface tells no difference between them, and there is one way here."
     rows: Count = 1
     start: Offset = 0
-    fl: FieldNames = Field(default_factory=list)
     spellcheck: Spellcheck = Spellcheck()
     enable_answer_html: Flag = False
     enable_answer_block: Flag = False
-    fq: Filter | None = None
-    boost_fq: Filter | None = None
-    boost_positions: Positions | None = None
-    boost_rule_name: Name = ""
-    boost_rules: Annotated[list[BoostRule], Field(max_length=100)] = Field(default_factory=list)
     boost_probability_threshold: Probability | None = None
-    geo: Geo = Geo()
-    engine_id: Name | None = None
-    type: Name | None = None
     language: Annotated[str, Field(pattern=r"^[A-Za-z]{2}$")] | None = None
-    user_id: Name | None = None
-    anonymous_id: VisitorName | None = None
 
 
 class Answer(BaseModel):
@@ -168,24 +150,15 @@ def to_answer_query(body: QuestionAnswering, *, app_id: str, user_id: str) -> Re
         FilterSyntax, Unprocessable: a filter makes no sense
     """
     enabled: Node = parse("enable_question_answering:true")
-    wanted = tree_of(body.fq, "fq")
     least = body.min_probability
     boosted = body.boost_probability_threshold
-    return ReaderQuery(
-        kind="question_answering",
+    query = plain_query_of(
+        body,
+        "question_answering",
         app_id=app_id,
-        engine_id=body.engine_id or DEFAULT_ENGINE,
         user_id=user_id,
-        anonymous_id=body.anonymous_id or "",
-        rows=body.rows,
         start=body.start,
-        type=body.type,
         dedupe=False,
-        fields=tuple(body.fl),
-        filter=enabled if wanted is None else All((enabled, wanted)),
-        boosts=boosts_of(body),
-        circles=tuple(entry.circle() for entry in body.geo.filter),
-        boost_circles=tuple(entry.circle(entry.boost_positions) for entry in body.geo.boost),
         language=(body.language or "").lower(),
         question=AnswerQuery(
             text=body.q[:MOST_ASKED],
@@ -197,3 +170,4 @@ def to_answer_query(body: QuestionAnswering, *, app_id: str, user_id: str) -> Re
             block=body.enable_answer_block,
         ),
     )
+    return replace(query, filter=enabled if query.filter is None else All((enabled, query.filter)))

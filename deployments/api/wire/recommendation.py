@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
 from actors.recommender.messages import Kind, ReaderQuery
-from cluster.ids import DEFAULT_ENGINE
 from cluster.query.values import canonical
-from cluster.records.event import GROUP, read_simulated
+from cluster.records.event import GROUP
 from cluster.records.product import TRANSLATION_NAME, Product
+from deployments.api.wire.asked import query_of
 from deployments.api.wire.faults import refuse, wrong
 from deployments.api.wire.shared import (
     Count,
@@ -26,9 +26,7 @@ from deployments.api.wire.shared import (
     Offset,
     Query,
     SessionContext,
-    boosts_of,
     spacing_of,
-    tree_of,
 )
 
 _ID_SCHEMA = {"type": "string", "minLength": 1, "maxLength": 512}
@@ -162,30 +160,16 @@ def to_query(body: Recommendation, kind: Kind, *, app_id: str, user_id: str, now
     Errors:
         FilterSyntax, Unprocessable: a filter or a simulated interaction makes no sense
     """
-    simulated = read_simulated(
-        body.additional_interactions, now_ms=now_ms, where=("body", "additional_interactions")
-    )
-    return ReaderQuery(
-        kind=kind,
+    return query_of(
+        body,
+        kind,
         app_id=app_id,
-        engine_id=body.engine_id or DEFAULT_ENGINE,
         user_id=user_id,
-        anonymous_id=body.anonymous_id or "",
-        rows=body.rows,
-        type=body.type,
-        dedupe=body.dedupe_product_group_id,
-        fields=tuple(body.fl),
+        now_ms=now_ms,
         exclude=tuple(body.exclude),
-        filter=tree_of(body.fq, "fq"),
-        boosts=boosts_of(body),
-        circles=tuple(entry.circle() for entry in body.geo.filter),
-        boost_circles=tuple(entry.circle(entry.boost_positions) for entry in body.geo.boost),
         spacing=spacing_of(body.diversification),
-        simulated=tuple(simulated),
-        cohort=body.user_cohort,
         context=body.custom_context,
         boosting_tags=tuple(body.boosting_tags),
-        rule_names=(body.boost_rule_name,) if body.boost_rule_name and not body.boost_fq else (),
         explain=body.explain[0],
         explain_missing=body.explain[1],
         **_own_parts(body),

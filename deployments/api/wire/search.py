@@ -17,7 +17,7 @@ from cluster.ids import DEFAULT_ENGINE
 from cluster.query.parser import FULL_TEXT, parse
 from cluster.query.tree import All, Node, Not, Phrase, Term
 from cluster.query.tree import Any as AnyOf
-from cluster.records.event import read_simulated
+from deployments.api.wire.asked import query_of
 from deployments.api.wire.faults import refuse, refuse_filter
 from deployments.api.wire.search_parts import (
     MOST_FACETS,
@@ -43,10 +43,8 @@ from deployments.api.wire.shared import (
     SessionContext,
     VisitorName,
     Wire,
-    boosts_of,
     number_not_bool,
     spacing_of,
-    tree_of,
 )
 
 MOST_SOUGHT = 1_000
@@ -189,31 +187,17 @@ def to_search_query(body: Search, *, app_id: str, user_id: str, now_ms: int) -> 
     Errors:
         FilterSyntax, Unprocessable: a filter, a field, a formula or a simulated interaction makes no sense
     """
-    simulated = read_simulated(
-        body.additional_interactions, now_ms=now_ms, where=("body", "additional_interactions")
-    )
-    return ReaderQuery(
-        kind="search",
+    return query_of(
+        body,
+        "search",
         app_id=app_id,
-        engine_id=body.engine_id or DEFAULT_ENGINE,
         user_id=user_id,
-        anonymous_id=body.anonymous_id or "",
-        rows=body.rows,
+        now_ms=now_ms,
         start=body.start,
-        type=body.type,
-        dedupe=body.dedupe_product_group_id,
-        fields=tuple(body.fl),
         exclude=tuple(body.exclude),
-        filter=tree_of(body.fq, "fq"),
-        boosts=boosts_of(body),
-        circles=tuple(entry.circle() for entry in body.geo.filter),
-        boost_circles=tuple(entry.circle(entry.boost_positions) for entry in body.geo.boost),
         spacing=spacing_of(body.diversification),
-        simulated=tuple(simulated),
-        cohort=body.user_cohort,
         context=body.custom_context,
         boosting_tags=tuple(body.boosting_tags),
-        rule_names=(body.boost_rule_name,) if body.boost_rule_name and not body.boost_fq else (),
         search=_search_of(body),
     )
 

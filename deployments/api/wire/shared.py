@@ -189,20 +189,14 @@ class Diversification(Wire):
     always_together: Flag = False
 
 
-class Query(Wire):
-    """What all search, recommendation and autocomplete bodies share."""
+class Asked(Wire):
+    """What every query for products shares."""
 
     engine_id: Name | None = None
     user_id: Name | None = None
     anonymous_id: VisitorName | None = None
-    user_hash: Name | None = None
-    user_type: Literal["anonymous", "registered", "free", "subscriber", "paid", "internal"] | None = None
-    "Read at the edge: the second form of `user_hash` is made with it, and a token must name the same."
-    user_cohort: Cohort = Field(default_factory=dict)
     rows: Count = 5
     type: Name | None = None
-    dedupe_product_group_id: Flag = True
-    additional_interactions: Simulated = Field(default_factory=list)
     fl: FieldNames = Field(default_factory=list)
     fq: Filter | None = None
     boost_fq: Filter | None = None
@@ -210,6 +204,17 @@ class Query(Wire):
     boost_rule_name: Name = ""
     boost_rules: Annotated[list[BoostRule], Field(max_length=100)] = Field(default_factory=list)
     geo: Geo = Geo()
+
+
+class Query(Asked):
+    """What all search, recommendation and autocomplete bodies share."""
+
+    user_hash: Name | None = None
+    user_type: Literal["anonymous", "registered", "free", "subscriber", "paid", "internal"] | None = None
+    "Read at the edge: the second form of `user_hash` is made with it, and a token must name the same."
+    user_cohort: Cohort = Field(default_factory=dict)
+    dedupe_product_group_id: Flag = True
+    additional_interactions: Simulated = Field(default_factory=list)
 
 
 class Boosting(Protocol):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actors.recommender.messages import ReaderQuery
+from actors.recommender.messages import AnswerQuery, ReaderQuery
 from actors.search.messages import SearchQuery
 from cluster.errors import Invalid
 from cluster.query.boost_rules import ready_in_order
@@ -80,3 +80,24 @@ def test_a_tag_calls_a_rule_whatever_is_searched_for() -> None:
         search=SearchQuery(original="x"),
     )
     assert applied(query, {"query": "tea", "boosting_tags": ["vip"]}).applied == ("r0",)
+
+
+def test_a_rule_that_waits_for_a_text_hears_questions_too() -> None:
+    rules = read_rules([{"name": "care", "query": "mulch", "boost_fq": "brand:Birk"}])
+
+    def boosts(question: AnswerQuery | None) -> list[str]:
+        query = ReaderQuery(kind="question_answering", app_id="shop", engine_id="default", question=question)
+        return [boost.name for boost in with_rules(query, ready_in_order(rules, "default")).boosts]
+
+    assert boosts(AnswerQuery("what is mulch", "What is mulch?", 0.5, 0.5)) == ["care"]
+    assert boosts(AnswerQuery("what is soil", "What is soil?", 0.5, 0.5)) == []
+    assert boosts(None) == []
+
+
+def test_a_rule_may_be_for_question_answering_alone() -> None:
+    rules = read_rules([{"name": "care", "api_names": ["question_answering"], "boost_fq": "brand:Birk"}])
+    (ready,) = ready_in_order(rules, "default")
+    question = AnswerQuery("a", "a", 0.5, 0.5)
+    query = ReaderQuery(kind="question_answering", app_id="shop", engine_id="default", question=question)
+    assert with_rules(query, [ready]).boosts
+    assert not with_rules(asked("a"), [ready]).boosts

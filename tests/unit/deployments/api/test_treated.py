@@ -52,6 +52,7 @@ async def ask(corner: Corner, path: str = "recommendation/user_to_products", **b
         ("recommendation/user_to_trending", {}),
         ("search/autocomplete", {"q": "h"}),
         ("search/search", {"q": "h"}),
+        ("qa/question_answering", {"q": "h", "min_probability": 0}),
     ],
 )
 async def test_a_variant_with_an_engine_and_a_rule_is_obeyed_and_the_meeting_logged(
