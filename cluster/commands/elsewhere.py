@@ -28,7 +28,8 @@ def ingest(context: typer.Context) -> None:
         raise Unavailable("Kiosk does not run; start it with `kiosk up`")
     if context.args[:1] == ["archive"]:
         _run("jobs.archive", context.args[1:])
-    _run("jobs.ingest", context.args, _ray_of(installation) if "--at-once" in context.args else {})
+    fans_out = any(word.partition("=")[0] == "--at-once" for word in context.args)
+    _run("jobs.ingest", context.args, _ray_of(installation) if fans_out else {})
 
 
 def models(context: typer.Context) -> None:

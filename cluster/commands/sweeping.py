@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,14 +26,15 @@ def sweep(
     app: str,
     engine: str,
     recipe: Recipe,
-    given: str,
+    given: list[str],
     texts: list[str],
     *,
     local: bool,
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Examine every combination, show a live table, and write the comparison."""
+    """Examine every combination, show a live table, and write the comparison; `given` are the words that chose the
+    recipe."""
     from cluster.artifacts.segments import SegmentShelf
     from cluster.artifacts.shelf import Shelf
     from jobs.refresh.checkpoint import Checkpoints
@@ -83,11 +86,16 @@ def sweep(
         best = next((row for row in table if not row["error"]), None)
         if best is not None:
             changes = next(dict(variant.changes) for variant, _ in results if _stands_in(best, variant))
-            words = " ".join(f"--set {field}={value}" for field, value in changes.items())
-            command = f"kiosk train {app} --engine {engine} --recipe {given} {words}"
-            screen.out().print(f"Train the best one: {command}")
+            settings = [f"--set={field}={_typed(value)}" for field, value in changes.items()]
+            command = shlex.join(["kiosk", "train", app, "--engine", engine, *given, *settings])
+            screen.out().print(f"Train the best one: {command}", markup=False, soft_wrap=True)
     if all(report.get("error") for _, report in results):
         raise typer.Exit(1)
+
+
+def _typed(value: Any) -> str:
+    """Write a value as `--set` reads it."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _stands_in(row: dict[str, Any], variant: Variant) -> bool:

@@ -77,11 +77,15 @@ def train(
         from jobs.refresh.sweep import assignments
 
         chosen = chosen.changed(assignments(changes))
+    if sweep and (dry_run or promote):
+        raise Invalid(
+            "a sweep publishes nothing and is not rehearsed: leave out "
+            + ("--dry-run" if dry_run else "--promote, and train the best one with it afterwards")
+        )
     installation = Installation()
     if sweep:
-        sweeping.sweep(
-            installation, app, engine, chosen, recipe, sweep, local=local, out=out, as_json=as_json
-        )
+        given = ["--recipe", recipe, *(f"--set={change}" for change in changes or ())]
+        sweeping.sweep(installation, app, engine, chosen, given, sweep, local=local, out=out, as_json=as_json)
         return
     if dry_run:
         _rehearse(installation, app, engine, chosen, as_json=as_json)

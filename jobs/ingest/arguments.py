@@ -35,6 +35,7 @@ def read_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="kiosk ingest",
+        allow_abbrev=False,
         description=_ABOUT,
         epilog=_RULES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -115,9 +116,13 @@ def test_evaluation_writes_pictures_and_reports(shop: Shop, tmp_path: Path) -> N
 
 
 def test_a_sweep_is_compared_and_says_how_to_train_the_best(shop: Shop, tmp_path: Path) -> None:
-    words = ("train", market.APP, "--recipe", "fast", "--sweep", "parts.rules.window=2,10", "--local")
+    fadings = 'parts.rules.fading={"half_life_items":2},{"half_life_items":9}'
+    words = ("train", market.APP, "--recipe", "fast", "--set", "seed=3", "--sweep", fadings, "--local")
     done = shop.kiosk(*words, "--out", str(tmp_path / "out"))
-    assert "Train the best one: kiosk train market" in done.stdout
+    (best,) = [line for line in done.stdout.splitlines() if line.startswith("Train the best one: ")]
+    _, command, *typed = shlex.split(best.removeprefix("Train the best one: "))
+    assert (command, "--set=seed=3" in typed) == ("train", True)
+    assert shop.told(command, *typed, "--dry-run")["fits"]
     assert len((tmp_path / "out" / "comparison.csv").read_text().splitlines()) == 3
 
 
@@ -136,6 +141,8 @@ def test_schedules_are_made_listed_and_removed(shop: Shop) -> None:
         (("train", "nowhere", "--local"), "there is no app named nowhere; there are: market"),
         (("train", market.APP, "--set", "parts.rules.windw=3"), "there is no such field; there are"),
         (("train", market.APP, "--set", "limits.memory_mb=64", "--dry-run"), "limits.memory_mb allows 64"),
+        (("train", market.APP, "--sweep", "seed=1,2", "--dry-run"), "leave out --dry-run"),
+        (("train", market.APP, "--sweep", "seed=1,2", "--promote"), "leave out --promote"),
         (("evaluate", market.APP, "--protocol", "guess"), "there is no protocol 'guess'"),
         (("promote", market.APP, "0" * 16), "has no snapshot 0000"),
         (("runs", "show", market.APP, "nope"), "has no run nope; see `kiosk runs list market`"),
@@ -149,6 +156,8 @@ def test_a_learner_is_held_to_the_protocol_from_the_command_line(shop: Shop) -> 
     done = shop.kiosk("conform", "collections:OrderedDict", module="jobs.refresh")
     assert done.returncode == 2
     assert "needs the methods train(data, rng) and load(parts)" in done.stderr
+    done = shop.kiosk("conform", "collections:OrderedDict", "--config", "{broken", module="jobs.refresh")
+    assert (done.returncode, "--config is not JSON" in done.stderr) == (2, True)
     own = ("conform", "tests.suites.test_learners:Markov")
     done = shop.kiosk(*own, module="jobs.refresh")
     assert done.returncode == 0, done.stderr
