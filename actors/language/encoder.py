@@ -9,7 +9,6 @@ Nothing is downloaded, ever; onnxruntime and tokenizers are an extra (`meaning`)
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from actors.language.embed import Embedder, Vectors
-from cluster.artifacts.manifest import FileEntry, Manifest
+from cluster.artifacts.manifest import Manifest
+from cluster.artifacts.vouched import entry_of
 from cluster.errors import Fault, Invalid, NotFound
 
 KIND = "encoder"
@@ -112,21 +112,16 @@ def find_encoder(folder: Path, version: str = "") -> Embedder | None:
 
 def seal_model(folder: Path, facts: dict[str, Any]) -> None:
     """Write the manifest over the files of an encoder."""
-    files = tuple(_entry(folder / name) for name in (MODEL, TOKENIZER))
+    files = tuple(entry_of(folder / name) for name in (MODEL, TOKENIZER))
     (folder / MANIFEST).write_bytes(Manifest(KIND, 1, 0, facts, files).dump())
 
 
 def _verified(folder: Path) -> Manifest:
     try:
         manifest = Manifest.parse((folder / MANIFEST).read_bytes(), kind=KIND)
-        damaged = [entry.name for entry in manifest.files if _entry(folder / entry.name) != entry]
+        damaged = [entry.name for entry in manifest.files if entry_of(folder / entry.name) != entry]
     except OSError as error:
         raise NotFound(f"no encoder in {folder.name}: {error.strerror}") from error
     if damaged:
         raise Fault(f"encoder {folder.name} is damaged: {damaged[0]}", path=str(folder / damaged[0]))
     return manifest
-
-
-def _entry(path: Path) -> FileEntry:
-    data = path.read_bytes()
-    return FileEntry(path.name, len(data), hashlib.sha256(data).hexdigest())

@@ -25,7 +25,7 @@ import pyarrow as pa
 from actors.learned.model import Array, Parts
 from actors.learned.vocabulary import Vocabulary
 from cluster.artifacts.manifest import FileEntry, Manifest
-from cluster.errors import Fault, HouseError
+from cluster.artifacts.vouched import check, damaged
 
 KIND = "snapshot"
 MANIFEST = "manifest.json"
@@ -68,7 +68,7 @@ class Snapshot:
         arrays: dict[str, dict[str, Array]] = {}
         for entry in manifest.files:
             path = folder / entry.name
-            _check(path, entry, verify)
+            check(path, entry, verify=verify)
             if entry.name != ITEMS:
                 part, _, name = entry.name.removesuffix(".npy").rpartition("/")
                 arrays.setdefault(part, {})[name] = _mapped(path, entry)
@@ -85,32 +85,12 @@ def version_of(facts: Mapping[str, Any], files: tuple[FileEntry, ...]) -> str:
     return digest.hexdigest()[:16]
 
 
-def digest_of(path: Path) -> str:
-    """SHA-256 of a file in hex."""
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
 def _facts(manifest: Manifest) -> dict[str, Any]:
     """Find what is said of every part of the blend and every extra."""
     try:
         return {kept["name"]: kept["facts"] for group in _GROUPS for kept in manifest.facts[group]}
     except (KeyError, TypeError) as error:
-        raise _damaged(MANIFEST, f"it is of another release, without {error}") from error
-
-
-def _check(path: Path, entry: FileEntry, verify: bool) -> None:
-    try:
-        size = path.stat().st_size
-    except OSError as error:
-        raise _damaged(entry.name, "it is missing") from error
-    if size != entry.size:
-        raise _damaged(entry.name, f"it has {size} bytes, {entry.size} were written")
-    if verify and digest_of(path) != entry.sha256:
-        raise _damaged(entry.name, "its checksum does not match")
+        raise damaged(MANIFEST, f"it is of another release, without {error}") from error
 
 
 def _mapped(path: Path, entry: FileEntry) -> Array:
@@ -121,9 +101,9 @@ def _mapped(path: Path, entry: FileEntry) -> Array:
         else:
             array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (KeyError, ValueError, OSError) as error:
-        raise _damaged(entry.name, f"it is no array: {error}") from error
+        raise damaged(entry.name, f"it is no array: {error}") from error
     if [str(array.dtype), list(array.shape)] != [entry.facts.get("dtype"), list(entry.facts["shape"])]:
-        raise _damaged(entry.name, f"it holds {array.dtype} {array.shape}")
+        raise damaged(entry.name, f"it holds {array.dtype} {array.shape}")
     mapped: Array = array
     return mapped
 
@@ -134,15 +114,11 @@ def _names(path: Path) -> Any:
             mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         return pa.ipc.open_file(pa.py_buffer(mapped)).read_all()["item_id"].combine_chunks()
     except (pa.ArrowException, KeyError, OSError, ValueError) as error:
-        raise _damaged(path.name, f"names can't be read: {error}") from error
+        raise damaged(path.name, f"names can't be read: {error}") from error
 
 
 def _bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise _damaged(path.name, "it is missing") from error
-
-
-def _damaged(name: str, why: str) -> HouseError:
-    return Fault(f"snapshot is damaged: {name}: {why}", path=name)
+        raise damaged(path.name, "it is missing") from error

@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from actors.learned.model import Array, Parts
 from actors.learned.registry import BASKETS, COHORTS, learned_of
-from actors.learned.snapshot import ITEMS, KIND, MANIFEST, Snapshot, digest_of, version_of
+from actors.learned.snapshot import ITEMS, KIND, MANIFEST, Snapshot, version_of
 from actors.learned.vocabulary import Vocabulary
 from cluster.artifacts.manifest import FileEntry, Manifest
+from cluster.artifacts.vouched import digest_of
 from cluster.errors import Conflict, Fault
 from jobs.refresh.fit import DataFacts, Engine
 from jobs.refresh.recipe import parse

@@ -29,15 +29,15 @@ from actors.answers.archive.segment import Excerpt, Frame, Segment
 from actors.language.embed import Embedder
 from actors.language.latent import LatentEmbedder
 from actors.vectors.compact import CompactVectors
-from cluster.artifacts.manifest import FileEntry, Manifest
-from cluster.errors import Fault, HouseError
+from cluster.artifacts.manifest import Manifest
+from cluster.artifacts.vouched import check, damaged, entry_of
+from cluster.errors import Fault
 
 KIND = "passages"
 MANIFEST = "manifest.json"
 PAPERS, PAPERS_AT, SCAN = "papers.bin", "papers-at.npy", "vectors-scan.faiss"
 SKETCHES = "vectors-sketches.faiss"
 
-_CHUNK = 4 << 20
 _FRAME = ("owner", "first", "keys", "places", "kinds", "days")
 _POSTINGS = ("terms", "starts", "rows", "levels", "peaks", "lengths")
 
@@ -130,9 +130,9 @@ class PassageSnapshot:
         try:
             manifest = Manifest.parse((folder / MANIFEST).read_bytes(), kind=KIND)
         except OSError as error:
-            raise _damaged(MANIFEST, "it is missing") from error
+            raise damaged(MANIFEST, "it is missing") from error
         for entry in manifest.files:
-            _check(folder / entry.name, entry, verify)
+            check(folder / entry.name, entry, verify=verify)
         embedder = None
         if any(entry.name == "embedder-features.npy" for entry in manifest.files):
             features, projection = (
@@ -171,7 +171,7 @@ class PassageSnapshot:
 
 def seal(folder: Path, facts: dict[str, Any], *, sequence: int, written_at_ms: int) -> Manifest:
     """Write the manifest over everything that lies in a folder."""
-    files = tuple(_entry(path) for path in sorted(folder.iterdir()) if path.name != MANIFEST)
+    files = tuple(entry_of(path) for path in sorted(folder.iterdir()) if path.name != MANIFEST)
     digest = hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS))
     for entry in files:
         digest.update(f"{entry.name} {entry.sha256}".encode())
@@ -211,33 +211,6 @@ def _mapped(folder: Path, name: str) -> npt.NDArray[Any]:
     try:
         array: npt.NDArray[Any] = np.load(folder / name, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError) as error:
-        raise _damaged(name, f"it is no array: {error}") from error
+        raise damaged(name, f"it is no array: {error}") from error
     # a plain view: every slice of a memmap object would cost its own bookkeeping
     return array.view(np.ndarray)
-
-
-def _entry(path: Path) -> FileEntry:
-    return FileEntry(path.name, path.stat().st_size, _digest(path))
-
-
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
-def _check(path: Path, entry: FileEntry, verify: bool) -> None:
-    try:
-        size = path.stat().st_size
-    except OSError as error:
-        raise _damaged(entry.name, "it is missing") from error
-    if size != entry.size:
-        raise _damaged(entry.name, f"it has {size} bytes, {entry.size} were written")
-    if verify and _digest(path) != entry.sha256:
-        raise _damaged(entry.name, "its checksum does not match")
-
-
-def _damaged(name: str, why: str) -> HouseError:
-    return Fault(f"snapshot is damaged: {name}: {why}", path=name)

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actors.learned.snapshot import digest_of
 from actors.recommender import champions as champions_module
 from actors.recommender.champions import Models
 from actors.recommender.host import RecommenderHost
@@ -20,6 +19,7 @@ from actors.recommender.messages import ReaderQuery, RecommendationResult
 from cluster.artifacts.manifest import Manifest
 from cluster.artifacts.shelf import Shelf
 from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.artifacts.vouched import digest_of
 from cluster.clock import SystemClock
 from cluster.errors import Fault, NotFound
 from cluster.meter import SilentMeter
