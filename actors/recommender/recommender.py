@@ -25,6 +25,10 @@ from cluster.store.ports import Change
 _FEW_PRODUCTS = 20_000
 _MANY_PRODUCTS = 300_000
 _FEW_TO_SEARCH = 5_000
+_FEW_SOURCES = 3
+_MUCH_TO_SHOW = 500
+"Products times fields."
+_SHOWING = frozenset({"autocomplete", "search", "mget"})
 
 Answer = Callable[[Request], RecommendationResult]
 
@@ -104,8 +108,13 @@ class Recommender:
     def is_light(self, query: ReaderQuery) -> bool:
         """Tell whether answering takes about a millisecond at most, so that no thread is worth its hop."""
         catalog = self.overlay.catalog
+        if (
+            query.kind in _SHOWING
+            and max(query.rows, len(query.anchors)) * (len(query.fields) + 1) > _MUCH_TO_SHOW
+        ):
+            return False
         if query.kind == "autocomplete":
-            return all(
+            return len(query.completion_fields) <= _FEW_SOURCES and all(
                 name in QUERIES
                 or self.completions.knows((canonical(name), query.language, query.only_language))
                 for name in query.completion_fields
@@ -113,7 +122,7 @@ class Recommender:
         if query.kind == "question_answering":
             return False
         if query.kind == "search":
-            return catalog.products <= _FEW_TO_SEARCH
+            return catalog.products <= _FEW_TO_SEARCH and (query.search is None or query.search.is_plain)
         if catalog.products <= _FEW_PRODUCTS or query.kind == "mget":
             return True
         if catalog.products > _MANY_PRODUCTS or self.of(query.engine_id).champion is None:

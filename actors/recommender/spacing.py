@@ -11,6 +11,8 @@ ValuesOf = Callable[[int, str], frozenset[str]]
 "Reads the values of a row's field."
 
 _LOOK_AHEAD = 200
+_LOOKS = 400
+"Rows ahead times rules that are looked at for one place: with more than two rules fewer rows each."
 
 
 def gathered(rows: Sequence[int], spacing: Sequence[Spacing], values_of: ValuesOf) -> list[int]:
@@ -43,18 +45,19 @@ def spaced(
     end in a heap of it. `previous` are rows that stand right before the list.
 
     Cost:
-        a look at 200 rows per place at most
+        a look at 200 rows per place at most, at 80 with five rules: 1,000 places take 50 to 100 ms
     """
     rules = [rule for rule in spacing if rule.minimum_distance > 0 and not rule.always_together]
     fixed = set(pinned.values())
     waiting = [row for row in rows if row not in fixed]
     supply = _Supply(rules, waiting, values_of)
     placed: list[int] = []
+    ahead = min(_LOOK_AHEAD, max(_LOOKS // max(len(rules), 1), 20))
     while waiting and rules and len(placed) < wanted:
         if len(placed) in pinned:
             placed.append(pinned[len(placed)])
             continue
-        end = min(_LOOK_AHEAD, front if front > 0 else len(waiting))
+        end = min(ahead, front if front > 0 else len(waiting))
         urgent = supply.urgent() if front <= 0 else frozenset()
         at = _fitting(waiting[:end], placed, rules, values_of, pinned, urgent, previous)
         placed.append(supply.taken(waiting.pop(at)))

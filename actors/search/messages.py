@@ -20,6 +20,10 @@ SCORES: Final = frozenset({PERSONALIZATION, RELEVANCE, BOOSTING, DISTANCE})
 
 MOST_PERSONAL: Final = 5
 
+_FEW_LETTERS: Final = 100
+_FEW_PARTS: Final = 5
+_FEW_NAMED: Final = 50
+
 
 @dataclass(frozen=True, slots=True)
 class OrderKey:
@@ -108,6 +112,18 @@ class SearchQuery:
     "Names of the stored rules that apply."
     filtering: str = ""
     "Name of the stored rule that takes products out."
+
+    @property
+    def is_plain(self) -> bool:
+        """Is it a search as most are: a few words, a few facets, no work that a caller can pile up?"""
+        return (
+            self.advanced is None
+            and not self.like
+            and len(self.text) <= _FEW_LETTERS
+            and len(self.facets) + len(self.facet_filters) + len(self.order) <= _FEW_PARTS
+            and not any(facet.include or facet.exclude or facet.keys for facet in self.facets)
+            and len(self.anchorings) + len(self.existence) + len(self.include) <= _FEW_NAMED
+        )
 
 
 @dataclass(frozen=True, slots=True)

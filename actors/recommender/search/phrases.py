@@ -20,7 +20,7 @@ from cluster.query.words import fold, words_of
 
 MOST_READ: Final = 5_000
 "Products with all words of a phrase, the best first, that are read."
-MOST_LOOKS: Final = 16_000
+MOST_LOOKS: Final = 9_600
 "Products read for all phrases of one query, whether or not the same; each phrase has an equal share."
 MOST_LETTERS: Final = 4_000_000
 "Characters of products that are read for all phrases of one query; each phrase has an equal share, too."

@@ -14,6 +14,7 @@ from actors.recommender.recommender import Recommender
 from cluster.query.compile import matches
 from cluster.query.parser import parse
 from cluster.store.ports import Change
+from deployments.api.wire.search import ManyProducts, Search, to_named_query, to_search_query
 from tests.fakes.asking import found_by, ids, search
 from tests.fakes.corner_shop import APP, NOW_MS, PRODUCTS, READERS, open_shop, product_change, recents
 
@@ -226,3 +227,36 @@ def test_a_boost_under_an_order_marks_and_pins_but_raises_nothing(shop: Recommen
     assert [one["product_id"] for one in raised.products if one["_boosted"]] == ["garden-almanac", "teapot"]
     pinned = search(shop, q="*", rows=50, order_by=order, boost_fq="brand:Mori", boost_positions=[0])
     assert ids(pinned)[0] == "garden-almanac"
+
+
+def test_what_a_caller_can_make_heavy_leaves_the_event_loop() -> None:
+    shop = open_shop()
+    plain = {"q": "steel", "rows": 20, "fl": ["title", "price"], "facets": ["brand", "price"]}
+
+    def is_light(**more: Any) -> bool:
+        body = Search.model_validate({**plain, **more})
+        return shop.is_light(to_search_query(body, app_id=APP, user_id="", now_ms=NOW_MS))
+
+    assert is_light()
+    assert is_light(q="*")
+    assert is_light(order_by=[{"field": "price"}])
+    for heavy in (
+        {"rows": 1_000},
+        {"fl": ["title", *(f"custom_attributes.a{at}*" for at in range(60))]},
+        {"advanced_q": 'full_text:"red trowel"'},
+        {"like": "red trowel"},
+        {"q": "steel " * 100},
+        {"facets": ["brand"] * 6},
+        {"facets": [{"field": "title", "include": ".*a.*"}]},
+        {"query_product_existence": {"product_ids": list(map(str, range(100)))}},
+    ):
+        assert not is_light(**heavy), heavy
+
+    def is_light_to_give(count: int, *fl: str) -> bool:
+        body = ManyProducts(product_ids=list(map(str, range(count))), fl=list(fl))
+        return shop.is_light(to_named_query(body, app_id=APP))
+
+    assert is_light_to_give(100, "*")
+    assert is_light_to_give(20, "title", "url", "price")
+    assert not is_light_to_give(1_000, "*")
+    assert not is_light_to_give(100, *map(str, range(10)))
