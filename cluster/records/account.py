@@ -68,6 +68,8 @@ class Grant(BaseModel):
     user_id: str
     username: str
     created_at: int
+    target: str = ""
+    "Where the answer was sent, as people are shown it; empty in grants of earlier releases."
 
 
 def new_user_id(randomness: Randomness = secrets.token_bytes) -> str:

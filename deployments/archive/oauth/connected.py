@@ -45,6 +45,7 @@ class Connected:
             {
                 "grant_id": one.grant.grant_id,
                 "name": one.grant.client_name,
+                "target": one.grant.target,
                 "since": iso_ms(one.grant.created_at)[:10],
                 "used": iso_ms(one.used_at)[:16].replace("T", " "),
             }

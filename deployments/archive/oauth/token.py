@@ -18,6 +18,7 @@ from deployments.archive.oauth.credentials import client_of
 from deployments.archive.oauth.forms import Parameters, form_of
 from deployments.archive.oauth.means import ACCESS_LIFE_S, GRACE_S, OAuthMeans
 from deployments.archive.oauth.pkce import proves
+from deployments.archive.oauth.redirects import shown_target
 from deployments.archive.oauth.replies import NO_STORE, Refused, answer
 from deployments.archive.oauth.signing import sha256
 
@@ -66,6 +67,7 @@ class Token:
         grant = Grant(
             grant_id=code.grant_id, client_id=code.client_id, client_name=code.client_name,
             resource=code.resource, user_id=code.user_id, username=code.username, created_at=now_ms,
+            target=shown_target(code.redirect_uri),
         )  # fmt: skip
         refresh = self._means.signing.mint_refresh(grant.grant_id)
         became = await grants.redeem(digest, grant, sha256(refresh), now_ms=now_ms)

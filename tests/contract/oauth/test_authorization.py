@@ -435,6 +435,16 @@ async def test_the_person_sees_and_ends_what_they_allowed(scene: Scene) -> None:
     assert "Connected applications" in visible((await scene.person.sign_in()).text)
 
 
+async def test_two_of_one_name_are_told_apart_by_where_their_answers_went(scene: Scene) -> None:
+    await scene.tokens()
+    scene.program.callback = "https://claude.ai.evil.example/cb"
+    await scene.program.register()
+    await scene.tokens()
+    text = visible((await scene.person.open("/oauth/authorize/clients")).text)
+    assert "Reader at localhost:33418 since" in text
+    assert "Reader at claude.ai.evil.example since" in text
+
+
 async def test_nobody_ends_what_others_allowed(scene: Scene) -> None:
     tokens = await scene.tokens()
     (held,) = await scene.means.grants.of_user("usr-ada")
