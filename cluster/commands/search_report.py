@@ -37,7 +37,7 @@ class QueryLine:
     "Different ones, as far as they said who they are."
     unfound: int
     found: float
-    "Results, on average."
+    "Results, on average; 0 for questions, which are answered later."
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def summarise(
     )
     by_text = frame.group_by("text", "kind").agg(
         queries=pl.len(), readers=pl.col("known").drop_nulls().n_unique(), unfound=pl.col("unfound").sum(),
-        found=pl.col("total").mean().round(1),
+        found=pl.col("total").filter(pl.col("total") >= 0).mean().fill_null(0.0).round(1),
     ).sort(["queries", "text", "kind"], descending=[True, False, False])  # fmt: skip
     texts = by_text.group_by("text").agg(pl.col("queries").sum(), pl.col("unfound").sum())
     texts = texts.sort(["queries", "text"], descending=[True, False])

@@ -11,6 +11,8 @@ QueryKind = Literal["search", "autocomplete", "ask"]
 
 LONGEST = 200
 "Characters of a query that are kept."
+UNKNOWN = -1
+"A `total` that is not known when the query is noted: a question is answered later."
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,7 @@ class Searched:
     text: str
     "Folded: case, accents and blanks; at most `LONGEST` characters."
     total: int
-    "How much was found."
+    "How much was found; `UNKNOWN` for what is answered later."
     language: str = ""
     served_by: str = ""
     engine_id: str = ""

@@ -30,7 +30,7 @@ def ask_endpoints(
     query_log: QueryLog,
 ) -> tuple[Endpoint, ...]:
     """Make the rows."""
-    questions = Questions(means, recommender)
+    questions = Questions(means, recommender, query_log)
     return (
         *_questions(questions),
         *_search(AskSearches(means, questions, recommender, new_service_id, query_log)),

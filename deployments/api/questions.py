@@ -21,9 +21,11 @@ from cluster.clock import Clock
 from cluster.errors import HouseError, NotFound, messages
 from cluster.ids import new_question_id
 from cluster.records.question import ANSWER_WITHIN_MS, Format, Question
+from cluster.records.searched import UNKNOWN
 from cluster.store.ports import QuestionStore, Recorded
 from deployments.api.askers import Asker, asker_of
 from deployments.api.filtered import few_that_pass
+from deployments.api.query_log import QueryLog
 from deployments.api.wire.ask import AskAnswers, AskQuestion, question_id_of
 from deployments.api.wire.faults import refuse, unprocessable
 from deployments.api.wire.shared import tree_of
@@ -53,7 +55,8 @@ class AskMeans:
 class Questions:
     """Endpoints 27 to 29."""
 
-    def __init__(self, means: AskMeans, recommender: RecommenderClient) -> None:
+    def __init__(self, means: AskMeans, recommender: RecommenderClient, query_log: QueryLog) -> None:
+        self._query_log = query_log
         self._means = means
         self._recommender = recommender
         self._put = noted_in(means.history)
@@ -71,7 +74,16 @@ class Questions:
         """Accept a question."""
         body, asker = request.parsed
         question = self.made(request, body, body.question, asker)
-        return success({"question_id": await self.accept(request, question, asker, body.parent_question_id)})
+        question_id = await self.accept(request, question, asker, body.parent_question_id)
+        self._query_log.note(
+            request,
+            "ask",
+            question.text,
+            total=UNKNOWN,
+            language=question.language,
+            served_by="ask_questions",
+        )
+        return success({"question_id": question_id})
 
     def made(self, request: Arrival, body: Any, text: str, asker: Asker, **more: Any) -> Question:
         """Make a question out of a body."""

@@ -16,7 +16,7 @@ from cluster.commands.installation import Installation, now_ms
 from cluster.commands.search_report import SearchReport, summarise
 from cluster.commands.search_view import drawings
 from cluster.records.access import App
-from cluster.records.searched import Searched
+from cluster.records.searched import UNKNOWN, Searched
 from cluster.runtime.keeping import Keeping
 from cluster.store.connect import OpenStores
 
@@ -64,6 +64,23 @@ def test_sums_say_what_was_asked_and_what_found_nothing(tmp_path: Path) -> None:
     assert report.languages == [("en", 5), ("de", 1)]
     assert report.served_by == [("search", 5), ("completions", 1)]
     assert json.loads(json.dumps(report.told()))["days"][1]["unfound_share"] == 1.0
+
+
+def test_questions_count_by_their_source_and_never_as_found_nothing(tmp_path: Path) -> None:
+    settled = [
+        asked("what is mulch", UNKNOWN, kind="ask", served_by="ask_questions"),
+        asked("what is mulch", UNKNOWN, kind="ask", served_by="ask_questions"),
+        asked("mulch", 4, kind="ask", served_by="ask_search"),
+        asked("moss", 0, kind="ask", served_by="ask_search"),
+        asked("moss", UNKNOWN, kind="ask", served_by="ask_questions"),
+    ]
+    report = report_of(tmp_path, settled, [])
+    assert (report.queries, report.unfound) == (5, 1)
+    assert [(line.text, line.queries, line.found) for line in report.top] == [
+        ("moss", 2, 0.0), ("what is mulch", 2, 0.0), ("mulch", 1, 4.0),
+    ]  # fmt: skip
+    assert report.missing == []
+    assert report.served_by == [("ask_questions", 3), ("ask_search", 2)]
 
 
 def test_a_report_is_of_its_time_and_its_kind(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.meter import SilentMeter
 from cluster.records.access import AppSettings
-from cluster.records.searched import LONGEST, Searched, pseudonym
+from cluster.records.searched import LONGEST, UNKNOWN, Searched, pseudonym
 from cluster.store.ports import Stores
 from deployments.api.query_book import MOST_WAITING, QueryBook
 from deployments.edge.arrival import Arrival
@@ -179,4 +179,19 @@ async def test_completions_are_noted_by_their_endpoint() -> None:
     )
     assert noted == [
         ("autocomplete", "dra ", {"total": 0, "language": "de", "served_by": "", "engine_id": "default"})
+    ]
+
+
+async def test_questions_are_noted_with_where_they_were_asked() -> None:
+    corner = await open_corner()
+    book = QueryBook(corner.stores.queries, corner.clock)
+    noted: list[Any] = []
+    book.note = lambda request, kind, text, **more: noted.append((kind, text, more))  # type: ignore[method-assign]
+    corner = await open_corner(query_log=book)
+    body = {"question": " What is  mulch? ", "anonymous_id": "x", "language": "de"}
+    answer = await call(corner.door, "POST", "/v1/ask/questions", headers=corner.headers(), json=body)
+    assert answer.status == 200, answer.body
+    await corner.close()
+    assert noted == [
+        ("ask", "What is mulch?", {"total": UNKNOWN, "language": "de", "served_by": "ask_questions"})
     ]
