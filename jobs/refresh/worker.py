@@ -235,11 +235,14 @@ class Worker:
             return None
 
     async def _in_use(self, run: Run) -> set[str]:
-        """Name the versions of the engine that serve, or that somebody may want to go back to."""
-        stores = self._place.stores
+        """Name the versions that serve the engine, that somebody may want to go back to, or that are tried out."""
+        stores, now_ms = self._place.stores, self._place.clock.now_ms()
         engine = await stores.engines.get(run.app_id, run.engine_id)
         history = await stores.promotions.history(run.app_id, run.engine_id, HISTORY_KEPT)
-        return {engine.snapshot if engine else "", *(entry.version for entry in history)}
+        experiments = (await stores.experiments.book(run.app_id)).experiments
+        open_ones = [one for one in experiments if one.standing(now_ms) not in ("Completed", "Archived")]
+        tried = (variant.snapshot for one in open_ones for variant in one.variants)
+        return {engine.snapshot if engine else "", *(entry.version for entry in history), *tried}
 
     async def _forget_old(self, run: Run) -> None:
         """Remove what runs left behind that ended without their worker."""

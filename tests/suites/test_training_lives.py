@@ -30,6 +30,7 @@ from jobs.refresh.worker import LEFT_FOR_MS, Worker, Workplace
 from tests.fakes import market
 from tests.fakes.dying_shelf import DyingShelf, Killed
 from tests.fakes.dying_stores import Life, mortal
+from tests.suites.experiments import an_experiment
 from tests.suites.manual_clock import ManualClock
 
 pytestmark = pytest.mark.redis
@@ -285,6 +286,23 @@ async def test_a_snapshot_that_came_to_serve_during_a_training_is_not_tidied_awa
     new = (await working).version
     assert {old, new} <= set(place.versions)
     assert len(place.versions) <= KEPT_VERSIONS + 1
+
+
+async def test_a_snapshot_that_an_experiment_tries_is_not_tidied_away(place: Place) -> None:
+    tried = (await place.worked(await place.ordered())).version
+    done = (await place.worked(await place.ordered(recipe={**RECIPE, "seed": 5}))).version
+    for slug, status, version in (("running", "Active", tried), ("over", "Completed", done)):
+        variants = [
+            {"variant_id": name, "name": name, "slug": name, "snapshot": snapshot}
+            for name, snapshot in (("control", ""), ("other", version))
+        ]
+        one = an_experiment(slug, app_id=market.APP, status=status, variants=variants)
+        assert await place.stores.experiments.swap(one, await place.stores.experiments.version(market.APP))
+    for number in range(KEPT_VERSIONS + 1):
+        place.shelf.write(f"{FOLDER}/{market.APP}/default/{number:016x}/{MANIFEST}", b"newer than both")
+    await place.worked(await place.ordered(recipe={**RECIPE, "seed": 7}))
+    assert tried in place.versions
+    assert done not in place.versions
 
 
 async def test_a_shelf_that_is_away_gives_the_run_back_for_another_attempt(place: Place) -> None:
