@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from actors.answers.archive.messages import Snippet
 from actors.answers.composing.appearance import Spot, names_at
+from actors.answers.composing.made_of import questions_of
 from actors.answers.composing.orders import cleaned, gives_orders
 from actors.answers.composing.sentences import sentences
 from actors.language.analysis import Analyzers
@@ -234,29 +235,6 @@ def _names(text: str) -> list[Spot]:
 
 # --- what else could be asked ---------------------------------------------------------------------------------------
 
-_WHO = re.compile(
-    r"(?<!\w)[A-ZÀ-Þ][\w’'-]{1,30}(?:\s[A-ZÀ-Þ][\w’'-]{1,30}){1,4}, who "
-    r"(?P<deed>(?:(?!who\b)[^,.;:“”\"()?!]){8,70}?)(?=[,.;]"
-    r"|$)"
-)
-_ROLE = re.compile(
-    r"\b[Tt]he (?P<role>(?:[a-z]+ ){0,2}(?:mayor|president|minister|director|captain|coach|leader|founder"
-    r"|chair|chief executive|governor|head|"
-    r"commander|editor|owner|principal|author|architect|conductor|goalkeeper|project leader)(?: (?:of"
-    r"|in) (?:the )?[A-Zà-ÿ\w]+(?: [A-Z]\w+)*)?), "
-    r"(?P<name>[A-ZÀ-Þ][\w’'-]+(?: [A-ZÀ-Þ][\w’'-]+)+)[,.]"
-)
-_WHEN = re.compile(
-    r"^(?P<subject>(?:The|An?) (?:[a-z-]+ ){1,4}"
-    r"|(?:The )?[A-ZÀ-Þ][\w’'-]+(?: [A-ZÀ-Þ&][\w’'-]*){0,3} )(?:was|were) "
-    r"(?P<verb>[a-z]+(?:ed|lt|nt|ought|aught|ung|old|uilt|ound|own|ead))\b[^.;?]{0,60}?\b(?:in|on"
-    r"|since) (?:\d{1,2} )?(?:[A-Z][a-z]+ )?(?:1\d{3}|20\d\d)\b"
-)
-_COST = re.compile(
-    r"^(?P<subject>(?:The|An?) (?:[a-z-]+ ){1,3}"
-    r"|[A-ZÀ-Þ][\w’'-]+(?: [A-ZÀ-Þ][\w’'-]+){0,2} )costs? (?:about |around )?[\d$€£]"
-)
-
 
 def related(question: str, snippets: Sequence[Snippet]) -> tuple[str, ...]:
     """Say what else could be asked that these passages answer; best passages first, none asks the same twice."""
@@ -284,27 +262,4 @@ def _questions(snippets: Sequence[Snippet], is_english: bool) -> Iterator[str]:
         for sentence in sentences(snippet.text):
             plain = cleaned(sentence.text)
             if not gives_orders(sentence.text):
-                yield from _made(plain)
-
-
-_POINTING = frozenset(
-    ["her", "his", "him", "she", "he", "it", "its", "they", "their", "them", "this", "that"]
-)
-"Words that only their own article explains."
-
-
-def _made(sentence: str) -> Iterator[str]:
-    match = _WHO.search(sentence)
-    if match and not match["deed"][-1:].isdigit() and not set(match["deed"].split()) & _POINTING:
-        yield f"Who {match['deed'].strip()}?"
-    if match := _ROLE.search(sentence):
-        yield f"Who is the {match['role']}?"
-    if match := _WHEN.search(sentence):
-        yield f"When was {_small(match['subject'])} {match['verb']}?"
-    if match := _COST.search(sentence):
-        yield f"How much does {_small(match['subject'])} cost?"
-
-
-def _small(subject: str) -> str:
-    subject = subject.strip()
-    return subject[:1].lower() + subject[1:] if subject.startswith(("The ", "A ", "An ")) else subject
+                yield from questions_of(plain)

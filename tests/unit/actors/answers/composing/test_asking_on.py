@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from actors.answers.archive.messages import Snippet
 from actors.answers.composing.asking_on import follow_up, related
+from actors.answers.composing.made_of import questions_of
 from actors.answers.composing.orders import cleaned
 
 
@@ -36,6 +37,35 @@ def test_a_follow_up_stands_for_itself(question: str, parents: list[str], wanted
 @given(st.text(max_size=80), st.lists(st.text(max_size=80), max_size=3))
 def test_any_questions_can_follow_each_other(question: str, parents: list[str]) -> None:
     assert bool(follow_up(question, parents)) == bool(cleaned(question))
+
+
+@pytest.mark.parametrize(
+    ("sentence", "question"),
+    [
+        ("Some 9,000 sheep have been driven down to the meadows near Hollin Bay, a custom of the 1960s.",
+         "How many sheep have been driven down to the meadows near Hollin Bay?"),
+        ("The camp at Tel Amir in northern Maresh closed on 31 May 2024, nine years later.",
+         "When did the camp at Tel Amir in northern Maresh close?"),
+        ("Mount Harrow in southern Lindovia began to erupt at noon on 6 February 2025, its first activity.",
+         "When did Mount Harrow in southern Lindovia begin to erupt?"),
+        ("The seismologist Runa Aldstad of Tolvik University expects aftershocks for weeks.",
+         "What does the seismologist Runa Aldstad expect?"),
+        ("The night ferry between Tolvik and Port Sarrin takes about nine hours.",
+         "How long does the night ferry between Tolvik and Port Sarrin take?"),
+        ("The search for mines cost 17 million crowns.", "How much did the search for mines cost?"),
+        ("It was announced in Tolvik in 2024.", None),
+        ("Two thirds will go to air defence in Lindovia.", None),
+        ("Three nights of frost on the slopes of Alta Serra.", None),
+        ("Captain Greta Holm said the crossing takes nine hours.", None),
+        ("Debate lasted nine hours.", None),
+        ("The ferry left on 3 May 2024.", None),
+        ("Their boat from Port Sarrin arrived in May 2024.", None),
+    ],
+)  # fmt: skip
+def test_a_sentence_becomes_a_question_only_when_it_is_good_english(
+    sentence: str, question: str | None
+) -> None:
+    assert list(questions_of(sentence)) == ([] if question is None else [question])
 
 
 def test_other_questions_are_made_of_what_is_told() -> None:
