@@ -19,13 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from actors.answers.archive.candidates import READ, by_meaning, by_words
+from actors.answers.archive.candidates import READ, Found, by_meaning, by_words
 from actors.answers.archive.dates import HALF_LIFE_DAYS, Period, period_of
 from actors.answers.archive.library import Library
 from actors.answers.archive.messages import ArchiveQuery, ArchiveResult, Article, Snippet
 from actors.answers.archive.segment import UNKNOWN_DAY, Excerpt, Segment
 from actors.vectors.types import Rows, Scores
 
+_NEAR = 0.2
+"Cosine below which a passage has nothing to do with a question of which no word is known."
 _IN_PERIOD = 0.35
 _FRESH_SHARE = 0.5
 _WHOLE_ARTICLE = 40_000
@@ -50,13 +52,9 @@ def ask(library: Library, query: ArchiveQuery, now_ms: int) -> ArchiveResult:
     bases = [0, *accumulate(map(len, segments))]
     words = by_words(library, segments, query, bases)
     meaning = by_meaning(library, segments, query, bases)
-    share = library.share if len(words.rows) else 1.0
     period = period_of(query.question[:READ])
     is_dated = period != _NO_PERIOD or query.yearly_decay != 1.0
-    # beside dates, how far the last candidate is behind must not make two that are alike look far apart
-    scale = _by_most if is_dated else partial(_scaled, bend=library.bend)
-    told, meant = scale(words.scores, True), scale(meaning.scores, False)
-    rows, scores = _blend(words.rows, told, meaning.rows, meant, share)
+    rows, scores = _blended(words, meaning, library, is_dated) if len(words.rows) else _near(meaning)
     if not len(rows):
         return ArchiveResult((), corpus)
     if is_dated:
@@ -105,7 +103,20 @@ def article(library: Library, product_id: str, position: int) -> Article | None:
 # --- blend and dates ------------------------------------------------------------------------------------------------
 
 
-def _blend(words: Rows, told: Scores, near: Rows, meant: Scores, share: float) -> tuple[Rows, Scores]:
+def _blended(words: Found, meaning: Found, library: Library, is_dated: bool) -> tuple[Rows, Scores]:
+    # beside dates, how far the last candidate is behind must not make two that are alike look far apart
+    scale = _by_most if is_dated else partial(_scaled, bend=library.bend)
+    told, meant = scale(words.scores, True), scale(meaning.scores, False)
+    return _added(words.rows, told, meaning.rows, meant, library.share)
+
+
+def _near(meaning: Found) -> tuple[Rows, Scores]:
+    """Of what no word speaks for, take what is near enough, as near as it is: the best of it may be no good."""
+    near = meaning.scores >= _NEAR
+    return meaning.rows[near], meaning.scores[near]
+
+
+def _added(words: Rows, told: Scores, near: Rows, meant: Scores, share: float) -> tuple[Rows, Scores]:
     """Add two lists that are scaled to 0..1; who is missing in one gets nothing there."""
     rows = np.concatenate([words, near])
     scores = np.concatenate([np.float32(1 - share) * told, np.float32(share) * meant])

@@ -119,6 +119,38 @@ def test_odd_questions_get_an_answer_quickly(library: Library, question: str) ->
     assert isinstance(found(library, question, context=question), list)
 
 
+@pytest.mark.parametrize("question", ["中文测试 测试", "qwrtz plkjh", "ตัวอย่างภาษาไทย", "1 1 1 1"])
+def test_words_nobody_knows_are_told_nothing_or_something_with_a_low_score(
+    library: Library, question: str
+) -> None:
+    assert all(0.2 <= one.score < 0.5 for one in found(library, question))
+    words_alone = Library(None)
+    words_alone.put(documents())
+    assert found(words_alone, question) == []
+
+
+def test_an_archive_that_is_empty_or_was_emptied_answers_with_nothing(library: Library) -> None:
+    empty = Library(HashingEmbedder(), share=0.1)
+    assert (found(empty, "river treaty"), article(empty, "river-treaty", 0)) == ([], None)
+    library.remove([one.product_id for one in documents()])
+    assert (found(library, "river treaty"), article(library, "river-treaty", 0)) == ([], None)
+    library.put(documents())
+    assert ids(library, "river treaty")[0] == "river-treaty"
+
+
+@pytest.mark.parametrize("question", ["river treaty " * 800, "1 " * 5_000, "19" * 5_000, "U.S. " * 2_000])
+def test_ten_kilobytes_of_question_are_read_as_far_as_anybody_types(library: Library, question: str) -> None:
+    assert ids(library, question) == ids(library, question[:4_000])
+
+
+@pytest.mark.parametrize("language", ["xx", "zz-top", "", None])
+def test_an_article_of_an_unknown_language_is_found_by_its_words(
+    library: Library, language: str | None
+) -> None:
+    library.put(documents([{**ARTICLES[0], "language": language}]))
+    assert ids(library, "Who signed the river treaty?")[0] == "river-treaty"
+
+
 def test_an_article_is_given_for_its_passages_only(library: Library) -> None:
     whole = article(library, "river-treaty", 1)
     assert whole is not None
