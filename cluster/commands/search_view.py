@@ -46,6 +46,10 @@ def show(report: SearchReport, app_id: str) -> None:
             f"{line.p50_ms:.1f}", f"{line.p95_ms:.1f}", f"{line.p99_ms:.1f}",
         )  # fmt: skip
     out.print(table, "")
+    table = screen.table("source", "queries", title="Where it was asked")
+    for source, count in report.served_by:
+        table.add_row(source or "-", str(count))
+    out.print(table, "")
     _show_queries("Most asked", report.top)
     _show_queries("Found nothing", report.missing)
     table = screen.table("day", "queries", "nothing", title="Days")

@@ -137,6 +137,7 @@ def test_the_report_over_a_stopped_installation(tmp_path: Path, monkeypatch: pyt
     shown = CliRunner().invoke(command_line(), words)
     assert shown.exit_code == 0
     assert "tulip" in shown.output
+    assert "Where it was asked" in shown.output
     assert "\x1b[31m" not in shown.output
     for wrong in (["--app", "nobodys"], ["--kind", "dance"]):
         assert CliRunner().invoke(command_line(), ["report", "search", *wrong]).exit_code != 0
