@@ -195,6 +195,20 @@ def from_segments(table: Any, weigh: Weigh = weight_of) -> Interactions:
     )
 
 
+def sessions_of(data: Interactions, gap_minutes: float | None) -> Rows:
+    """Number the sessions of ordered events: a new one for each reader and after each long pause.
+
+    Shapes:
+        returns: int64 [m], ascending from 0
+    """
+    breaks = np.zeros(len(data), np.bool_)
+    breaks[1:] = data.reader[1:] != data.reader[:-1]
+    if gap_minutes is not None and data.clock:
+        breaks[1:] |= data.at_s[1:] - data.at_s[:-1] > 60.0 * gap_minutes
+    numbers: Rows = np.cumsum(breaks).astype(np.int64)
+    return numbers
+
+
 def weights_with(changed: Mapping[str, float]) -> Weigh:
     """Weigh events as the platform does, with other weights for some types.
 

@@ -14,7 +14,7 @@ from actors.learned.histories import Fading
 from actors.learned.model import Parts
 from actors.learned.neighbours import Neighbours
 from actors.vectors.types import Floats, Mask, Rows
-from jobs.refresh.dataset import Interactions
+from jobs.refresh.dataset import Interactions, sessions_of
 from jobs.refresh.learner import PartRecipe
 from jobs.refresh.matrix import event_weights, newest_per_reader
 from jobs.refresh.neighbours import pruned, tidy
@@ -62,7 +62,7 @@ class Rules:
         liked = liked.pick(liked.weight > 0)
         liked = liked.pick(_steps(liked))
         weights = event_weights(liked, self.recipe.half_life_days)
-        runs = _runs(liked, self.recipe.gap_minutes)
+        runs = sessions_of(liked, self.recipe.gap_minutes)
         frequency = np.maximum(np.bincount(liked.item, minlength=data.n_items), 1.0)
         blocks = [
             self._block(liked, weights, runs, frequency, first, last)
@@ -116,13 +116,3 @@ def _steps(data: Interactions) -> Mask:
     steps = np.ones(len(data), np.bool_)
     steps[1:] = (data.reader[1:] != data.reader[:-1]) | (data.item[1:] != data.item[:-1])
     return steps
-
-
-def _runs(data: Interactions, gap_minutes: float | None) -> Rows:
-    """Number the sequences within which items follow each other."""
-    breaks = np.zeros(len(data), np.bool_)
-    breaks[1:] = data.reader[1:] != data.reader[:-1]
-    if gap_minutes is not None and data.clock:
-        breaks[1:] |= data.at_s[1:] - data.at_s[:-1] > 60.0 * gap_minutes
-    runs: Rows = np.cumsum(breaks).astype(np.int64)
-    return runs

@@ -11,7 +11,7 @@ from pydantic import Field
 from actors.learned.model import Parts
 from actors.learned.sessions import Looking, Sessions
 from actors.vectors.types import Rows
-from jobs.refresh.dataset import Interactions
+from jobs.refresh.dataset import Interactions, sessions_of
 from jobs.refresh.learner import PartRecipe
 
 
@@ -75,20 +75,6 @@ class SessionKnn:
     def load(self, parts: Parts) -> Sessions:
         """Bring the index back."""
         return Sessions.load(parts)
-
-
-def sessions_of(data: Interactions, gap_minutes: float | None) -> Rows:
-    """Number the sessions of ordered events: a new one for each reader and after each long pause.
-
-    Shapes:
-        returns: int64 [m], ascending from 0
-    """
-    breaks = np.zeros(len(data), np.bool_)
-    breaks[1:] = data.reader[1:] != data.reader[:-1]
-    if gap_minutes is not None and data.clock:
-        breaks[1:] |= data.at_s[1:] - data.at_s[:-1] > 60.0 * gap_minutes
-    numbers: Rows = np.cumsum(breaks).astype(np.int64)
-    return numbers
 
 
 def _indexed(owner: Rows, values: Rows, count: int) -> tuple[Any, Any]:

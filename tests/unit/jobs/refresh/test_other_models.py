@@ -13,10 +13,10 @@ from actors.learned.model import Parts
 from cluster.errors import Fault, Invalid
 from jobs.refresh.als import Als, AlsRecipe
 from jobs.refresh.cold import CohortRecipe, ContentRecipe, train_cohorts, train_content
-from jobs.refresh.dataset import Columns, Interactions, from_frame
+from jobs.refresh.dataset import Columns, Interactions, from_frame, sessions_of
 from jobs.refresh.matrix import reader_item
 from jobs.refresh.popularity import decayed_counts
-from jobs.refresh.session_knn import SessionKnn, SessionKnnRecipe, sessions_of
+from jobs.refresh.session_knn import SessionKnn, SessionKnnRecipe
 
 
 def events(*rows: tuple[str, str, float], weight: list[float] | None = None) -> Interactions:
