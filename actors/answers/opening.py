@@ -22,7 +22,7 @@ from cluster.meter import Meter
 from cluster.records.question import Answer, Format, Question
 from cluster.store.ports import Recorded, Stores
 
-_READ = 10
+_READ = 24
 "Passages read for what could be asked."
 _EXCERPT_CHARS = 900
 _MOST_EXCERPTS = 8
@@ -93,7 +93,7 @@ class LocalQuestions:
 
     async def _related(self, text: str, snippets: Sequence[Snippet], rows: int) -> list[str]:
         loop = asyncio.get_running_loop()
-        return list(await loop.run_in_executor(self._thinking, related, text, snippets))[:rows]
+        return list(await loop.run_in_executor(self._thinking, related, text, snippets, _READ))[:rows]
 
     async def _filled(self, question: Question, answer: Answer, name: str, fields: Sequence[str]) -> Answer:
         snippets = [snippet_of(one) for one in getattr(answer, name)]

@@ -5,6 +5,7 @@ Source: reference 8.8, endpoints 31 to 35
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -25,6 +26,8 @@ _ANYTHING = "news"
 _DAY_MS = 86_400_000
 _WIDE = 200
 _MOST_TRENDING = 30
+_MOST_CITING = 60
+"Questions looked at for one product."
 
 
 class AskSuggestions:
@@ -46,12 +49,16 @@ class AskSuggestions:
         return read
 
     async def related(self, request: Arrival) -> Reply:
-        """Name questions about a product; who names none gets what many ask."""
+        """Name questions about a product: what many asked and it answered, then what its text answers.
+
+        Who names none gets what many ask.
+        """
         body: wire.RelatedQuestions = request.parsed
         if body.product_id is None:
             return await self._trending(request.app_id, body.rows)
-        found = await self._means.client.about(request.app_id, body.product_id, body.rows)
-        return self._questions(found)
+        asked = await self._asked_about(request.app_id, body.product_id)
+        told = await self._means.client.about(request.app_id, body.product_id, body.rows)
+        return self._questions(_unique([*asked, *told], body.rows))
 
     async def trending(self, request: Arrival) -> Reply:
         """Name questions many ask lately, filled up with some the archive answers."""
@@ -98,6 +105,14 @@ class AskSuggestions:
         days = range(today, today - TRENDING_DAYS, -1)
         return await self._means.store.often_asked(app_id, days, readers=TRENDING_READERS, rows=rows)
 
+    async def _asked_about(self, app_id: str, product_id: str) -> list[str]:
+        """Name questions many ask lately whose answers cite a product."""
+        often = await self._often(app_id, _WIDE)
+        citing = (await self._means.store.citing(app_id, product_id))[-_MOST_CITING:] if often else []
+        recorded = await asyncio.gather(*(self._means.store.read(app_id, one) for one in citing))
+        cited = {one.question.text.casefold() for one in recorded if one is not None}
+        return [text for text in often if text.casefold() in cited]
+
     async def _of_trending(self, app_id: str, rows: int) -> list[str]:
         """Name questions about the products that are in demand; without an engine there are none."""
         query = ReaderQuery(
@@ -109,7 +124,9 @@ class AskSuggestions:
                 if len(found) >= rows:
                     break
                 found += await self._means.client.about(app_id, str(product["product_id"]), 1)
-            return found or await self._means.client.suggested(app_id, _ANYTHING, rows)
+            if len(found) < rows:
+                found += await self._means.client.suggested(app_id, _ANYTHING, rows)
+            return found
         except HouseError:
             return found
 

@@ -178,6 +178,19 @@ async def test_questions_about_a_product_come_from_its_text(desk: Desk) -> None:
     assert (await desk.post("related_questions", {"product_id": 5})).status == 422
 
 
+async def test_questions_many_ask_about_a_product_come_first(desk: Desk) -> None:
+    for reader in ("a", "b", "c"):
+        await desk.finished(await desk.asked(WATER, anonymous_id=reader))
+    await desk.finished(await desk.asked("Which countries signed a treaty?", anonymous_id="a"))
+    data = (await desk.post("related_questions", {"product_id": "river-treaty"})).json()["data"]
+    assert data["related_questions"][0] == WATER
+    assert "Which countries signed a treaty?" not in data["related_questions"], (
+        "one reader's alone stays theirs"
+    )
+    other = (await desk.post("related_questions", {"product_id": "mill-closes"})).json()["data"]
+    assert WATER not in other["related_questions"]
+
+
 async def test_related_to_no_product_is_what_many_ask(desk: Desk) -> None:
     await desk.finished(await desk.asked("How high did the river rise?"))
     trending = (await desk.post("trending_questions", {"rows": 3})).json()["data"]["related_questions"]

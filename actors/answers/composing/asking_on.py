@@ -236,12 +236,12 @@ def _names(text: str) -> list[Spot]:
 # --- what else could be asked ---------------------------------------------------------------------------------------
 
 
-def related(question: str, snippets: Sequence[Snippet]) -> tuple[str, ...]:
+def related(question: str, snippets: Sequence[Snippet], looked_at: int = _LOOKED_AT) -> tuple[str, ...]:
     """Say what else could be asked that these passages answer; best passages first, none asks the same twice."""
     asked = [set(words_of(question))]
     found: list[str] = []
     is_english = Analyzers().guess(" ".join(snippet.text[:400] for snippet in snippets[:3])) == "en"
-    for one in _questions(snippets, is_english):
+    for one in _questions(snippets[:looked_at], is_english):
         said = set(words_of(one))
         if len(said) > 2 and all(len(said & other) < _ALIKE * min(len(said), len(other)) for other in asked):
             asked.append(said)
@@ -252,7 +252,7 @@ def related(question: str, snippets: Sequence[Snippet]) -> tuple[str, ...]:
 
 
 def _questions(snippets: Sequence[Snippet], is_english: bool) -> Iterator[str]:
-    for snippet in snippets[:_LOOKED_AT]:
+    for snippet in snippets:
         for heading in (snippet.child_title, snippet.title):
             plain = cleaned(heading)
             if plain.endswith("?") and len(plain.split()) > 2 and not gives_orders(plain):
