@@ -50,17 +50,7 @@ def _of_line(
         record: dict[str, Any] = {"product_id": product_id}
         if line.variants:
             record["product_group_id"] = line.id
-        record |= {
-            "type": line.type,
-            "title": f"{line.title}, {value}" if value else line.title,
-            "description": line.description,
-            "categories": [list(path) for path in line.categories],
-            "tags": list(line.tags),
-            "brand": line.brand,
-            "price": price,
-        }
-        if line.authors:
-            record["authors"] = list(line.authors)
+        record |= _told(line, value, price)
         if reduced:
             record |= {"original_price": price, "sale_price": round(price * 0.85, 2)}
         record |= {
@@ -81,6 +71,20 @@ def _of_line(
         record |= _translations(line, value, translated)
         records.append(record)
     return records
+
+
+def _told(line: Line, value: str, price: float) -> dict[str, Any]:
+    """Say what a variant is, as its line says it."""
+    told: dict[str, Any] = {
+        "type": line.type,
+        "title": f"{line.title}, {value}" if value else line.title,
+        "description": line.description,
+        "categories": [list(path) for path in line.categories],
+        "tags": list(line.tags),
+        "brand": line.brand,
+        "price": price,
+    }
+    return {**told, "authors": list(line.authors)} if line.authors else told
 
 
 def _tell_apart(record: dict[str, Any], line: Line, value: str) -> None:
