@@ -32,7 +32,7 @@ def test_ray_is_known_only_to_hosts_drivers_apps_gateways_and_the_runtime() -> N
     known = [
         f"{source.name}:{line}"
         for source in sources()
-        for line, name in source.imports()
+        for line, name in source.imports
         if name.split(".")[0] == "ray" and not may_know_ray(source.name)
     ]
     assert known == []
@@ -42,7 +42,7 @@ def test_libraries_stay_at_home() -> None:
     strays = [
         f"{source.name}:{line} imports {name}"
         for source in sources()
-        for line, name in source.imports()
+        for line, name in source.imports
         if not source.name.startswith(HOMES.get(name.split(".")[0], (source.name,)))
     ]
     assert strays == []
@@ -52,7 +52,7 @@ def test_doors_know_actors_by_their_messages_and_clients_only() -> None:
     strays = []
     for source in sources():
         plain = source.name.startswith("deployments/") and not may_know_ray(source.name)
-        for line, name in source.imports():
+        for line, name in source.imports:
             known = {"messages", "client"} & set(name.split(".")[2:4])
             if plain and name.startswith("actors.") and not known:
                 strays.append(f"{source.name}:{line} imports {name}")
@@ -65,7 +65,7 @@ def test_only_the_ports_of_the_store_are_known_outside_of_it() -> None:
         starts_a_process = may_know_ray(source.name) or source.name.endswith("__main__.py")
         if starts_a_process or source.name.startswith("cluster/store/"):
             continue
-        for line, name in source.imports():
+        for line, name in source.imports:
             if name.startswith("cluster.store.") and name.split(".")[2] != "ports":
                 strays.append(f"{source.name}:{line} imports {name}")
     assert strays == []

@@ -22,7 +22,7 @@ MUTATIONS = {
 
 
 def test_no_file_or_folder_has_a_name_that_says_nothing() -> None:
-    named = [source.path.with_suffix("") for source in sources()] + folders()
+    named = [*(source.path.with_suffix("") for source in sources()), *folders()]
     assert [str(path) for path in named if path.name in FORBIDDEN] == []
     types = [source.name for source in sources() if source.path.name == "types.py"]
     assert set(types) <= {"actors/vectors/types.py"}

@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from itertools import product
 from typing import Any
 
@@ -59,11 +58,6 @@ def _calls(tree: ast.Module) -> Iterator[ast.Call]:
             yield node
 
 
-@cache
-def _sources() -> dict[str, str]:
-    return {source.name: source.text for source in sources()}
-
-
 def _is_ours(node: ast.expr, names: dict[str, ast.expr], imported: set[str]) -> bool:
     """Tell whether a pattern is made of constants of a module only."""
     if isinstance(node, ast.Constant):
@@ -95,12 +89,12 @@ def _imports(tree: ast.Module) -> set[str]:
 
 def test_no_text_of_a_caller_is_ever_compiled() -> None:
     strange = []
-    for where, source in _sources().items():
-        tree = ast.parse(source)
+    for source in sources():
+        tree = source.tree
         names, imported = _constants(tree), _imports(tree)
         for call in _calls(tree):
             if not _is_ours(call.args[0], names, imported):
-                strange.append(f"{where}:{call.lineno}")
+                strange.append(f"{source.name}:{call.lineno}")
     assert strange == []
 
 
@@ -110,9 +104,9 @@ def test_no_text_of_a_caller_is_ever_compiled() -> None:
 def _written() -> list[Written]:
     """Find the patterns that are constants, and how they are used."""
     found = []
-    everything = "\n".join(_sources().values())
-    for where, source in _sources().items():
-        tree = ast.parse(source)
+    everything = "\n".join(source.text for source in sources())
+    for source in sources():
+        tree = source.tree
         names = {id(node): name for name, node in _constants(tree).items() if isinstance(node, ast.Call)}
         scope: dict[str, Any] = {"re": re}
         for call in _calls(tree):
@@ -124,11 +118,11 @@ def _written() -> list[Written]:
             modes: tuple[str, ...] = (mode,)
             if mode == "compile":
                 name = names.get(id(call))
-                body = source if name is None or name.startswith("_") else everything
+                body = source.text if name is None or name.startswith("_") else everything
                 used = [one for one in _MODES if name and re.search(rf"\b{name}\.{one}\b", body)]
                 modes = tuple(used) or ("search",)
             if text not in _BOUNDED:
-                found.append(Written(f"{where}:{call.lineno}", text, flags, modes))
+                found.append(Written(f"{source.name}:{call.lineno}", text, flags, modes))
     return found
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -39,18 +38,22 @@ class Source:
         """What stands in it, parsed."""
         return ast.parse(self.text)
 
-    def imports(self) -> Iterator[tuple[int, str]]:
+    @cached_property
+    def imports(self) -> list[tuple[int, str]]:
         """Line and full dotted name of everything that is imported, wherever the import stands."""
+        found = []
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
-                yield from ((node.lineno, alias.name) for alias in node.names)
+                found += [(node.lineno, alias.name) for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+                found += [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
+        return found
 
 
-def sources() -> list[Source]:
-    """All files of the product, sorted."""
-    return [Source(path) for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+@cache
+def sources() -> tuple[Source, ...]:
+    """All files of the product, sorted; each is read and parsed once."""
+    return tuple(Source(path) for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")))
 
 
 def folders() -> list[Path]:
