@@ -7,8 +7,6 @@ queries are kept until it is back; what a killed door had not written yet, half 
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import unicodedata
 from collections import deque
 from collections.abc import Sequence
@@ -23,8 +21,8 @@ from cluster.meter import Meter, SilentMeter
 from cluster.records.searched import LONGEST, QueryKind, Searched, pseudonym
 from cluster.store.ports import QueryStore
 from deployments.edge.arrival import Arrival
+from deployments.edge.scribe import Scribe
 
-WRITE_EVERY_S = 0.5
 MOST_WAITING = 10_000
 MOST_A_LOT = 150
 
@@ -57,7 +55,7 @@ class QueryBook:
         self._clock = clock
         self._waiting: deque[_Noted] = deque(maxlen=MOST_WAITING)
         self._salts: dict[str, bytes] = {}
-        self._writing: asyncio.Task[None] | None = None
+        self._scribe = Scribe(self.write, "queries_lost")
 
     def note(
         self,
@@ -95,16 +93,11 @@ class QueryBook:
 
     async def start(self) -> None:
         """Begin to write."""
-        self._writing = asyncio.get_running_loop().create_task(self._write_for_ever())
+        await self._scribe.start()
 
     async def close(self) -> None:
         """Write what is left and stop."""
-        if self._writing is not None:
-            self._writing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._writing
-            self._writing = None
-        await self.write()
+        await self._scribe.close()
 
     async def write(self) -> None:
         """Write what waits, in lots of one app; what can't be written stays."""
@@ -134,14 +127,6 @@ class QueryBook:
         except HouseError:
             return False
         return True
-
-    async def _write_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(WRITE_EVERY_S)
-            try:
-                await self.write()
-            except Exception as error:  # noqa: BLE001 - a query that can't be written must not end the log
-                _log.error("queries_lost", kind=type(error).__name__)
 
 
 def _told(noted: _Noted, salt: bytes) -> Searched:

@@ -6,8 +6,6 @@ killed replica had not written yet, half a second's worth, is lost.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,8 +18,8 @@ from cluster.errors import HouseError
 from cluster.records.archive_call import ArchiveCall, Outcome
 from cluster.store.ports import ArchiveCallStore
 from deployments.archive.person import Person
+from deployments.edge.scribe import Scribe
 
-WRITE_EVERY_S = 0.5
 MOST_WAITING = 10_000
 MOST_AT_ONCE = 500
 _MOST_QUESTION = 500
@@ -77,7 +75,7 @@ class UsageBook:
         self._app_id = app_id
         self._clock = clock
         self._waiting: deque[ArchiveCall] = deque(maxlen=MOST_WAITING)
-        self._writing: asyncio.Task[None] | None = None
+        self._scribe = Scribe(self.write, "archive_calls_lost")
 
     def note(self, noted: Noted) -> None:
         """Note a call. Cost: 2 microseconds."""
@@ -97,16 +95,11 @@ class UsageBook:
 
     async def start(self) -> None:
         """Begin to write."""
-        self._writing = asyncio.get_running_loop().create_task(self._write_for_ever())
+        await self._scribe.start()
 
     async def close(self) -> None:
         """Write what is left and stop."""
-        if self._writing is not None:
-            self._writing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._writing
-            self._writing = None
-        await self.write()
+        await self._scribe.close()
 
     async def write(self) -> None:
         """Write what waits, in lots; what can't be written stays."""
@@ -119,11 +112,6 @@ class UsageBook:
                 self._waiting.extendleft(reversed(lot[-room:] if room else []))
                 _log.warning("archive_calls_kept", count=len(self._waiting), reason=error.code)
                 return
-
-    async def _write_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(WRITE_EVERY_S)
-            await self.write()
 
 
 def _text(value: Any, most: int) -> str:
