@@ -120,6 +120,9 @@ ANSWERED: dict[str, dict[str, Any]] = {
         "q": "*",
         "facets": [{"field": "published_at", "ranges": [{"from": "0001-01-01", "to": "9999-12-31", "key": "k"}]}],
     },
+    "as many phrases as there may be": {
+        "advanced_q": " OR ".join(f'full_text:"steel part {at}"' for at in range(16)),
+    },
     "a leading star": {"q": "*", "fq": "tags:*7"},
     "everything excluded": {"q": "*", "exclude": [f"p{at}" for at in range(1_000)]},
     "a thousand anchors": {
@@ -137,6 +140,9 @@ REFUSED: dict[str, tuple[dict[str, Any], list[Any]]] = {
     "64 KB of a boolean query": ({"advanced_q": "a:1 OR " * 9_000}, ["advanced_q"]),
     "10,000 clauses": ({"advanced_q": "a:1 " * 8_000}, ["advanced_q"]),
     "depth 10,000": ({"advanced_q": "(" * 10_000 + "a" + ")" * 10_000}, ["advanced_q"]),
+    "phrases without end": (
+        {"advanced_q": " OR ".join(f'full_text:"steel part {at}"' for at in range(17))}, ["advanced_q"],
+    ),
     "words without end in all texts": ({"advanced_q": "steel " * 33}, ["advanced_q"]),
     "parentheses": ({"q": "a", "order_by": [{"field": "(" * 900}]}, ["order_by", 0, "field"]),
     "too deep a formula": (

@@ -50,7 +50,7 @@ from deployments.api.wire.shared import (
 MOST_SOUGHT = 1_000
 "Characters of `q` and `like` that are read."
 MOST_FULL_TEXTS = 32
-"Values of `full_text` in one `advanced_q`."
+"Values of `full_text` in one `advanced_q`; a phrase counts as two."
 
 _Text = Annotated[str, Field(min_length=1, max_length=65_536)]
 _Ids = Annotated[list[Name], Field(max_length=1_000)]
@@ -265,9 +265,11 @@ def _advanced(text: str | None) -> Node | None:
             kind="value_error.filter",
         )
     words = sum(len(leaf.value) for leaf in sought if isinstance(leaf, (Term, Phrase)))
-    if len(sought) > MOST_FULL_TEXTS or words > MOST_SOUGHT:
+    values = len(sought) + sum(isinstance(leaf, Phrase) for leaf in sought)
+    if values > MOST_FULL_TEXTS or words > MOST_SOUGHT:
         refuse(
-            f"advanced_q looks for at most {MOST_FULL_TEXTS} values of full_text, {MOST_SOUGHT} characters in all",
+            f"advanced_q looks for at most {MOST_FULL_TEXTS} values of full_text, where a phrase counts as two, "
+            f"and {MOST_SOUGHT} characters in all",
             "advanced_q",
             kind="value_error.filter",
         )
