@@ -14,6 +14,11 @@ MOST_TERMS = 8
 
 _TERM = re.compile(r"[\w’'][\w’' .&-]*[\w’']")
 
+_DATES = frozenset(
+    ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+     "december", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+)  # fmt: skip
+
 
 class TermLinks:
     """The links of one answer; `template` is an address with one `%s`."""
@@ -41,4 +46,6 @@ def _key(name: str, *, at_start: bool) -> str:
     kept = words[next((at for at, word in enumerate(words) if word.lower() not in STOP_WORDS["en"]), 0) :]
     is_name = len(kept) > 1 or not at_start or len(kept) < len(words)
     term = " ".join(kept)
+    if term.lower() in _DATES:
+        return ""
     return term if is_name and len(term) > 2 and _TERM.fullmatch(term) and not term.isdigit() else ""

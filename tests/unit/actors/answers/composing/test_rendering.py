@@ -58,7 +58,7 @@ def test_addresses_may_be_given_by_article() -> None:
 TOLD = (
     "The Harrow Bay mill was bought by Edda *Winther* of Tolvik.",
     "Harrow Bay lies east of Tolvik.",
-    "Builders came from Łódź & Co.",
+    "Builders came from Łódź & Co on 14 March.",
 )
 
 
@@ -77,6 +77,7 @@ def test_names_are_links_to_a_search_each_once() -> None:
     assert "(https://x.example/s?q=%C5%81%C3%B3d%C5%BA" in shown
     assert shown.count("Bay](") == shown.count("[Tolvik](") == 1
     assert "[Builders]" not in shown
+    assert "[March]" not in shown
     assert "](https://x.example" not in told("", *TOLD)
 
 
