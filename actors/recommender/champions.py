@@ -39,6 +39,8 @@ _PIN = "\x1f"
 _AGAIN_S = 30.0
 "A snapshot that was refused is tried again after so long."
 _KEPT = 2
+_PINNED_FOR_S = 600.0
+"A version that nobody asked for so long is let go."
 
 Adopt = Callable[[str, Champion | None], Awaitable[None]]
 "Lets a champion serve an engine; none: the live parts alone."
@@ -98,6 +100,8 @@ class Champions:
         self._clock = clock
         self._meter = meter
         self._known: set[str] = set()
+        self._pinned: dict[str, float] = {}
+        "When each pinned version was asked for last, in seconds."
         self._loads: dict[str, asyncio.Task[None]] = {}
         self._refused: dict[tuple[str, str], float] = {}
         self._kept: OrderedDict[tuple[str, str], Learned] = OrderedDict()
@@ -113,6 +117,7 @@ class Champions:
         That is the engine's own name when the version can't be trusted: readers get what everybody gets.
         """
         pinned = f"{engine_id}{_PIN}{version}"
+        self._pinned[pinned] = self._clock.monotonic_s()
         if not self.knows(pinned):
             await self.know(pinned)
         return pinned if self.serving(pinned) == version else engine_id
@@ -141,6 +146,7 @@ class Champions:
         """
         if self._models is None or not self._known:
             return
+        await self._let_go()
         for engine in await self._engines.all(self._app_id):
             if engine.engine_id in self._known:
                 await self._follow(engine)
@@ -180,6 +186,16 @@ class Champions:
         refused_s = self._refused.get((engine.engine_id, version))
         if refused_s is None or self._clock.monotonic_s() - refused_s >= _AGAIN_S:
             await self._take(engine.engine_id, version)
+
+    async def _let_go(self) -> None:
+        """Forget pinned versions whose experiments are over: each holds arrays as long as the catalog."""
+        oldest_s = self._clock.monotonic_s() - _PINNED_FOR_S
+        for pinned in [name for name, asked_s in self._pinned.items() if asked_s < oldest_s]:
+            del self._pinned[pinned]
+            self._known.discard(pinned)
+            self._loads.pop(pinned, None)
+            self._kept.pop((pinned, pinned.partition(_PIN)[2]), None)
+            await self._adopt(pinned, None)
 
     async def _take(self, engine_id: str, version: str) -> None:
         """Let a version serve, if it can be trusted."""

@@ -96,6 +96,10 @@ class Recommender:
 
     def adopt(self, engine_id: str, champion: Champion | None, now_ms: int = 0) -> None:
         """Let another snapshot serve an engine, or none; with a time the next answer finds everything ready."""
+        if champion is None and engine_id != DEFAULT_ENGINE:
+            # what it knew beside the overlay goes with its snapshot
+            self._engines.pop(engine_id, None)
+            return
         holdings = self.of(engine_id)
         holdings.adopt(champion)
         if champion is not None and champion.completions is not None:

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from actors.recommender import champions as champions_module
-from actors.recommender.champions import Models
+from actors.recommender.champion import Champion
+from actors.recommender.champions import Champions, Models
 from actors.recommender.host import RecommenderHost
 from actors.recommender.messages import ReaderQuery, RecommendationResult
 from cluster.artifacts.manifest import Manifest
@@ -29,6 +30,7 @@ from cluster.store.memory import memory_stores
 from cluster.store.ports import Stores
 from tests.fakes.corner_shop import APP, NOW_MS, upload
 from tests.fakes.trained import built, name, published, ring_products
+from tests.suites.manual_clock import ManualClock
 from tests.suites.snapshot_damage import damaged_loads, folder_of
 from tests.suites.waiting import until
 
@@ -313,3 +315,36 @@ def test_a_snapshot_of_this_test_is_small_enough_to_be_damaged_often(tmp_path: P
     folder, _ = built(tmp_path / "s")
     assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 200_000
     assert json.loads((folder / "manifest.json").read_bytes())["manifest"]["kind"] == "snapshot"
+
+
+async def test_a_version_that_only_an_experiment_named_is_let_go_when_nobody_asks_for_it(
+    stores: Stores, models: Models, trained: tuple[Path, str, str]
+) -> None:
+    _, first, second = trained
+    held: dict[str, Champion] = {}
+    clock = ManualClock(NOW_MS)
+
+    async def adopt(engine_id: str, champion: Champion | None) -> None:
+        held.pop(engine_id, None)
+        if champion is not None:
+            held[engine_id] = champion
+
+    champions = Champions(
+        APP, stores.engines, models, lambda: [name(at) for at in range(3)],
+        lambda engine_id: held[engine_id].version if engine_id in held else "",
+        lambda _: {}, adopt, clock, SilentMeter(),
+    )  # fmt: skip
+    await serve(stores, first)
+    await champions.know("default")
+    pinned = await champions.pin("default", second)
+    assert held[pinned].version == second
+    clock.advance(599_000)
+    assert await champions.pin("default", second) == pinned
+    clock.advance(599_000)
+    await champions.look()
+    assert set(held) == {"default", pinned}, "it was asked for meanwhile"
+    clock.advance(2_000)
+    await champions.look()
+    assert set(held) == {"default"}
+    assert await champions.pin("default", second) == pinned, "an experiment may begin again"
+    assert held[pinned].version == second
