@@ -49,8 +49,8 @@ def evaluate(
 ) -> None:
     """Measure NDCG, recall, hit rate, MRR, coverage and novelty, by segment, with intervals."""
     from cluster.artifacts.shelf import Shelf
-    from jobs.refresh.here import be_modest
-    from jobs.refresh.stages import PROTOCOLS as KNOWN
+    from jobs.refresh.running.here import be_modest
+    from jobs.refresh.running.stages import PROTOCOLS as KNOWN
 
     protocols = tuple(protocol or PROTOCOLS)
     if unknown := [word for word in protocols if word not in KNOWN]:
@@ -80,10 +80,10 @@ async def _chosen(
 ) -> tuple[Recipe, dict[str, Any] | None]:
     """Say what is examined, and what serves if that is something else."""
     from cluster.artifacts.snapshots import SnapshotShelf
-    from jobs.refresh.comparing import recipe_of
-    from jobs.refresh.orders import known_engine
-    from jobs.refresh.promoting import engine_named
+    from jobs.refresh.comparisons.comparing import recipe_of
     from jobs.refresh.recipe import load
+    from jobs.refresh.running.orders import known_engine
+    from jobs.refresh.running.promoting import engine_named
 
     async with installation.stores() as stores:
         await known_engine(stores, app, engine)
@@ -111,8 +111,8 @@ def _reports(
     tell: Any,
 ) -> list[dict[str, Any]]:
     from cluster.artifacts.segments import SegmentShelf
-    from jobs.refresh.comparing import evaluated
-    from jobs.refresh.source import read_source
+    from jobs.refresh.comparisons.comparing import evaluated
+    from jobs.refresh.running.source import read_source
 
     data = read_source(SegmentShelf(shelf), app, recipe).data
     reports: list[dict[str, Any]] = []
@@ -155,8 +155,8 @@ def _show(report: dict[str, Any]) -> None:
 
 
 def _written(out: Path, reports: list[dict[str, Any]], app: str, engine: str) -> list[str]:
-    from jobs.refresh.plots import pictures
-    from jobs.refresh.verdict import as_markdown
+    from jobs.refresh.figures.plots import pictures
+    from jobs.refresh.figures.verdict import as_markdown
 
     out.mkdir(parents=True, exist_ok=True)
     files = {**pictures(reports), "report.json": json.dumps(reports, indent=2)}

@@ -70,7 +70,7 @@ def promote(
 
 async def _promote(installation: Installation, app: str, engine: str, version: str, force: str) -> Promotion:
     from cluster.artifacts.shelf import Shelf
-    from jobs.refresh import promoting
+    from jobs.refresh.running import promoting
 
     shelf = Shelf.open(installation.settings.shelf_dir)
     async with installation.stores() as stores:
@@ -99,14 +99,14 @@ async def _fresh_report(
     """Compare with what serves now, where the kept report compared with something else."""
     from cluster.artifacts.segments import SegmentShelf
     from cluster.artifacts.snapshots import SnapshotShelf
-    from jobs.refresh.promoting import is_compared
-    from jobs.refresh.reports import Reports
+    from jobs.refresh.running.promoting import is_compared
+    from jobs.refresh.running.reports import Reports
 
     kept = Reports(shelf).get(app, engine, version)
     if serving == version or is_compared(kept, serving) or not SnapshotShelf(shelf).has(app, engine, version):
         return kept
-    from jobs.refresh.comparing import compared_now
-    from jobs.refresh.here import be_modest
+    from jobs.refresh.comparisons.comparing import compared_now
+    from jobs.refresh.running.here import be_modest
 
     be_modest()
     with screen.err().status("comparing it with what serves now"):
@@ -128,7 +128,7 @@ def rollback(
 ) -> None:
     """Let serve again what served before; no restart."""
     from cluster.artifacts.shelf import Shelf
-    from jobs.refresh.promoting import rollback as roll
+    from jobs.refresh.running.promoting import rollback as roll
 
     installation = Installation()
     shelf = Shelf.open(installation.settings.shelf_dir)
@@ -154,7 +154,7 @@ def history(
     as_json: AsJson = False,
 ) -> None:
     """List which snapshot served from when on, who decided that, and its figures; newest first."""
-    from jobs.refresh.promoting import engine_named
+    from jobs.refresh.running.promoting import engine_named
 
     async def read() -> tuple[str, list[Promotion]]:
         async with Installation().stores() as stores:

@@ -76,7 +76,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show one run: its stages, figures and verdict, or why it failed."""
-    from jobs.refresh.orders import run_named
+    from jobs.refresh.running.orders import run_named
 
     async def read(keeping: Keeping, stores: OpenStores) -> Run:
         return await run_named(stores, name, run_name)
@@ -111,7 +111,7 @@ def cancel(
     as_json: AsJson = False,
 ) -> None:
     """End a run; its worker notices within seconds."""
-    from jobs.refresh.orders import cancel as cancel_run
+    from jobs.refresh.running.orders import cancel as cancel_run
 
     async def end() -> Run:
         async with Installation().stores() as stores:

@@ -61,8 +61,8 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Train an engine again and again."""
-    from jobs.refresh.orders import known_engine
     from jobs.refresh.recipe import load
+    from jobs.refresh.running.orders import known_engine
 
     if not _NAME.fullmatch(schedule):
         raise Invalid(f"{schedule!r} is no name for a schedule: up to 40 lower case letters, digits and -")

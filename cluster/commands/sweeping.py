@@ -17,8 +17,8 @@ from cluster.commands.installation import Installation
 from cluster.commands.joining import join_ray
 
 if TYPE_CHECKING:
+    from jobs.refresh.comparisons.sweep import Variant
     from jobs.refresh.recipe import Recipe
-    from jobs.refresh.sweep import Variant
 
 
 def sweep(
@@ -37,11 +37,11 @@ def sweep(
     recipe."""
     from cluster.artifacts.segments import SegmentShelf
     from cluster.artifacts.shelf import Shelf
-    from jobs.refresh.checkpoint import Checkpoints
-    from jobs.refresh.orders import known_engine
-    from jobs.refresh.source import read_source
-    from jobs.refresh.sweep import rows, sweep_id, variants
-    from jobs.refresh.sweeps import examine_here, let_go, write_comparison
+    from jobs.refresh.comparisons.sweep import rows, sweep_id, variants
+    from jobs.refresh.comparisons.sweeps import examine_here, let_go, write_comparison
+    from jobs.refresh.running.checkpoint import Checkpoints
+    from jobs.refresh.running.orders import known_engine
+    from jobs.refresh.running.source import read_source
 
     found = variants(recipe, texts)
 
@@ -103,7 +103,7 @@ def _stands_in(row: dict[str, Any], variant: Variant) -> bool:
 
 
 def _drawn(found: list[Variant], results: list[tuple[Variant, dict[str, Any]]], on_ray: bool) -> Table:
-    from jobs.refresh.sweep import rows
+    from jobs.refresh.comparisons.sweep import rows
 
     fields = [field for field, _ in found[0].changes]
     where = "on the cluster" if on_ray else "here"

@@ -74,7 +74,7 @@ def train(
 
     chosen = load(recipe)
     if changes:
-        from jobs.refresh.sweep import assignments
+        from jobs.refresh.comparisons.sweep import assignments
 
         chosen = chosen.changed(assignments(changes))
     if sweep and (dry_run or promote):
@@ -118,9 +118,9 @@ async def _train(
     wait: bool,
 ) -> Run:
     from cluster.artifacts.shelf import Shelf
-    from jobs.refresh.display import Display
-    from jobs.refresh.here import be_modest, new_owner, scratch_of, work_here
-    from jobs.refresh.orders import order
+    from jobs.refresh.running.display import Display
+    from jobs.refresh.running.here import be_modest, new_owner, scratch_of, work_here
+    from jobs.refresh.running.orders import order
 
     owner = new_owner("kiosk train") if here else ""
     async with installation.stores() as stores:
@@ -211,10 +211,10 @@ def told(run: Run) -> dict[str, Any]:
 def _rehearse(installation: Installation, app: str, engine: str, recipe: Recipe, *, as_json: bool) -> None:
     from cluster.artifacts.segments import SegmentShelf
     from cluster.artifacts.shelf import Shelf
-    from jobs.refresh.here import free_memory_mb
-    from jobs.refresh.orders import known_engine
-    from jobs.refresh.rehearsal import rehearse
-    from jobs.refresh.source import read_source
+    from jobs.refresh.running.here import free_memory_mb
+    from jobs.refresh.running.orders import known_engine
+    from jobs.refresh.running.rehearsal import rehearse
+    from jobs.refresh.running.source import read_source
 
     async def check() -> None:
         async with installation.stores() as stores:
@@ -243,7 +243,7 @@ def _rehearse(installation: Installation, app: str, engine: str, recipe: Recipe,
             f"{found.memory_allowed >> 20:,} MB may be used."
         )
     if not found.fits:
-        from jobs.refresh.estimate import Size, refuse_too_large
+        from jobs.refresh.running.estimate import Size, refuse_too_large
 
         refuse_too_large(recipe, Size.of(source.data), found.memory_allowed >> 20)
         raise Invalid("it would not fit")

@@ -16,7 +16,7 @@ from cluster.log import set_up_logging
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores, open_stores
 from jobs.refresh import words
-from jobs.refresh.here import scratch_of
+from jobs.refresh.running.here import scratch_of
 
 
 def main() -> int:

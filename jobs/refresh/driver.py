@@ -31,12 +31,12 @@ from cluster.runtime.connecting import connect_actor
 from cluster.runtime.head import connect_ray
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
-from jobs.refresh.foreman import Errand, Foreman
-from jobs.refresh.here import scratch_of, step_aside, work_here
-from jobs.refresh.orders import order
+from jobs.refresh.running.foreman import Errand, Foreman
+from jobs.refresh.running.here import scratch_of, step_aside, work_here
+from jobs.refresh.running.orders import order
 
 if TYPE_CHECKING:
-    from jobs.refresh.sweep import Variant
+    from jobs.refresh.comparisons.sweep import Variant
 
 Connect = Callable[[], OpenStores]
 
@@ -232,8 +232,8 @@ def examine_on_ray(
 
 
 def _examine(variant: Variant, shelf_uri: str, app_id: str, sweep: str) -> dict[str, Any]:
-    from jobs.refresh.checkpoint import Checkpoints
-    from jobs.refresh.sweeps import FOLDER, attempted
+    from jobs.refresh.comparisons.sweeps import FOLDER, attempted
+    from jobs.refresh.running.checkpoint import Checkpoints
 
     step_aside()
     return attempted(variant, Checkpoints(Shelf.open(shelf_uri), app_id, sweep, folder=FOLDER))

@@ -8,7 +8,7 @@
         def score(self, histories) -> Batch: ...
         def save(self) -> Parts: ...
 
-The promises, which `jobs.refresh.conformance` holds every learner to:
+The promises, which `jobs.refresh.learners.conformance` holds every learner to:
 
 - `train` reads its input and nothing else: no clock, no files, no randomness but `rng`. Equal data and an equally
   seeded `rng` give the same bytes. Input arrays may be read-only and are never changed.
@@ -33,7 +33,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from actors.learned.model import Model, Parts
-from jobs.refresh.dataset import Interactions
+from jobs.refresh.events.dataset import Interactions
 
 STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 "A recipe is never changed, and a field nobody knows is a mistake to be told."

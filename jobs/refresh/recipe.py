@@ -23,19 +23,19 @@ from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError, mode
 from typing_extensions import Self
 
 from cluster.errors import Invalid, NotFound
-from jobs.refresh.als import AlsRecipe
-from jobs.refresh.baskets import BasketsRecipe
-from jobs.refresh.cold import CohortRecipe, ContentRecipe
-from jobs.refresh.completions import CompletionsRecipe
-from jobs.refresh.content_knn import ContentKnnRecipe
-from jobs.refresh.ease import EaseRecipe
-from jobs.refresh.item_knn import ItemKnnRecipe
+from jobs.refresh.building.completions import CompletionsRecipe
+from jobs.refresh.building.searching import SearchRecipe
 from jobs.refresh.learner import STRICT, PartRecipe
-from jobs.refresh.popularity import PopularityRecipe
-from jobs.refresh.repeats import RepeatsRecipe
-from jobs.refresh.rules import RulesRecipe
-from jobs.refresh.searching import SearchRecipe
-from jobs.refresh.session_knn import SessionKnnRecipe
+from jobs.refresh.learners.als import AlsRecipe
+from jobs.refresh.learners.baskets import BasketsRecipe
+from jobs.refresh.learners.cold import CohortRecipe, ContentRecipe
+from jobs.refresh.learners.content_knn import ContentKnnRecipe
+from jobs.refresh.learners.ease import EaseRecipe
+from jobs.refresh.learners.item_knn import ItemKnnRecipe
+from jobs.refresh.learners.popularity import PopularityRecipe
+from jobs.refresh.learners.repeats import RepeatsRecipe
+from jobs.refresh.learners.rules import RulesRecipe
+from jobs.refresh.learners.session_knn import SessionKnnRecipe
 
 PRESETS = ("default", "fast", "sequence", "shop", "session")
 

@@ -15,11 +15,11 @@ from cluster.artifacts.shelf import Shelf
 from cluster.clock import SystemClock
 from cluster.errors import Invalid, Unavailable
 from cluster.records.run import Run
-from jobs.refresh.display import Display
-from jobs.refresh.here import be_modest, new_owner, work_here
-from jobs.refresh.orders import order
+from jobs.refresh.comparisons.sweep import assignments
 from jobs.refresh.recipe import Recipe, load
-from jobs.refresh.sweep import assignments
+from jobs.refresh.running.display import Display
+from jobs.refresh.running.here import be_modest, new_owner, work_here
+from jobs.refresh.running.orders import order
 
 NO_REDIS = Unavailable("no Redis is known: start the system first, or set KIOSK_REDIS_URL")
 
@@ -77,7 +77,7 @@ def work(arguments: argparse.Namespace, place: Here) -> int:
 
 def conform(arguments: argparse.Namespace) -> int:
     """Hold a learner to its promises."""
-    from jobs.refresh.conformance import conform as checked
+    from jobs.refresh.learners.conformance import conform as checked
 
     try:
         config = json.loads(arguments.config)

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from actors.vectors.types import Floats
-from jobs.refresh.evaluate import Scorer, examine
-from jobs.refresh.fit import fit
-from jobs.refresh.plan import make_plan
+from jobs.refresh.building.fit import fit
+from jobs.refresh.events.split import Split, Trial, by_time, leave_last_out, next_in_session
+from jobs.refresh.figures.evaluate import Scorer, examine
 from jobs.refresh.recipe import load
-from jobs.refresh.split import Split, Trial, by_time, leave_last_out, next_in_session
+from jobs.refresh.tuning.plan import make_plan
 from tests.benchmarks import quality_sets as sets
 from tests.benchmarks.peers.ranking import Peer, peers
 

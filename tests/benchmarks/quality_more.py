@@ -11,14 +11,14 @@ import numpy.typing as npt
 
 from actors.learned.histories import DAY_S, Fading, Histories
 from actors.learned.vocabulary import Vocabulary
-from jobs.refresh import metrics
-from jobs.refresh.als import Als, AlsRecipe
-from jobs.refresh.baskets import Baskets, BasketsRecipe
-from jobs.refresh.cold import CohortRecipe, ContentRecipe, train_cohorts, train_content
-from jobs.refresh.dataset import Interactions
-from jobs.refresh.evaluate import Scorer, examine
-from jobs.refresh.popularity import Popularity, PopularityRecipe, decayed_counts
-from jobs.refresh.split import Targets, Trial, by_time, rest_of_basket
+from jobs.refresh.events.dataset import Interactions
+from jobs.refresh.events.split import Targets, Trial, by_time, rest_of_basket
+from jobs.refresh.figures import metrics
+from jobs.refresh.figures.evaluate import Scorer, examine
+from jobs.refresh.learners.als import Als, AlsRecipe
+from jobs.refresh.learners.baskets import Baskets, BasketsRecipe
+from jobs.refresh.learners.cold import CohortRecipe, ContentRecipe, train_cohorts, train_content
+from jobs.refresh.learners.popularity import Popularity, PopularityRecipe, decayed_counts
 from tests.benchmarks import quality_sets as sets
 
 Tell = Callable[[str], None]

@@ -25,14 +25,14 @@ from actors.recommender.recommender import Recommender
 from actors.vectors.types import Floats
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.recent import RecentEvent
-from jobs.refresh import metrics
-from jobs.refresh.build import Origin, build
-from jobs.refresh.dataset import Interactions
-from jobs.refresh.evaluate import examine
-from jobs.refresh.fit import Engine, fit
-from jobs.refresh.plan import make_plan
+from jobs.refresh.building.build import Origin, build
+from jobs.refresh.building.fit import Engine, fit
+from jobs.refresh.events.dataset import Interactions
+from jobs.refresh.events.split import Split, Trial, by_time, leave_last_out, next_in_session
+from jobs.refresh.figures import metrics
+from jobs.refresh.figures.evaluate import examine
 from jobs.refresh.recipe import load
-from jobs.refresh.split import Split, Trial, by_time, leave_last_out, next_in_session
+from jobs.refresh.tuning.plan import make_plan
 from tests.benchmarks import quality_sets as sets
 from tests.benchmarks.quality_more import MoreLine, Tell
 

@@ -15,7 +15,7 @@ import polars as pl
 import scipy.sparse as sp
 
 from actors.language.embed import HashingEmbedder
-from jobs.refresh.dataset import Columns, Interactions, from_frame
+from jobs.refresh.events.dataset import Columns, Interactions, from_frame
 
 
 def data_folder() -> Path:

@@ -14,11 +14,11 @@ from actors.recommender.messages import ReaderQuery
 from actors.recommender.recommender import Recommender
 from actors.vectors.types import Floats
 from cluster.ids import DEFAULT_ENGINE
-from jobs.refresh import metrics
-from jobs.refresh.dataset import Interactions
-from jobs.refresh.fit import fit
+from jobs.refresh.building.fit import fit
+from jobs.refresh.events.dataset import Interactions
+from jobs.refresh.events.split import Trial, rest_of_basket
+from jobs.refresh.figures import metrics
 from jobs.refresh.recipe import parse
-from jobs.refresh.split import Trial, rest_of_basket
 from tests.benchmarks import quality_sets as sets
 from tests.benchmarks.quality_more import MoreLine, Tell
 from tests.benchmarks.quality_served import adopted, recents_of, taught, until_of

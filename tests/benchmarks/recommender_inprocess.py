@@ -31,9 +31,9 @@ from cluster.clock import iso_ms
 from cluster.query.parser import parse
 from cluster.records.recent import RecentEvent
 from cluster.store.ports import Change
-from jobs.refresh.build import build
-from jobs.refresh.dataset import Columns, from_frame
-from jobs.refresh.fit import fit
+from jobs.refresh.building.build import build
+from jobs.refresh.building.fit import fit
+from jobs.refresh.events.dataset import Columns, from_frame
 from jobs.refresh.recipe import parse as parse_recipe
 
 NOW_MS = 1_772_452_800_000

@@ -24,8 +24,8 @@ from cluster.records.schedule import Schedule
 from cluster.runtime.processes import is_alive
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores, open_stores
-from jobs.refresh.orders import order
 from jobs.refresh.recipe import load
+from jobs.refresh.running.orders import order
 from tests.fakes import market
 from tests.suites.own_redis import EASY
 from tests.suites.redis_process import RedisProcess
@@ -148,7 +148,7 @@ async def test_a_schedule_fires_and_a_cancelled_run_publishes_nothing(place: Pla
     (run,) = await place.stores.runs.open(market.APP)
     assert run.by == "schedule often"
     assert await place.stores.schedules.remove(market.APP, "often")
-    from jobs.refresh.orders import cancel
+    from jobs.refresh.running.orders import cancel
 
     await place.until(run, lambda run: run.status == "running")
     await cancel(place.stores, market.APP, run.run_id, SystemClock().now_ms())
@@ -174,10 +174,10 @@ async def test_from_python_it_is_the_same(place: Place) -> None:
 
 
 async def test_variants_of_a_sweep_are_examined_side_by_side(place: Place) -> None:
-    from jobs.refresh.checkpoint import Checkpoints
+    from jobs.refresh.comparisons.sweep import rows, variants
     from jobs.refresh.driver import examine_on_ray
-    from jobs.refresh.source import read_source
-    from jobs.refresh.sweep import rows, variants
+    from jobs.refresh.running.checkpoint import Checkpoints
+    from jobs.refresh.running.source import read_source
 
     recipe = load("fast")
     found = variants(recipe, ["parts.rules.window=3,10"])

@@ -18,9 +18,9 @@ from actors.learned.blend import Blend, Part
 from actors.learned.histories import Fading
 from actors.learned.neighbours import Neighbours
 from actors.learned.vocabulary import Vocabulary
-from jobs.refresh.build import build
-from jobs.refresh.fit import DataFacts, Engine
-from jobs.refresh.neighbours import tidy
+from jobs.refresh.building.build import build
+from jobs.refresh.building.fit import DataFacts, Engine
+from jobs.refresh.learners.neighbours import tidy
 from jobs.refresh.recipe import parse
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(300)]

@@ -24,10 +24,10 @@ from cluster.clock import SystemClock
 from cluster.records.engine import Engine
 from cluster.records.run import Run
 from cluster.store.connect import OpenStores, open_stores
-from jobs.refresh.crew import ProcessCrew
-from jobs.refresh.foreman import Foreman
-from jobs.refresh.orders import order
 from jobs.refresh.recipe import load
+from jobs.refresh.running.crew import ProcessCrew
+from jobs.refresh.running.foreman import Foreman
+from jobs.refresh.running.orders import order
 from tests.fakes import market
 from tests.suites.redis_process import RedisProcess
 

@@ -13,9 +13,9 @@ from actors.learned.registry import Learned
 from actors.learned.snapshot import Snapshot
 from actors.learned.soundness import trusted
 from cluster.artifacts.snapshots import SnapshotShelf
-from jobs.refresh.build import Origin, build
-from jobs.refresh.dataset import Columns, Interactions, from_frame
-from jobs.refresh.fit import Engine, fit
+from jobs.refresh.building.build import Origin, build
+from jobs.refresh.building.fit import Engine, fit
+from jobs.refresh.events.dataset import Columns, Interactions, from_frame
 from jobs.refresh.recipe import parse
 from tests.fakes.corner_shop import NOW_MS
 

@@ -10,9 +10,9 @@ import pytest
 from actors.recommender.host import RecommenderHost
 from actors.recommender.messages import ReaderQuery, RecommendationResult
 from cluster.clock import iso_ms
-from jobs.refresh.promoting import rollback
 from jobs.refresh.recipe import parse
-from jobs.refresh.source import read_source
+from jobs.refresh.running.promoting import rollback
+from jobs.refresh.running.source import read_source
 from tests.fakes.corner_shop import APP, happen, upload
 from tests.fakes.trained import RECIPE, name
 from tests.journeys.workshop import Workshop

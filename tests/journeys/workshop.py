@@ -22,8 +22,8 @@ from cluster.records.access import App
 from cluster.records.run import Run
 from cluster.store.memory import memory_stores
 from cluster.store.ports import Stores
-from jobs.refresh.promoting import promote
-from jobs.refresh.training import Bench, Training
+from jobs.refresh.running.promoting import promote
+from jobs.refresh.running.training import Bench, Training
 from tests.fakes.corner_shop import APP, happen, upload
 from tests.fakes.trained import RECIPE, ring_products, ring_walks
 

@@ -1,4 +1,4 @@
-"""What every learner promises (`jobs.refresh.conformance`), as tests. Hold your own to it:
+"""What every learner promises (`jobs.refresh.learners.conformance`), as tests. Hold your own to it:
 
     class TestMine(LearnerSuite):
         @pytest.fixture
@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.refresh.conformance import PROMISES
 from jobs.refresh.learner import Learner
+from jobs.refresh.learners.conformance import PROMISES
 
 
 class LearnerSuite:

@@ -10,20 +10,20 @@ import pytest
 from actors.learned.histories import Fading, Histories
 from actors.learned.model import Batch, Parts
 from cluster.errors import Invalid
-from jobs.refresh.als import Als, AlsRecipe
-from jobs.refresh.baskets import Baskets
-from jobs.refresh.conformance import PROMISES, conform
-from jobs.refresh.content_knn import ContentKnn, ContentKnnRecipe
-from jobs.refresh.dataset import Interactions
-from jobs.refresh.ease import Ease, EaseRecipe
-from jobs.refresh.item_knn import ItemKnn, ItemKnnRecipe
+from jobs.refresh.events.dataset import Interactions
 from jobs.refresh.learner import Learner
-from jobs.refresh.learners import learner_of
-from jobs.refresh.popularity import Popularity, PopularityRecipe
+from jobs.refresh.learners.als import Als, AlsRecipe
+from jobs.refresh.learners.baskets import Baskets
+from jobs.refresh.learners.conformance import PROMISES, conform
+from jobs.refresh.learners.content_knn import ContentKnn, ContentKnnRecipe
+from jobs.refresh.learners.ease import Ease, EaseRecipe
+from jobs.refresh.learners.item_knn import ItemKnn, ItemKnnRecipe
+from jobs.refresh.learners.popularity import Popularity, PopularityRecipe
+from jobs.refresh.learners.registry import learner_of
+from jobs.refresh.learners.repeats import Repeats
+from jobs.refresh.learners.rules import Rules, RulesRecipe
+from jobs.refresh.learners.session_knn import SessionKnn, SessionKnnRecipe
 from jobs.refresh.recipe import OwnRecipe
-from jobs.refresh.repeats import Repeats
-from jobs.refresh.rules import Rules, RulesRecipe
-from jobs.refresh.session_knn import SessionKnn, SessionKnnRecipe
 from tests.suites.learners import LearnerSuite
 
 DECAYED = {"half_life_days": 2.0, "fading": Fading(half_life_items=3.0, half_life_days=2.0)}

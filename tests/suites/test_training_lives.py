@@ -22,11 +22,11 @@ from cluster.records.run import LEASE_MS, Run
 from cluster.store.connect import open_stores
 from cluster.store.memory import memory_stores
 from cluster.store.ports import Stores
-from jobs.refresh.orders import cancel, order
-from jobs.refresh.promoting import rollback
 from jobs.refresh.recipe import load
-from jobs.refresh.training import KEPT_VERSIONS
-from jobs.refresh.worker import LEFT_FOR_MS, Worker, Workplace
+from jobs.refresh.running.orders import cancel, order
+from jobs.refresh.running.promoting import rollback
+from jobs.refresh.running.training import KEPT_VERSIONS
+from jobs.refresh.running.worker import LEFT_FOR_MS, Worker, Workplace
 from tests.fakes import market
 from tests.fakes.dying_shelf import DyingShelf, Killed
 from tests.fakes.dying_stores import Life, mortal

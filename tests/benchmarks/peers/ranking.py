@@ -17,8 +17,8 @@ import scipy.sparse as sp
 from scipy.linalg import lapack
 
 from actors.learned.histories import Histories
-from jobs.refresh.dataset import Interactions
-from jobs.refresh.evaluate import Scorer
+from jobs.refresh.events.dataset import Interactions
+from jobs.refresh.figures.evaluate import Scorer
 
 Train = Callable[[Interactions], Scorer]
 

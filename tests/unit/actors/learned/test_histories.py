@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from actors.learned.histories import DAY_S, Fading, Histories, faded
-from jobs.refresh.dataset import from_frame
+from jobs.refresh.events.dataset import from_frame
 
 NO_FADING = Fading(half_life_items=None)
 

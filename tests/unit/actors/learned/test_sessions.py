@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from actors.learned import sessions as sessions_module
-from jobs.refresh.session_knn import SessionKnn, SessionKnnRecipe
+from jobs.refresh.learners.session_knn import SessionKnn, SessionKnnRecipe
 from tests.fakes.trained import RING, ring_data
 
 

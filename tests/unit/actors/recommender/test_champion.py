@@ -25,9 +25,9 @@ from cluster.errors import Fault
 from cluster.query.parser import parse as parse_filter
 from cluster.records.recent import RecentEvent
 from cluster.store.ports import Change
-from jobs.refresh.build import build
-from jobs.refresh.fit import fit
-from jobs.refresh.profiles import Profiles
+from jobs.refresh.building.build import build
+from jobs.refresh.building.fit import fit
+from jobs.refresh.events.profiles import Profiles
 from jobs.refresh.recipe import parse
 from tests.fakes.corner_shop import DAY_MS, MINUTE_MS, NOW_MS, interaction_change, product_change, view
 from tests.fakes.trained import RECIPE, RING, learned, name, ring_data, ring_products, ring_walks

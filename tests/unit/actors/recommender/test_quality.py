@@ -28,9 +28,9 @@ from actors.recommender.score import score_all
 from actors.recommender.taste import taste_of, traces_of, unpack
 from actors.recommender.trending import DAY_MS
 from cluster.records.recent import RecentEvent
-from jobs.refresh.build import build
-from jobs.refresh.dataset import from_frame
-from jobs.refresh.fit import fit
+from jobs.refresh.building.build import build
+from jobs.refresh.building.fit import fit
+from jobs.refresh.events.dataset import from_frame
 from jobs.refresh.recipe import parse
 
 pytestmark = [pytest.mark.data, pytest.mark.timeout(300)]

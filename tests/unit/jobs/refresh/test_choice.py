@@ -9,15 +9,15 @@ import pytest
 from actors.learned.blend import Blend, Part
 from actors.learned.histories import Histories
 from actors.learned.model import Batch, Model, Parts
-from jobs.refresh.candidates import Candidates, gather
-from jobs.refresh.choose import choose_weights, worth
-from jobs.refresh.dataset import Columns, Interactions, from_frame
-from jobs.refresh.evaluate import examine
-from jobs.refresh.item_knn import ItemKnn
-from jobs.refresh.popularity import Popularity, PopularityRecipe
-from jobs.refresh.rules import Rules, RulesRecipe
-from jobs.refresh.split import Trial, leave_last_out
-from jobs.refresh.tune import tune_part
+from jobs.refresh.events.dataset import Columns, Interactions, from_frame
+from jobs.refresh.events.split import Trial, leave_last_out
+from jobs.refresh.figures.evaluate import examine
+from jobs.refresh.learners.item_knn import ItemKnn
+from jobs.refresh.learners.popularity import Popularity, PopularityRecipe
+from jobs.refresh.learners.rules import Rules, RulesRecipe
+from jobs.refresh.tuning.candidates import Candidates, gather
+from jobs.refresh.tuning.choose import choose_weights, worth
+from jobs.refresh.tuning.tune import tune_part
 
 
 class Dense:

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.artifacts.tables import LOADED_INTERACTIONS
 from cluster.errors import Invalid
-from jobs.refresh.dataset import Columns, from_frame, from_segments, weights_with
+from jobs.refresh.events.dataset import Columns, from_frame, from_segments, weights_with
 
 AT_MS = 1_700_000_000_000
 

@@ -10,8 +10,8 @@ from cluster.records.run import LEASE_MS, Run, claimed
 from cluster.records.schedule import DAY_MS, Schedule
 from cluster.store.memory import memory_stores
 from cluster.store.ports import Stores
-from jobs.refresh.foreman import Errand, Foreman
-from jobs.refresh.orders import cancel, order, run_named, step
+from jobs.refresh.running.foreman import Errand, Foreman
+from jobs.refresh.running.orders import cancel, order, run_named, step
 from tests.fakes import market
 from tests.suites.manual_clock import ManualClock
 

@@ -10,15 +10,15 @@ import pytest
 
 from actors.learned.histories import DAY_S, Fading, Histories
 from cluster.errors import Invalid
-from jobs.refresh.baskets import Baskets, BasketsRecipe
-from jobs.refresh.content_knn import ContentKnn, ContentKnnRecipe
-from jobs.refresh.dataset import Columns, Interactions, from_frame
-from jobs.refresh.ease import Ease, EaseRecipe
-from jobs.refresh.item_knn import ItemKnn, ItemKnnRecipe
+from jobs.refresh.events.dataset import Columns, Interactions, from_frame
 from jobs.refresh.learner import Learner
-from jobs.refresh.matrix import newest_per_reader, reader_item
-from jobs.refresh.neighbours import pruned, strongest
-from jobs.refresh.rules import Rules, RulesRecipe
+from jobs.refresh.learners.baskets import Baskets, BasketsRecipe
+from jobs.refresh.learners.content_knn import ContentKnn, ContentKnnRecipe
+from jobs.refresh.learners.ease import Ease, EaseRecipe
+from jobs.refresh.learners.item_knn import ItemKnn, ItemKnnRecipe
+from jobs.refresh.learners.matrix import newest_per_reader, reader_item
+from jobs.refresh.learners.neighbours import pruned, strongest
+from jobs.refresh.learners.rules import Rules, RulesRecipe
 
 
 def sequences(*items: str, **fields: list[float] | list[str]) -> Interactions:
@@ -118,7 +118,7 @@ def test_repeating_an_item_is_one_step() -> None:
 def test_rules_in_blocks_equal_rules_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     data = random_data()
     whole = matrix_of(Rules(), data)
-    monkeypatch.setattr("jobs.refresh.rules._BLOCK_PAIRS", 500)
+    monkeypatch.setattr("jobs.refresh.learners.rules._BLOCK_PAIRS", 500)
     np.testing.assert_array_equal(matrix_of(Rules(), data), whole)
 
 
@@ -131,7 +131,7 @@ def test_item_knn_is_the_shrunken_cosine_in_blocks_too(monkeypatch: pytest.Monke
     np.fill_diagonal(expected, 0)
     learner = ItemKnn(ItemKnnRecipe(shrinkage=3.0))
     np.testing.assert_allclose(matrix_of(learner, data), expected, rtol=1e-5)
-    monkeypatch.setattr("jobs.refresh.item_knn._BLOCK_PAIRS", 60)
+    monkeypatch.setattr("jobs.refresh.learners.item_knn._BLOCK_PAIRS", 60)
     np.testing.assert_allclose(matrix_of(learner, data), expected, rtol=1e-5)
 
 

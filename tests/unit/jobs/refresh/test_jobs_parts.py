@@ -14,18 +14,8 @@ import pytest
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf, checksum
 from cluster.errors import Invalid
-from jobs.refresh import checkpoint
-from jobs.refresh.checkpoint import Checkpoints, packed, unpacked
-from jobs.refresh.comparing import evaluated
-from jobs.refresh.estimate import Size, refuse_too_large
-from jobs.refresh.gate import judge
-from jobs.refresh.plan import plan_for
-from jobs.refresh.plots import Bar, bars, pictures
-from jobs.refresh.recipe import Recipe, load, parse
-from jobs.refresh.rehearsal import rehearse
-from jobs.refresh.source import Source, read_source
-from jobs.refresh.stages import plan_facts, plan_of, planned, splitted
-from jobs.refresh.sweep import (
+from jobs.refresh.comparisons.comparing import evaluated
+from jobs.refresh.comparisons.sweep import (
     Variant,
     as_csv,
     as_markdown,
@@ -35,8 +25,18 @@ from jobs.refresh.sweep import (
     sweep_id,
     variants,
 )
-from jobs.refresh.sweeps import attempted, let_go, write_comparison
-from jobs.refresh.verdict import as_markdown as report_as_markdown
+from jobs.refresh.comparisons.sweeps import attempted, let_go, write_comparison
+from jobs.refresh.figures.gate import judge
+from jobs.refresh.figures.plots import Bar, bars, pictures
+from jobs.refresh.figures.verdict import as_markdown as report_as_markdown
+from jobs.refresh.recipe import Recipe, load, parse
+from jobs.refresh.running import checkpoint
+from jobs.refresh.running.checkpoint import Checkpoints, packed, unpacked
+from jobs.refresh.running.estimate import Size, refuse_too_large
+from jobs.refresh.running.rehearsal import rehearse
+from jobs.refresh.running.source import Source, read_source
+from jobs.refresh.running.stages import plan_facts, plan_of, planned, splitted
+from jobs.refresh.tuning.plan import plan_for
 from tests.fakes import market
 
 ARRAYS = ("reader", "item", "at_s", "weight", "basket", "kind")

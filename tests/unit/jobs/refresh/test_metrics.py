@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobs.refresh import metrics
-from jobs.refresh.split import Targets
+from jobs.refresh.events.split import Targets
+from jobs.refresh.figures import metrics
 
 
 def test_items_are_ranked_with_equals_in_the_order_of_their_rows() -> None:

@@ -11,12 +11,12 @@ from actors.learned.factors import solved
 from actors.learned.histories import DAY_S, Fading, Histories
 from actors.learned.model import Parts
 from cluster.errors import Fault, Invalid
-from jobs.refresh.als import Als, AlsRecipe
-from jobs.refresh.cold import CohortRecipe, ContentRecipe, train_cohorts, train_content
-from jobs.refresh.dataset import Columns, Interactions, from_frame, sessions_of
-from jobs.refresh.matrix import reader_item
-from jobs.refresh.popularity import decayed_counts
-from jobs.refresh.session_knn import SessionKnn, SessionKnnRecipe
+from jobs.refresh.events.dataset import Columns, Interactions, from_frame, sessions_of
+from jobs.refresh.learners.als import Als, AlsRecipe
+from jobs.refresh.learners.cold import CohortRecipe, ContentRecipe, train_cohorts, train_content
+from jobs.refresh.learners.matrix import reader_item
+from jobs.refresh.learners.popularity import decayed_counts
+from jobs.refresh.learners.session_knn import SessionKnn, SessionKnnRecipe
 
 
 def events(*rows: tuple[str, str, float], weight: list[float] | None = None) -> Interactions:

@@ -10,12 +10,12 @@ import orjson
 from actors.learned.snapshot import Snapshot
 from actors.learned.soundness import trusted
 from actors.learned.vocabulary import Vocabulary
-from jobs.refresh.build import build
-from jobs.refresh.checkpoint import packed, unpacked
-from jobs.refresh.fit import fit
-from jobs.refresh.profiles import Profiles
+from jobs.refresh.building.build import build
+from jobs.refresh.building.fit import fit
+from jobs.refresh.events.profiles import Profiles
 from jobs.refresh.recipe import parse
-from jobs.refresh.source import Source
+from jobs.refresh.running.checkpoint import packed, unpacked
+from jobs.refresh.running.source import Source
 from tests.fakes.trained import RECIPE, ring_data
 
 

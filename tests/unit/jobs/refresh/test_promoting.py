@@ -14,16 +14,16 @@ from cluster.artifacts.snapshots import SnapshotShelf
 from cluster.errors import Conflict, Fault, NotFound, Unavailable
 from cluster.store.memory import memory_stores
 from cluster.store.ports import Stores
-from jobs.refresh.build import build
-from jobs.refresh.dataset import from_segments
-from jobs.refresh.evaluate import Examination
-from jobs.refresh.fit import fit
-from jobs.refresh.gate import POPULARITY, SERVING, judge
-from jobs.refresh.plan import plan_for
-from jobs.refresh.promoting import is_compared, promote, rollback
+from jobs.refresh.building.build import build
+from jobs.refresh.building.fit import fit
+from jobs.refresh.events.dataset import from_segments
+from jobs.refresh.figures.evaluate import Examination
+from jobs.refresh.figures.gate import POPULARITY, SERVING, judge
+from jobs.refresh.figures.verdict import beside, told
 from jobs.refresh.recipe import load
-from jobs.refresh.reports import Reports
-from jobs.refresh.verdict import beside, told
+from jobs.refresh.running.promoting import is_compared, promote, rollback
+from jobs.refresh.running.reports import Reports
+from jobs.refresh.tuning.plan import plan_for
 from tests.fakes import market
 from tests.fakes.bucket import Bucket
 

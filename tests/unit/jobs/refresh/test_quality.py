@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobs.refresh.baskets import Baskets, BasketsRecipe
-from jobs.refresh.build import build
-from jobs.refresh.evaluate import examine
-from jobs.refresh.fit import Engine, fit
-from jobs.refresh.plan import make_plan
+from jobs.refresh.building.build import build
+from jobs.refresh.building.fit import Engine, fit
+from jobs.refresh.events.split import Split, Trial, by_time, leave_last_out, next_in_session, rest_of_basket
+from jobs.refresh.figures.evaluate import examine
+from jobs.refresh.learners.baskets import Baskets, BasketsRecipe
 from jobs.refresh.recipe import Recipe, load, parse
-from jobs.refresh.split import Split, Trial, by_time, leave_last_out, next_in_session, rest_of_basket
+from jobs.refresh.tuning.plan import make_plan
 from tests.benchmarks import quality_sets as sets
 from tests.benchmarks.peers.ranking import Follows, Popular
 from tests.benchmarks.quality_served import adopted, served_figure, taught, until_of

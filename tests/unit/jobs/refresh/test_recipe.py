@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from cluster.errors import Invalid, NotFound
-from jobs.refresh.learners import learner_of
+from jobs.refresh.learners.registry import learner_of
+from jobs.refresh.learners.rules import RulesRecipe
 from jobs.refresh.recipe import PRESETS, OwnRecipe, Recipe, load, parse
-from jobs.refresh.rules import RulesRecipe
 
 SMALL: dict[str, Any] = {"parts": {"rules": {"learner": "rules"}, "trend": {"learner": "popularity"}}}
 
@@ -91,7 +91,12 @@ def test_a_path_that_leads_nowhere_is_refused(path: str) -> None:
 
 @pytest.mark.parametrize(
     "learner",
-    ["no_such_module:Thing", "jobs.refresh.ease:NoSuchClass", "builtins:dict", "jobs.refresh.ease:Ease"],
+    [
+        "no_such_module:Thing",
+        "jobs.refresh.learners.ease:NoSuchClass",
+        "builtins:dict",
+        "jobs.refresh.learners.ease:Ease",
+    ],
 )
 def test_a_learner_that_can_not_be_used_is_refused(learner: str) -> None:
     with pytest.raises(Invalid, match=f"learner {learner}"):

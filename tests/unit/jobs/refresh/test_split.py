@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 
 from cluster.errors import Invalid
-from jobs.refresh.dataset import Columns, Interactions, from_frame
-from jobs.refresh.split import (
+from jobs.refresh.events.dataset import Columns, Interactions, from_frame
+from jobs.refresh.events.split import (
     Trial,
     by_time,
     last_day_sessions,

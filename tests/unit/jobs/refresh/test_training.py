@@ -15,16 +15,16 @@ from actors.learned.histories import DAY_S, Histories
 from actors.learned.model import Batch, Parts
 from actors.learned.snapshot import MANIFEST, Snapshot
 from cluster.errors import Conflict, Fault, Invalid
-from jobs.refresh.build import Origin, build, load
-from jobs.refresh.dataset import Columns, Interactions, from_frame
-from jobs.refresh.estimate import Size, estimate, peak, refuse_too_large
-from jobs.refresh.evaluate import compare, examine, interval, report
-from jobs.refresh.fit import Engine, fit, train
-from jobs.refresh.plan import make_plan, plan_for, reduced, split_of
-from jobs.refresh.popularity import Popularity, PopularityRecipe
+from jobs.refresh.building.build import Origin, build, load
+from jobs.refresh.building.fit import Engine, fit, train
+from jobs.refresh.events.dataset import Columns, Interactions, from_frame
+from jobs.refresh.events.split import by_time, leave_last_out
+from jobs.refresh.figures.evaluate import compare, examine, interval, report
+from jobs.refresh.learners.popularity import Popularity, PopularityRecipe
 from jobs.refresh.recipe import Recipe, parse
 from jobs.refresh.recipe import load as load_recipe
-from jobs.refresh.split import by_time, leave_last_out
+from jobs.refresh.running.estimate import Size, estimate, peak, refuse_too_large
+from jobs.refresh.tuning.plan import make_plan, plan_for, reduced, split_of
 
 
 def circles(readers: int = 300, items: int = 15, seed: int = 6) -> Interactions:
@@ -327,7 +327,7 @@ def test_figures_do_not_depend_on_blocks(
 ) -> None:
     trial = leave_last_out(data).test
     whole = examine(engine, trial)
-    monkeypatch.setattr("jobs.refresh.evaluate._BLOCK_BYTES", 300)
+    monkeypatch.setattr("jobs.refresh.figures.evaluate._BLOCK_BYTES", 300)
     parts = examine(engine, trial)
     for name, values in whole.figures.items():
         np.testing.assert_allclose(parts.figures[name], values)

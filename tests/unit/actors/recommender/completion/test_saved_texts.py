@@ -20,9 +20,9 @@ from actors.recommender.messages import ReaderQuery
 from actors.recommender.recommender import Recommender
 from cluster.errors import Fault
 from cluster.store.ports import Change
-from jobs.refresh.build import build
-from jobs.refresh.completions import CompletionsRecipe, completable, completions_of
-from jobs.refresh.fit import fit
+from jobs.refresh.building.build import build
+from jobs.refresh.building.completions import CompletionsRecipe, completable, completions_of
+from jobs.refresh.building.fit import fit
 from jobs.refresh.recipe import parse
 from tests.fakes.corner_shop import APP, NOW_MS, product_change
 from tests.fakes.trained import RECIPE, ring_data, ring_products

@@ -1,0 +1,88 @@
+"""What is bought together: baskets that hold both items, divided by frequency so that best sellers leave room."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+import scipy.sparse as sp
+from pydantic import Field
+
+from actors.learned.histories import Fading
+from actors.learned.model import Parts
+from actors.learned.neighbours import Neighbours
+from actors.vectors.types import Floats
+from jobs.refresh.events.dataset import Interactions
+from jobs.refresh.learner import PartRecipe
+from jobs.refresh.learners.matrix import event_weights
+from jobs.refresh.learners.neighbours import pruned, tidy
+
+_BLOCK_PAIRS = 8_000_000
+
+
+class BasketsRecipe(PartRecipe):
+    """Parameters of baskets."""
+
+    learner: Literal["baskets"] = "baskets"
+    kinds: tuple[str, ...] = ("checkout",)
+    "Types of events that make a basket; all when none of them occurs."
+    damping: float = Field(default=0.25, ge=0, le=1)
+    "Divides by the frequency of the other item to this power."
+    longest: int = Field(default=200, ge=2)
+    "Lines of a basket beyond so many are left out: a wholesale order says little about what goes together."
+    half_life_days: float | None = Field(default=None, gt=0)
+    "Halves what a basket counts for every so many days of age."
+    keep: int = Field(default=200, ge=1)
+    "Weights kept per item."
+    fading: Fading = Fading(half_life_items=None)
+    "How the given items fade."
+
+
+@dataclass(frozen=True, slots=True)
+class Baskets:
+    """The learner."""
+
+    recipe: BasketsRecipe = field(default_factory=BasketsRecipe)
+
+    def train(self, data: Interactions, rng: np.random.Generator) -> Neighbours:
+        """Count pairs of items in one basket."""
+        bought = data.of_kinds(self.recipe.kinds)
+        bought = bought if len(bought) else data
+        bought = bought.pick(bought.weight > 0)
+        if not len(bought):
+            return Neighbours(tidy(sp.csr_matrix((data.n_items, data.n_items))), self.recipe.fading)
+        baskets, basket = np.unique(bought.basket, return_inverse=True)
+        worth = np.zeros(len(baskets))
+        np.maximum.at(worth, basket, event_weights(bought, self.recipe.half_life_days) / bought.weight)
+        shape = (len(baskets), data.n_items)
+        lines = sp.csr_matrix((np.ones(len(basket), np.bool_), (basket, bought.item)), shape=shape)
+        lines = lines.astype(np.float64)
+        lines = sp.diags_array((np.diff(lines.indptr) <= self.recipe.longest).astype(np.float64)) @ lines
+        lines.eliminate_zeros()
+        weighted = (sp.diags_array(worth) @ lines).tocsr()
+        frequency = np.maximum(np.asarray(lines.sum(axis=0)).ravel(), 1.0)
+        whole = self._counted(lines.T.tocsr(), weighted, frequency)
+        return Neighbours(tidy(whole), self.recipe.fading)
+
+    def load(self, parts: Parts) -> Neighbours:
+        """Bring back what was learned."""
+        return Neighbours.load(parts)
+
+    def _counted(self, by_item: sp.csr_matrix, weighted: sp.csr_matrix, frequency: Floats) -> sp.csr_matrix:
+        """Multiply block by block, damp, and keep the strongest."""
+        sizes = np.diff(weighted.indptr).astype(np.float64)
+        made = np.cumsum(by_item @ sizes)
+        cuts = np.flatnonzero(np.diff((made / _BLOCK_PAIRS).astype(np.int64))) + 1
+        bounds = [0, *cuts.tolist(), by_item.shape[0]]
+        blocks = []
+        for first, last in pairwise(bounds):
+            pairs = (by_item[first:last] @ weighted).tocsr()
+            rows = np.repeat(np.arange(first, last), np.diff(pairs.indptr))
+            pairs.data = np.where(
+                rows == pairs.indices, 0.0, pairs.data * frequency[pairs.indices] ** -self.recipe.damping
+            )
+            pairs.eliminate_zeros()
+            blocks.append(pruned(pairs, self.recipe.keep))
+        return sp.vstack(blocks, format="csr")

@@ -1,0 +1,73 @@
+"""Items like those of the history, by their content: the part that also knows items nobody took yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from pydantic import Field
+
+from actors.learned.histories import Fading
+from actors.learned.model import Parts
+from actors.learned.neighbours import Neighbours
+from jobs.refresh.events.dataset import Interactions
+from jobs.refresh.learner import PartRecipe
+from jobs.refresh.learners.neighbours import strongest, tidy
+
+_BLOCK_BYTES = 64 << 20
+
+
+class ContentKnnRecipe(PartRecipe):
+    """Parameters of content neighbours."""
+
+    learner: Literal["content_knn"] = "content_knn"
+    neighbours: int = Field(default=200, ge=1)
+    "Neighbours kept per item."
+    power: float = Field(default=3.0, gt=0, le=10)
+    "Likeness to this power: above 1 only what is very alike counts."
+    fading: Fading = Fading(half_life_items=2.0)
+    "How the history fades when scoring."
+
+
+@dataclass(frozen=True, slots=True)
+class ContentKnn:
+    """The learner. Without content it learns nothing."""
+
+    recipe: ContentKnnRecipe = field(default_factory=ContentKnnRecipe)
+
+    def train(self, data: Interactions, rng: np.random.Generator) -> Neighbours:
+        """Find the most alike items of every item.
+
+        Cost:
+            n = 10,000, d = 128: 1.5 s on one core; grows with the square of n
+        """
+        nothing = sp.csr_matrix((data.n_items, data.n_items), dtype=np.float32)
+        if data.content is None or not data.n_items:
+            return Neighbours(tidy(nothing), self.recipe.fading)
+        step = max(1, _BLOCK_BYTES // (4 * data.n_items))
+        columns = np.arange(data.n_items)
+        blocks = []
+        for first in range(0, data.n_items, step):
+            alike = self._alike(data.content[first : first + step], data.content)
+            alike[np.arange(len(alike)), np.arange(first, first + len(alike))] = 0.0
+            blocks.append(strongest(alike, self.recipe.neighbours, columns, data.n_items))
+        return Neighbours(tidy(sp.vstack(blocks, format="csr")), self.recipe.fading)
+
+    def load(self, parts: Parts) -> Neighbours:
+        """Bring back what was found."""
+        return Neighbours.load(parts)
+
+    def _alike(self, some: Any, content: Any) -> npt.NDArray[np.float32]:
+        """Compare some items with all.
+
+        Shapes:
+            some: [b, d]; content: [n, d]
+            returns: float32 [b, n], 0 or more, fresh
+        """
+        products = some @ content.T
+        alike = products.toarray() if sp.issparse(products) else products
+        raised: npt.NDArray[np.float32] = np.maximum(alike, 0.0) ** self.recipe.power
+        return raised.astype(np.float32, copy=False)

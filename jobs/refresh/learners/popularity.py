@@ -1,0 +1,68 @@
+"""What everybody takes: decayed counts with several half-lives, one vote per reader, item and day."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from actors.learned.counted import Counted
+from actors.learned.histories import DAY_S
+from actors.learned.model import Parts
+from actors.vectors.types import Floats
+from jobs.refresh.events.dataset import Interactions
+from jobs.refresh.learner import PartRecipe
+
+
+class PopularityRecipe(PartRecipe):
+    """Parameters of counting."""
+
+    learner: Literal["popularity"] = "popularity"
+    half_life_days: float | None = Field(default=7.0, gt=0)
+    "Halves a vote for every so many days of age; none counts all of the past alike."
+    power: float = Field(default=0.5, gt=0, le=1)
+    "Counts to this power: below 1 the lead of the very few on top is smaller."
+
+
+@dataclass(frozen=True, slots=True)
+class Popularity:
+    """The learner."""
+
+    recipe: PopularityRecipe = field(default_factory=PopularityRecipe)
+
+    def train(self, data: Interactions, rng: np.random.Generator) -> Counted:
+        """Count votes as they stand at the newest event."""
+        counts = decayed_counts(data, self.recipe.half_life_days, data.now_s)
+        half_life_days = self.recipe.half_life_days if data.clock else None
+        scores = (counts**self.recipe.power).astype(np.float32)
+        return Counted(scores, half_life_days, self.recipe.power)
+
+    def load(self, parts: Parts) -> Counted:
+        """Bring back what was counted."""
+        return Counted.load(parts)
+
+
+def decayed_counts(data: Interactions, half_life_days: float | None, now_s: float) -> Floats:
+    """Count what readers did with each item; a reader has one say per item and day, the strongest.
+
+    Shapes:
+        returns: float64 [n]
+    """
+    votes = daily_votes(data)
+    weights = votes.weight.astype(np.float64)
+    if half_life_days is not None and data.clock:
+        weights *= np.exp2((votes.at_s - now_s) / (DAY_S * half_life_days))
+    return np.bincount(votes.item, weights, data.n_items).astype(np.float64)
+
+
+def daily_votes(data: Interactions) -> Interactions:
+    """Keep the strongest event of each reader, item and day that speaks for the item."""
+    liked = data.pick(data.weight > 0)
+    days = (liked.at_s // DAY_S).astype(np.int64) if data.clock else np.zeros(len(liked), np.int64)
+    order = np.lexsort((-liked.weight, days, liked.item, liked.reader))
+    keys = np.stack((liked.reader[order], liked.item[order], days[order]))
+    first = np.ones(len(order), np.bool_)
+    first[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
+    return liked.pick(np.sort(order[first]))

@@ -1,0 +1,87 @@
+"""Trainings in the process that calls: on a laptop, in a worker process, in a Ray task. All the same code."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from cluster.artifacts.shelf import Shelf
+from cluster.clock import SystemClock
+from cluster.ids import new_request_id
+from cluster.records.run import Run
+from cluster.store.ports import Stores
+
+if TYPE_CHECKING:
+    from jobs.refresh.running.worker import Watch
+
+NICENESS = 10
+"Whoever serves comes first."
+_KEPT_FREE_MB = 256
+
+
+def be_modest() -> None:
+    """Give way to whoever serves on this machine; holds for the rest of the process's life."""
+    os.nice(max(0, NICENESS - os.nice(0)))  # a process that Ray started may be as modest already
+
+
+def step_aside() -> None:
+    """Run only where nobody else wants to: niceness shares a core, so that whoever serves may wait for its turn.
+
+    For work nobody sits and waits for; it holds for this thread and those it starts.
+    """
+    be_modest()
+    with contextlib.suppress(AttributeError, OSError):  # not every system knows it or allows it
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
+def new_owner(what: str) -> str:
+    """Name a worker."""
+    return f"{what} {os.getpid()} {new_request_id()}"
+
+
+def free_memory_mb() -> int:
+    """Say what a training may take here without pushing others out."""
+    return max(int(psutil.virtual_memory().available >> 20) - _KEPT_FREE_MB, 0)
+
+
+def scratch_of(data_dir: Path) -> Path:
+    """Name the folder in which snapshots are built before they are published."""
+    return data_dir / "scratch"
+
+
+def release() -> str:
+    """Name the release that trains; snapshots remember it, wherever they were ordered."""
+    try:
+        return importlib.metadata.version("kiosk")
+    except importlib.metadata.PackageNotFoundError:
+        return "0+checkout"
+
+
+async def work_here(
+    stores: Stores,
+    shelf: Shelf,
+    scratch: Path,
+    app_id: str,
+    run_id: str,
+    *,
+    owner: str,
+    watch: Watch | None = None,
+) -> Run | None:
+    """Work on a run until it has ended; None when it belongs to somebody else.
+
+    Errors:
+        NotFound: there is no such run
+        Unavailable: the store is away
+    """
+    from jobs.refresh.running.worker import (  # all learners: not for those who only send workers
+        Worker,
+        Workplace,
+    )
+
+    place = Workplace(stores, shelf, SystemClock(), scratch, free_memory_mb(), release=release())
+    return await Worker(place, owner, watch).work(app_id, run_id)

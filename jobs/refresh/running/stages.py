@@ -1,0 +1,143 @@
+"""The stages of a training, one function each: values in, values out, progress told. No store, no shelf.
+
+dataset   read_source
+plan      planned        open questions answered on validation, which ends before the test begins
+evaluate  examined       the settled recipe on the test, beside popularity and what serves
+train     jobs.refresh.building.fit.fit on everything, jobs.refresh.building.build.build
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from cluster.errors import HouseError, Invalid
+from jobs.refresh.building.fit import fit, newest_events
+from jobs.refresh.events.dataset import Interactions
+from jobs.refresh.events.split import Split, Trial, leave_last_out
+from jobs.refresh.figures.evaluate import Examination, Scorer, examine
+from jobs.refresh.figures.gate import POPULARITY, SERVING, judge
+from jobs.refresh.figures.verdict import beside, headline, told
+from jobs.refresh.learner import Learner
+from jobs.refresh.learners.popularity import Popularity, PopularityRecipe
+from jobs.refresh.learners.registry import rng_for
+from jobs.refresh.recipe import Recipe, parse
+from jobs.refresh.tuning.plan import Plan, Tell, for_catalog, is_settled, make_plan, say_nothing, split_of
+
+READERS = 4_000
+"Readers that a training is examined with; the interval says what that is worth."
+PROTOCOLS = ("auto", "by_time", "leave_last_out", "next_in_session")
+
+TOO_FEW = (
+    "there is too little data to choose weights by ({events:,} events of {readers:,} readers): collect more, or "
+    'settle the recipe: give `weights` and `weights_new` in [blend] and no `tune` (recipe "fast" shows the parts)'
+)
+
+
+def splitted(recipe: Recipe, data: Interactions, protocol: str = "auto") -> Split:
+    """Cut the data as the recipe says, or by another protocol.
+
+    Errors:
+        Invalid: there is no such protocol, or it does not fit the data
+    """
+    if protocol not in PROTOCOLS:
+        raise Invalid(f"there is no protocol {protocol!r}; choose one of {', '.join(PROTOCOLS)}")
+    data = newest_events(data, recipe.events.newest)
+    if protocol == "leave_last_out":
+        return leave_last_out(data, recipe.validation.folds)
+    if protocol != "auto":
+        changed = recipe.validation.model_copy(update={"protocol": protocol})
+        recipe = recipe.model_copy(update={"validation": changed})
+    return split_of(recipe, data)
+
+
+def planned(recipe: Recipe, data: Interactions, split: Split, tell: Tell = say_nothing) -> Plan:
+    """Answer the open questions of a recipe on validation; the test stays unseen.
+
+    Errors:
+        Invalid: there is too little data to choose by; says what to change
+    """
+    if is_settled(recipe):
+        return Plan(for_catalog(recipe, data.n_items), "none needed", 0, 0.0)
+    if not any((trial.histories.lengths > 0).any() for trial in split.validation):
+        raise Invalid(TOO_FEW.format(events=len(data), readers=data.n_readers))
+    return make_plan(recipe, split.validation, tell)
+
+
+def plan_facts(plan: Plan) -> dict[str, Any]:
+    """Write a plan as JSON."""
+    return {**asdict(plan), "recipe": plan.recipe.model_dump(mode="json"), "single": dict(plan.single)}
+
+
+def plan_of(facts: Mapping[str, Any]) -> Plan:
+    """Read what `plan_facts` wrote."""
+    return Plan(**{**facts, "recipe": parse(facts["recipe"])})
+
+
+def examined(
+    recipe: Recipe,
+    trial: Trial,
+    *,
+    serving: Mapping[str, Any] | None = None,
+    readers: int = READERS,
+    k: int | None = None,
+    tell: Tell = say_nothing,
+) -> dict[str, Any]:
+    """Train a settled recipe on the past of a trial and examine it, beside popularity and the recipe that serves.
+
+    `k` is the length of the lists; none: the one the recipe's weights are chosen by. `serving` holds `recipe`
+    (settled) and `version`. What serves is trained again on the same past: its own snapshot knows the future of the
+    trial. Where that is not possible the report says why.
+
+    Errors:
+        Invalid: the trial asks nobody
+    """
+    if not len(trial):
+        raise Invalid(TOO_FEW.format(events=len(trial.train), readers=trial.train.n_readers))
+    asked = trial.sample(readers, rng_for(recipe.seed, "examine"))
+    k = recipe.blend.k if k is None else k
+    figure = f"ndcg@{k}"
+    rng = rng_for(recipe.seed, "intervals")
+    ours = _examination(fit(recipe, trial.train, tell), asked, k, tell)
+    learner: Learner = Popularity(PopularityRecipe(learner="popularity"))
+    common = learner.train(trial.train, rng_for(recipe.seed, POPULARITY))
+    tell("examine popularity")
+    found = told(ours, rng)
+    compared = {POPULARITY: beside(_examination(common, asked, k), ours, figure, rng)}
+    if serving is not None:
+        try:
+            now = parse(serving["recipe"])
+            tell("train what serves")
+            before = _examination(fit(now, trial.train), asked, k)
+            compared[SERVING] = beside(before, ours, figure, rng, version=serving["version"])
+        except HouseError as error:
+            found["not_compared"] = f"what serves can't be trained again: {error.message}"
+    found["beside"] = compared
+    verdict = judge(found)
+    return {
+        **found,
+        "recipe": recipe.name,
+        "readers_asked": len(asked),
+        "figures": headline(found),
+        "verdict": {"allowed": verdict.allowed, "sentence": verdict.sentence},
+    }
+
+
+def _examination(scorer: Scorer, trial: Trial, k: int, tell: Tell = say_nothing) -> Examination:
+    tell("examine")
+    return examine(scorer, trial, k=k, deep=max(20, k))
+
+
+def data_facts(data: Interactions) -> dict[str, int]:
+    """Count data, for people."""
+    taken = np.bincount(data.reader, minlength=1)
+    return {
+        "events": len(data),
+        "readers": data.n_readers,
+        "items": data.n_items,
+        "dropped": data.dropped,
+        "most_events_of_a_reader": int(taken.max(initial=0)),
+    }

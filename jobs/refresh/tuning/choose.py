@@ -1,0 +1,114 @@
+"""Blend weights from validation: small steps from where the recipe starts, each of which must be worth it.
+
+A step is taken only when the gain over all readers is clearly more than its own uncertainty, so a small validation
+leaves the weights where they were, and a large one finds the optimum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from actors.vectors.types import Floats
+from jobs.refresh.tuning.candidates import Candidates
+
+LADDER = (0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 1.7)
+"Weights that are tried for a part."
+
+NUDGES = (0.0, 0.5, 0.75, 0.9, 1.1, 1.33, 2.0)
+"Factors that are tried for the weight of a part that already has one."
+
+_DOUBT = 0.5
+"A step must gain so many standard errors of the paired difference."
+_LEAST_GAIN = 0.001
+"And so much of the figure."
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What was chosen, and what it gave."""
+
+    weights: Floats
+    "float64 [p]."
+    figure: float
+    "Mean NDCG on validation."
+    single: Floats
+    "float64 [p], the figure of each part alone."
+
+
+def choose_weights(
+    candidates: Candidates, start: Floats, families: Sequence[str], *, most_parts: int = 8, rounds: int = 20
+) -> Choice:
+    """Climb from `start` to better weights.
+
+    `families` names what each part is a variant of; only one variant of a family may have weight, a step may put it
+    in place of another.
+
+    Shapes:
+        start: float64 [p]
+    """
+    count = len(start)
+    single = np.array([_mean(candidates.figures(candidates.scores[part])) for part in range(count)])
+    weights = start.copy() if start.any() else np.eye(count)[int(np.argmax(single))]
+    for _ in range(rounds):
+        better = _best_step(candidates, weights, families, most_parts)
+        if better is None:
+            break
+        weights = better
+    figures = candidates.figures(candidates.total(weights))
+    return Choice(weights, _mean(figures), single)
+
+
+def worth(differences: Floats, now: Floats) -> float:
+    """Give the mean gain of a change when it is clearly more than its own uncertainty, else 0.
+
+    Shapes:
+        differences, now: float64 [q], by reader
+    """
+    if len(differences) < 2:
+        return 0.0
+    mean = float(differences.mean())
+    doubt = float(differences.std(ddof=1)) / len(differences) ** 0.5
+    return mean if mean > _DOUBT * doubt and mean > _LEAST_GAIN * _mean(now) else 0.0
+
+
+def _best_step(
+    candidates: Candidates, weights: Floats, families: Sequence[str], most_parts: int
+) -> Floats | None:
+    """Try every weight of every part; give the best step that is worth it."""
+    total = candidates.total(weights)
+    now = candidates.figures(total)
+    best, best_gain = None, 0.0
+    for part, family in enumerate(families):
+        rivals = [other for other, named in enumerate(families) if named == family and weights[other]]
+        without = total
+        for rival in rivals:
+            without = without - candidates.scores[rival] * np.float32(weights[rival])
+        others = np.count_nonzero(weights) - len(rivals)
+        if others >= most_parts:
+            continue
+        for weight in _steps(weights, part, rivals):
+            if not weight and not others:
+                continue
+            found = candidates.figures(without + candidates.scores[part] * np.float32(weight))
+            gain = worth(found - now, now)
+            if gain > best_gain:
+                best, best_gain = weights.copy(), gain
+                best[rivals] = 0.0
+                best[part] = weight
+    return best
+
+
+def _steps(weights: Floats, part: int, rivals: list[int]) -> list[float]:
+    """List weights worth trying: nudges for a part that has one, the rival's for its variant, else the ladder."""
+    if weights[part]:
+        return [float(weights[part]) * nudge for nudge in NUDGES]
+    if rivals:
+        return [float(weights[rivals].sum())]
+    return list(LADDER)
+
+
+def _mean(figures: Floats) -> float:
+    return float(figures.mean()) if len(figures) else 0.0

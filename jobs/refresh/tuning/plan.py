@@ -1,0 +1,274 @@
+"""From a recipe with open questions to one without: parameters tuned and weights chosen on validation.
+
+The result is a recipe again, so what was decided can be read, kept, compared and run a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from actors.learned.model import CommonModel, Model
+from actors.vectors.types import Floats
+from cluster.errors import Invalid
+from jobs.refresh.events.dataset import Interactions
+from jobs.refresh.events.split import Seen, Split, Trial, by_time, last_day_sessions, leave_last_out
+from jobs.refresh.learner import PartRecipe
+from jobs.refresh.learners.registry import learner_of, rng_for
+from jobs.refresh.recipe import Recipe
+from jobs.refresh.tuning.candidates import Candidates, gather
+from jobs.refresh.tuning.choose import choose_weights
+from jobs.refresh.tuning.tune import Tuned, fadings_of, tune_part
+
+Tell = Callable[[str], None]
+"Hears what is being done, for a progress display."
+
+_ENOUGH_READERS = 200
+_ENOUGH_NEW_READERS = 30
+_REPEATING = 0.2
+_ROUNDS = 30
+
+
+def say_nothing(step: str) -> None:
+    """Show no progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A recipe without open questions, and why it is so."""
+
+    recipe: Recipe
+    protocol: str
+    readers: int
+    "Readers that weights were chosen by."
+    figure: float
+    "NDCG of the blend on validation."
+    figure_new: float = 0.0
+    "The same for readers without a history; 0 when there were too few."
+    single: Mapping[str, float] = field(default_factory=dict)
+    "Part -> NDCG of the part alone."
+
+
+def split_of(recipe: Recipe, data: Interactions) -> Split:
+    """Split data as the recipe says, or as suits it.
+
+    Errors:
+        Invalid: the protocol it names does not fit the data
+    """
+    asked = recipe.validation
+    protocol = asked.protocol
+    if protocol == "leave_last_out":
+        return leave_last_out(data, asked.folds)
+    if protocol == "next_in_session":
+        return last_day_sessions(data, asked.share)
+    if protocol == "by_time" or data.clock:
+        try:
+            split = _by_time(recipe, data)
+        except Invalid:
+            if protocol == "by_time":
+                raise
+            return leave_last_out(data, asked.folds)
+        known = np.count_nonzero(split.validation[0].histories.lengths > 0)
+        if protocol == "by_time" or known >= _ENOUGH_READERS:
+            return split
+    return leave_last_out(data, asked.folds)
+
+
+def make_plan(recipe: Recipe, trials: Sequence[Trial], tell: Tell = say_nothing) -> Plan:
+    """Answer the open questions of a recipe on the first trial, and on older ones as long as readers are few.
+
+    Errors:
+        Invalid: no part fits the catalog, or the trials ask nobody with a history
+    """
+    recipe = for_catalog(recipe, trials[0].train.n_items)
+    trials = _enough(recipe, trials)
+    small = [reduced(recipe, _known(trial)) for trial in trials]
+    tuned: dict[str, Tuned] = {}
+    for name, part in recipe.parts.items():
+        tell(f"tune {name}")
+        rng = rng_for(recipe.seed, f"tune {name}")
+        tuned[name] = tune_part(part, small, rng, recipe.validation.tune_items)
+    settled = recipe.model_copy(update={"parts": {name: found.part for name, found in tuned.items()}})
+    models: list[dict[str, Model]] = []
+    for trial in trials:
+        models.append({})
+        for name, part in settled.parts.items():
+            tell(f"train {name} for validation")
+            models[-1][name] = learner_of(part).train(trial.train, rng_for(recipe.seed, name))
+    tell("choose weights")
+    return _weighed(settled, trials, models, tuned)
+
+
+def plan_for(recipe: Recipe, data: Interactions, tell: Tell = say_nothing) -> Plan:
+    """Answer the open questions of a recipe on the newest part of the data."""
+    if is_settled(recipe):
+        return Plan(for_catalog(recipe, data.n_items), "none needed", 0, 0.0)
+    split = split_of(recipe, data)
+    return make_plan(recipe, (split.test, *split.validation), tell)
+
+
+def is_settled(recipe: Recipe) -> bool:
+    """Has the recipe no open questions?"""
+    tuned = any(part.tune for part in recipe.parts.values())
+    return not tuned and recipe.blend.weights != "auto" and recipe.blend.weights_new != "auto"
+
+
+def for_catalog(recipe: Recipe, n_items: int) -> Recipe:
+    """Leave out the parts that a catalog is too large for.
+
+    Errors:
+        Invalid: nothing is left
+    """
+    parts = {name: part for name, part in recipe.parts.items() if n_items <= (part.items_up_to or n_items)}
+    if not parts:
+        raise Invalid(f"no part of recipe {recipe.name} is meant for {n_items} items; see items_up_to")
+    if len(parts) == len(recipe.parts):
+        return recipe
+    blend = recipe.blend
+    kept = {"start": {name: weight for name, weight in blend.start.items() if name in parts}}
+    for place, weights in (("weights", blend.weights), ("weights_new", blend.weights_new)):
+        if weights != "auto":
+            kept[place] = {name: weight for name, weight in weights.items() if name in parts}
+    return recipe.model_copy(update={"parts": parts, "blend": blend.model_copy(update=kept)})
+
+
+def reduced(recipe: Recipe, trial: Trial) -> Trial:
+    """Cut a trial down to what tuning needs: some readers asked, and no more events than allowed."""
+    rng = rng_for(recipe.seed, "tune")
+    asked = recipe.validation
+    small = trial.sample(asked.tune_readers, rng)
+    if len(trial.train) <= asked.tune_events:
+        return small
+    share = asked.tune_events / len(trial.train)
+    chosen = rng.random(trial.train.n_readers) < share
+    train = trial.train.pick(chosen[trial.train.reader])
+    return Trial(small.name, train, small.histories, small.targets, small.seen)
+
+
+def _by_time(recipe: Recipe, data: Interactions) -> Split:
+    asked = recipe.validation
+    if asked.seen != "auto":
+        return by_time(data, share=asked.share, seen=asked.seen, kinds=asked.kinds, folds=asked.folds)
+    split = by_time(data, share=asked.share, seen="allowed", kinds=asked.kinds, folds=asked.folds)
+    seen: Seen = "allowed" if _repeat_share(split.validation[0]) >= _REPEATING else "out"
+    if seen == "allowed":
+        return split
+    return by_time(data, share=asked.share, seen=seen, kinds=asked.kinds, folds=asked.folds)
+
+
+def _repeat_share(trial: Trial) -> float:
+    """Say which share of what known readers take they had taken before."""
+    known = trial.pick(np.flatnonzero(trial.histories.lengths > 0))
+    seen = known.histories.seen()
+    owner = known.targets.owners()
+    if not len(owner):
+        return 0.0
+    return float(np.asarray(seen[owner, known.targets.items]).mean())
+
+
+def _known(trial: Trial) -> Trial:
+    return trial.pick(np.flatnonzero(trial.histories.lengths > 0))
+
+
+def _enough(recipe: Recipe, trials: Sequence[Trial]) -> list[Trial]:
+    """Take as many trials as it needs to ask enough readers."""
+    taken: list[Trial] = []
+    asked = 0
+    for trial in trials[: recipe.validation.folds]:
+        taken.append(trial)
+        asked += int(np.count_nonzero(trial.histories.lengths > 0))
+        if asked >= recipe.validation.readers // 2:
+            break
+    if not asked:
+        raise Invalid("validation asks no reader with a history; there is too little data to choose by")
+    return taken
+
+
+def _weighed(
+    recipe: Recipe,
+    trials: Sequence[Trial],
+    models: Sequence[Mapping[str, Model]],
+    tuned: Mapping[str, Tuned],
+) -> Plan:
+    """Choose weights and fadings for readers with a history, and weights for those without."""
+    blend = recipe.blend
+    variants = [
+        [
+            (name, variant, model)
+            for name, trained in several.items()
+            for variant, model in fadings_of(recipe.parts[name], trained, tuned[name].fadings)
+        ]
+        for several in models
+    ]
+    names = [name for name, _, _ in variants[0]]
+    start = np.zeros(len(names))
+    for name, weight in (blend.start if blend.weights == "auto" else blend.weights).items():
+        start[names.index(name)] = weight
+    rng = rng_for(recipe.seed, "readers")
+    most = max(recipe.validation.readers // len(trials), 1)
+    candidates = Candidates.joined(
+        [
+            gather([model for _, _, model in several], _known(trial).sample(most, rng), k=blend.k)
+            for several, trial in zip(variants, trials, strict=True)
+        ]
+    )
+    rounds = _ROUNDS if blend.weights == "auto" else 0
+    choice = choose_weights(candidates, start, names, most_parts=blend.most_parts, rounds=rounds)
+    taken = np.flatnonzero(choice.weights)
+    parts: dict[str, PartRecipe] = {names[at]: variants[0][at][1] for at in taken}
+    weights = {names[at]: _rounded(choice.weights[at]) for at in taken}
+    weights_new, figure_new = _weights_new(recipe, trials, models)
+    for name in weights_new:
+        parts.setdefault(name, recipe.parts[name])
+    settled = recipe.model_copy(
+        update={
+            "parts": {name: part.model_copy(update={"tune": {}}) for name, part in parts.items()},
+            "blend": blend.model_copy(update={"weights": weights, "weights_new": weights_new, "start": {}}),
+        }
+    )
+    single: dict[str, float] = {}
+    for at, name in enumerate(names):
+        single[name] = max(single.get(name, 0.0), float(choice.single[at]))
+    return Plan(settled, trials[0].name, len(candidates), choice.figure, figure_new, single)
+
+
+def _weights_new(
+    recipe: Recipe, trials: Sequence[Trial], models: Sequence[Mapping[str, Model]]
+) -> tuple[dict[str, float], float]:
+    """Choose weights for readers without a history, among what says the same to everybody."""
+    given = recipe.blend.weights_new
+    if given != "auto":
+        return dict(given), 0.0
+    common = [name for name, model in models[0].items() if isinstance(model, CommonModel)]
+    if not common:
+        return {}, 0.0
+    start: Floats = np.array([recipe.blend.start.get(name, 0.0) for name in common])
+    if not start.any():
+        start[0] = 1.0
+    rng = rng_for(recipe.seed, "new readers")
+    new = [trial.pick(np.flatnonzero(trial.histories.lengths == 0)) for trial in trials]
+    figure = 0.0
+    if sum(len(trial) for trial in new) >= _ENOUGH_NEW_READERS:
+        candidates = Candidates.joined(
+            [
+                gather(
+                    [several[name] for name in common],
+                    trial.sample(recipe.validation.readers, rng),
+                    k=recipe.blend.k,
+                )
+                for several, trial in zip(models, new, strict=True)
+                if len(trial)
+            ]
+        )
+        choice = choose_weights(candidates, start, common)
+        start, figure = choice.weights, choice.figure
+    weights = start / start.max()
+    return {name: _rounded(weight) for name, weight in zip(common, weights, strict=True) if weight}, figure
+
+
+def _rounded(weight: Any) -> float:
+    """Write weights shortly; the last digits say nothing."""
+    return float(f"{float(weight):.3g}")
