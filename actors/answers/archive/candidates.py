@@ -1,4 +1,4 @@
-"""Which passages may answer: the best by words and the nearest by meaning."""
+"""Which passages may answer: the best by words, the nearest by meaning, or how near in meaning given ones are."""
 
 from __future__ import annotations
 
@@ -28,10 +28,15 @@ _QUESTION_WORDS = 64
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Candidates of one list: rows counted over all segments, scores best first."""
+    """Candidates of one list: rows counted over all segments, and their scores."""
 
     rows: Rows
     scores: Scores
+
+
+def none() -> Found:
+    """Find nothing."""
+    return Found(np.zeros(0, np.int64), np.zeros(0, np.float32))
 
 
 def by_words(
@@ -43,7 +48,7 @@ def by_words(
     wanted: Counter[int] = Counter(code for codes in asked for code in codes)
     weights = _weights(segments, dict(wanted))
     if not weights:
-        return _none()
+        return none()
     if query.context:
         around = library.analyzers.question(query.context[:READ], languages)
         fresh = dict.fromkeys(code for codes in around for code in codes if code not in wanted)
@@ -53,22 +58,7 @@ def by_words(
     return _gathered(found, bases)
 
 
-def by_meaning(
-    library: Library, segments: Sequence[Segment], query: ArchiveQuery, bases: Sequence[int]
-) -> Found:
-    """Find the passages nearest in meaning to what was asked, best first."""
-    wanted = _meant(library, query)
-    if wanted is None:
-        return _none()
-    empty = np.zeros(0, np.int64), np.zeros(0, np.float32)
-    found = [
-        segment.vectors.search(wanted, CANDIDATES, _may(segment, query)) if segment.vectors else empty
-        for segment in segments
-    ]
-    return _gathered(found, bases)
-
-
-def _meant(library: Library, query: ArchiveQuery) -> Vector | None:
+def meant(library: Library, query: ArchiveQuery) -> Vector | None:
     """Embed what was asked; None where meaning does not count, or nothing is known of the words.
 
     Shapes:
@@ -85,6 +75,31 @@ def _meant(library: Library, query: ArchiveQuery) -> Vector | None:
         wanted = wanted + np.float32(_CONTEXT_WEIGHT) * vectors[1]
         wanted = wanted / np.linalg.norm(wanted)
     return wanted
+
+
+def nearest(segments: Sequence[Segment], query: ArchiveQuery, bases: Sequence[int], wanted: Vector) -> Found:
+    """Find the passages nearest in meaning, best first."""
+    empty = np.zeros(0, np.int64), np.zeros(0, np.float32)
+    found = [
+        segment.vectors.search(wanted, CANDIDATES, _may(segment, query)) if segment.vectors else empty
+        for segment in segments
+    ]
+    return _gathered(found, bases)
+
+
+def nearness(segments: Sequence[Segment], bases: Sequence[int], rows: Rows, wanted: Vector) -> Scores:
+    """Tell how near in meaning passages are; those without vectors are not.
+
+    Shapes:
+        rows: int64 [m]
+        returns: float32 [m]
+    """
+    scores = np.zeros(len(rows), np.float32)
+    for segment, base in zip(segments, bases, strict=False):
+        here = np.flatnonzero((rows >= base) & (rows < base + len(segment)))
+        if segment.vectors is not None and len(here):
+            scores[here] = segment.vectors.score(wanted, rows[here] - base)
+    return scores
 
 
 def _weights(segments: Sequence[Segment], wanted: dict[int, int]) -> dict[int, float]:
@@ -110,14 +125,10 @@ def _may(segment: Segment, query: ArchiveQuery) -> Mask | None:
 
 def _gathered(found: Sequence[tuple[Rows, Scores]], bases: Sequence[int]) -> Found:
     if not found:
-        return _none()
+        return none()
     if len(found) == 1:
         return Found(*found[0])
     rows = np.concatenate([rows + base for (rows, _), base in zip(found, bases, strict=False)])
     scores = np.concatenate([scores for _, scores in found])
     top = best_rows(scores, CANDIDATES)
     return Found(rows[top], scores[top])
-
-
-def _none() -> Found:
-    return Found(np.zeros(0, np.int64), np.zeros(0, np.float32))

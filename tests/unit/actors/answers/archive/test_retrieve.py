@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from actors.answers.archive import retrieve
+from actors.answers.archive.candidates import Found, nearest
 from actors.answers.archive.library import Library
 from actors.answers.archive.messages import ArchiveQuery, Snippet
 from actors.answers.archive.passages import Document, read_product
@@ -192,3 +194,42 @@ def test_several_segments_answer_as_one(library: Library) -> None:
         # passages are weighed by the mean length known when they came, so scores may differ a little
         first, second = found(one, question)[0], found(apart, question)[0]
         assert (first.product_id, first.position) == (second.product_id, second.position)
+
+
+@pytest.mark.parametrize("per_product", [0, 1])
+def test_what_is_near_in_meaning_is_looked_for_only_when_words_leave_room(
+    monkeypatch: pytest.MonkeyPatch, per_product: int
+) -> None:
+    scans: list[str] = []
+
+    def counted(*given: Any) -> Found:
+        scans.append(given[1].question)
+        return nearest(*given)
+
+    monkeypatch.setattr(retrieve, "nearest", counted)
+    library = Library(HashingEmbedder(), share=0.1)
+    orchards = [_about("Hermit beetles live here.", product_id=f"orchard-{at}") for at in range(6)]
+    library.put(documents(orchards))
+    hits = found(library, "hermit beetles", rows=4, per_product=per_product)
+    assert len(hits) == 4
+    assert not scans, "four by words leave no place for what is only near"
+    assert hits[0].meaning > 0, "meaning orders them all the same"
+    found(library, "hermit beetles", rows=8, per_product=per_product)
+    assert scans == ["hermit beetles"], "two places were left"
+
+
+def test_other_articles_come_beside_one_that_holds_all_the_words() -> None:
+    library = Library(HashingEmbedder(), share=0.1)
+    padding = "Nobody had counted them there. " * 40
+    chapters = [f"Hermit beetles live in orchard {at}. {padding}" for at in range(12)]
+    library.put(documents([_about(*chapters, product_id="long"), *ARTICLES]))
+    hits = found(library, "hermit beetles", rows=5, per_product=2)
+    assert len(hits) == 5
+    assert {hit.product_id for hit in hits} > {"long"}
+
+
+def _about(*texts: str, product_id: str) -> dict[str, Any]:
+    chapters = [
+        {"id": f"{product_id}-{at}", "title": "", "html": f"<p>{text}</p>"} for at, text in enumerate(texts)
+    ]
+    return {"product_id": product_id, "type": "article", "title": "Orchards", "children": chapters}
