@@ -18,6 +18,7 @@ from tests.benchmarks.stack import KIOSK, ROOT, Stack
 from tests.drills.engines import APP, asking, engine, installed, replicas, say, seed
 from tests.drills.journal import call, processes
 from tests.drills.storm import storm
+from tests.suites.waiting import wait_until
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(180)]
 OWN = application_name(APP)
@@ -64,6 +65,10 @@ def test_what_is_missing_comes_back_and_what_is_refused_says_why(installation: S
         assert time.monotonic() < until
         time.sleep(0.2)
     _numbers_are_exported(installation)
+    for _ in range(10):
+        assert call(installation, "POST", ASK, {"user_id": "u1", "engine_id": "large"}).status == 200
+    # doors tell once a second how much engines are asked
+    wait_until(lambda: engine(installation, "large")["requests_per_s"] > 0.1)
     busy = say(installation, "engines", "delete", APP, "large", check=False)
     assert "--force" in busy["error"]["message"]
     refused = say(installation, "engines", "delete", APP, "default", check=False)
