@@ -19,6 +19,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from cluster.runtime.sockets import free_ports
 from tests.benchmarks import engine, ingest, report, scenarios, stack
 
 
@@ -63,7 +64,8 @@ def _measured(given: argparse.Namespace, progress: Console) -> Iterator[scenario
             yield from scenarios.foundation(running, rest, load)
         elif given.suite == "engine":
             sizes = engine.Sizes(given.products, given.interactions)
-            yield from engine.lines(running, rest, load, sizes, recipe=given.recipe)
+            with stack.bare_echo(free_ports(1)[0]) as port:
+                yield from engine.lines(running, port, sizes, recipe=given.recipe)
         else:
             yield from ingest.lines(running, products=given.products, interactions=given.interactions)
 
