@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,7 +32,8 @@ class SmallArchive:
     """Finds passages that share words with the question, and remembers what it was asked."""
 
     articles: dict[str, Article] = field(default_factory=dict)
-    asked: list[ArchiveQuery] = field(default_factory=list)
+    asked: deque[ArchiveQuery] = field(default_factory=lambda: deque(maxlen=1_000))
+    "The latest questions: of all, a soak would measure their list."
     wrong: Exception | None = None
     gate: asyncio.Event | None = None
     "Calls wait until it is set."
