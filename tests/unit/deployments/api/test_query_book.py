@@ -161,37 +161,31 @@ async def test_an_absent_store_costs_the_oldest_queries_and_no_memory(corner: Co
     assert meter.lost == 60
 
 
-async def test_completions_are_noted_by_their_endpoint() -> None:
-    corner = await open_corner()
-    book = QueryBook(corner.stores.queries, corner.clock)
-    noted: list[Any] = []
-    book.note = lambda request, kind, text, **more: noted.append((kind, text, more))  # type: ignore[method-assign]
-    corner = await open_corner(query_log=book)
+async def test_completions_are_noted_by_their_endpoint(corner: Corner, book: QueryBook) -> None:
+    door = await open_corner(query_log=book)
     body = {"data": [{"product_id": "hoe-11", "title": "Draw hoe"}]}
-    await call(corner.door, "POST", "/v1/products", headers=corner.headers(), json=body)
-    await corner.apply()
+    await call(door.door, "POST", "/v1/products", headers=door.headers(), json=body)
+    await door.apply()
     await call(
-        corner.door,
+        door.door,
         "POST",
         "/v1/search/autocomplete",
-        headers=corner.headers(),
+        headers=door.headers(),
         json={"q": "dra ", "language": "de"},
     )
-    assert noted == [
-        ("autocomplete", "dra ", {"total": 0, "language": "de", "served_by": "", "engine_id": "default"})
-    ]
+    await book.write()
+    [query] = await logged(corner.stores)
+    assert (query.kind, query.text, query.total, query.language) == ("autocomplete", "dra", 0, "de")
+    assert (query.served_by, query.engine_id) == ("", "default")
 
 
-async def test_questions_are_noted_with_where_they_were_asked() -> None:
-    corner = await open_corner()
-    book = QueryBook(corner.stores.queries, corner.clock)
-    noted: list[Any] = []
-    book.note = lambda request, kind, text, **more: noted.append((kind, text, more))  # type: ignore[method-assign]
-    corner = await open_corner(query_log=book)
+async def test_questions_are_noted_with_where_they_were_asked(corner: Corner, book: QueryBook) -> None:
+    door = await open_corner(query_log=book)
     body = {"question": " What is  mulch? ", "anonymous_id": "x", "language": "de"}
-    answer = await call(corner.door, "POST", "/v1/ask/questions", headers=corner.headers(), json=body)
+    answer = await call(door.door, "POST", "/v1/ask/questions", headers=door.headers(), json=body)
     assert answer.status == 200, answer.body
-    await corner.close()
-    assert noted == [
-        ("ask", "What is mulch?", {"total": UNKNOWN, "language": "de", "served_by": "ask_questions"})
-    ]
+    await door.close()
+    await book.write()
+    [query] = await logged(corner.stores)
+    assert (query.kind, query.text, query.total, query.language) == ("ask", "what is mulch?", UNKNOWN, "de")
+    assert query.served_by == "ask_questions"
