@@ -38,8 +38,8 @@ def stack(press: Press) -> Iterator[Stack]:
         **{f"KIOSK_LLM_{name}": value for name, value in told.items()},
     ) as running:
         task = running.call("POST", "/v1/products", {"data": ARTICLES})["data"]["task_id"]
-        wait_until(lambda: running.call("GET", f"/v1/products/_status/{task}")["code"] == 200)
-        wait_until(lambda: bool(_ended(running, _asked(running))["sources"]))
+        wait_until(lambda: running.call("GET", f"/v1/products/_status/{task}")["code"] == 200, 30)
+        wait_until(lambda: bool(_ended(running, _asked(running))["sources"]), 30)
         yield running
 
 
@@ -47,7 +47,7 @@ def test_an_answer_outlives_the_process_that_writes_it(stack: Stack, press: Pres
     press.provider.behaviour = "stall"
     question_id = _asked(stack, "Which two countries signed a treaty in Dunmere about the water?")
     asked_s = time.monotonic()
-    wait_until(lambda: _read(stack, question_id)["answer_stage"] == "Generating summary")
+    wait_until(lambda: _read(stack, question_id)["answer_stage"] == "Generating summary", 10)
     before = _read(stack, question_id)
     (victim,) = replicas(stack)
     victim.kill()

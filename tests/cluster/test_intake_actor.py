@@ -55,7 +55,7 @@ async def ended(stores: OpenStores, task_id: str) -> float:
         task = await stores.tasks.get("shop", "user", task_id)
         return task is not None and task.status == "finished"
 
-    return await until(finished)
+    return await until(finished, 30.0)
 
 
 async def pid_of(other_than: int = 0) -> int:

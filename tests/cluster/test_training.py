@@ -63,7 +63,7 @@ class Place:
             run = found
             return is_so(run)
 
-        await until(has_come)
+        await until(has_come, 30.0)
         return run
 
 
@@ -152,7 +152,7 @@ async def test_a_schedule_fires_and_a_cancelled_run_publishes_nothing(place: Pla
 
     await place.until(run, lambda run: run.status == "running")
     await cancel(place.stores, market.APP, run.run_id, SystemClock().now_ms())
-    await until(lambda: not any(_is_worker(process) for process in psutil.process_iter(["cmdline"])))
+    await until(lambda: not any(_is_worker(process) for process in psutil.process_iter(["cmdline"])), 30.0)
     assert place.versions == []
 
 

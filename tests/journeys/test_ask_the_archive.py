@@ -54,7 +54,7 @@ async def test_an_article_is_found_read_and_cited_until_it_is_gone(corner: Archi
     async def is_found() -> bool:
         return bool(await corner.ask(asked))
 
-    await until(is_found)
+    await until(is_found, 4.0)
     found = (await corner.ask(asked))[0]
     assert (found["product_id"], found["product_title"]) == ("bridge-7", "The old bridge reopens")
     pair = {name: found[name] for name in ("product_id", "offset")}
@@ -66,6 +66,6 @@ async def test_an_article_is_found_read_and_cited_until_it_is_gone(corner: Archi
     async def is_gone() -> bool:
         return "error" in await corner.tool("get_archive_article", pair)
 
-    await until(is_gone)
+    await until(is_gone, 4.0)
     answer = await corner.tool("get_archive_article", pair)
     assert "were not returned by ask_archive" in answer["error"]["message"]

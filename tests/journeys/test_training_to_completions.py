@@ -25,7 +25,7 @@ async def test_completions_come_from_the_snapshot_and_new_titles_beside_it(works
     one, other = workshop.replica(), workshop.replica()
     assert await titles(one, "bead nmber 7") == ["Bead number 7 of colour 0"]
     await workshop.promote(version)
-    await until(partial(serves, one, version))
+    await until(partial(serves, one, version), 5.0)
     for replica in (one, other):
         assert await titles(replica, "bead nmber 7") == ["Bead number 7 of colour 0"]
         assert await serves(replica, version)

@@ -32,7 +32,7 @@ async def test_searches_are_answered_out_of_the_snapshot_and_new_products_beside
     before = await found(running, "bead nmber 7 ")
     assert before == ["ring-07"]
     await workshop.promote(version)
-    await until(partial(serves, running, version))
+    await until(partial(serves, running, version), 5.0)
     for replica in (running, later):
         assert await found(replica, "bead nmber 7 ") == before
         assert await serves(replica, version)

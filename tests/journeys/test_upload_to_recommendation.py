@@ -79,7 +79,7 @@ class House:
             told.update((await self.ask("GET", f"/v1/{noun}s/_status/{task_id}"))["data"])
             return told["status"] in ("finished", "failed")
 
-        await until(has_ended)
+        await until(has_ended, 7.5)
         return told
 
     async def recommended(self, kind: str, **body: Any) -> list[str]:
@@ -207,7 +207,7 @@ async def test_a_record_from_upload_to_recommendation_and_through_a_restart(
         async def leads() -> bool:
             return (await house.recommended("user_to_trending", rows=5))[:1] == ["kettle-7"]
 
-        await until(leads)
+        await until(leads, 2.0)
 
         gone = await house.ask("DELETE", "/v1/products/kettle-7")
         assert (await house.ended("product", gone["data"]["task_id"]))["status"] == "finished"
@@ -216,7 +216,7 @@ async def test_a_record_from_upload_to_recommendation_and_through_a_restart(
         async def is_gone() -> bool:
             return "kettle-7" not in await house.recommended("user_to_trending", rows=30)
 
-        await until(is_gone)
+        await until(is_gone, 5.0)
 
         unsettled = await content_hash(house)
         assert await house.intake.settle_round(at_once=True) > 0

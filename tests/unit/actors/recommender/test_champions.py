@@ -140,7 +140,7 @@ async def test_a_promotion_and_its_way_back_need_no_restart(
             await answered(host)
             return await serving(host) == version
 
-        await until(done)
+        await until(done, 3.0)
         assert (await first_of(host) == name(8)) is bool(version)
 
 
@@ -212,7 +212,7 @@ async def test_a_damaged_snapshot_is_refused_and_the_one_that_serves_goes_on(
         await answered(host)
         return meter.refused > 0
 
-    await until(refused)
+    await until(refused, 3.0)
     assert await first_of(host) == name(8)
     assert await serving(host) == good
     assert meter.refused == 1, "it is not tried again and again"

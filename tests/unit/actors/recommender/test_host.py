@@ -259,7 +259,7 @@ async def test_a_broken_change_does_not_stop_the_following(
     await stores.interactions.append(APP, b'[{"type": 5}]', [])
     await stores.interactions.append(APP, b"not json", [])
     await happen(stores, [view(f"r{n}", "draw-hoe", kind="checkout") for n in range(9)])
-    await until(lambda: _leads(host, query("user_to_trending"), "draw-hoe"))
+    assert await until(lambda: _leads(host, query("user_to_trending"), "draw-hoe")) < 3.0
     assert meter.counts["kiosk_follow_failures_total"] >= 1
 
 
@@ -295,7 +295,7 @@ async def test_answers_go_on_without_the_store(stores: Stores, opened: Opened, m
     await asyncio.sleep(0.02)
     weather.stormy = set()
     await happen(stores, [view(f"r{n}", "draw-hoe", kind="checkout") for n in range(9)])
-    await until(lambda: _leads(host, query("user_to_trending"), "draw-hoe"))
+    assert await until(lambda: _leads(host, query("user_to_trending"), "draw-hoe")) < 3.0
     assert await ids(host, calm) != personal
 
 
@@ -379,7 +379,7 @@ async def test_a_log_trimmed_past_the_host_is_replaced_by_segments(
     last = await stores.changes.last(APP, "interaction")
     assert await stores.changes.settle(APP, "interaction", last, NOW_MS + 60_000 + 660_000) > 0
     weather.stormy = set()
-    await until(lambda: _leads(host, query("user_to_trending"), "draw-hoe"))
+    assert await until(lambda: _leads(host, query("user_to_trending"), "draw-hoe")) < 5.0
     assert meter.counts["kiosk_recommender_load_ms"] == 2
 
 

@@ -55,7 +55,7 @@ async def eventually(client: LocalArchiveClient, question: str, wanted: Callable
     async def is_as_wanted() -> bool:
         return wanted(await asked(client, question))
 
-    await until(is_as_wanted)
+    await until(is_as_wanted, 1.5)
 
 
 async def test_an_article_that_was_uploaded_is_found_with_its_facts(stores: Stores, opened: Opened) -> None:
@@ -131,7 +131,7 @@ async def test_a_newer_snapshot_is_taken_up_while_questions_are_answered(
         assert result.snippets[0].product_id == "river-treaty"
         return result.corpus.split(":")[0] != before.split(":")[0]
 
-    await until(is_taken_up)
+    await until(is_taken_up, 4.0)
     assert (await asked(client, "hermit beetle orchards"))[0] == "beetle-count"
     # and the log is followed from where the newer one stands
     await withdraw(stores, ["beetle-count"], app_id=APP)
