@@ -13,6 +13,7 @@
       Conflict                 the same Idempotency-Key is still in flight  -> 409
       TooMany                  over the rate limit; fact retry_after_s      -> 429
       Unavailable              busy or a part is away; fact retry_after_s   -> 503
+        Unready                columns are to be prepared first             -> 503
       Fault                    ours: a bad artefact, a broken invariant     -> 500
 
 A `HouseError` never defines a constructor of its own: the class survives pickling only because all facts are
@@ -102,6 +103,12 @@ class Unavailable(HouseError):
     code = "unavailable"
 
 
+class Unready(Unavailable):
+    """It would take long to answer now; fact `keys` names the columns to prepare first. Never leaves its process."""
+
+    code = "unready"
+
+
 class Fault(HouseError):
     code = "fault"
 
@@ -110,7 +117,7 @@ _CLASSES: dict[str, type[HouseError]] = {
     kind.code: kind
     for kind in (
         Invalid, Malformed, TooLarge, Unprocessable, FilterSyntax, ReadOnly, Unauthenticated,
-        Forbidden, NotFound, Conflict, TooMany, Unavailable, Fault,
+        Forbidden, NotFound, Conflict, TooMany, Unavailable, Unready, Fault,
     )
 }  # fmt: skip
 

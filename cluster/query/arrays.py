@@ -52,3 +52,8 @@ class Growing(Generic[T]):
                 self.extend_to(at + 1)
             self._size = at + 1
         self._room[at] = value
+
+    def write(self, at: int, values: NDArray[T]) -> None:
+        """Write a run of elements, growing as needed."""
+        self.extend_to(at + len(values))
+        self._room[at : at + len(values)] = values

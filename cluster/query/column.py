@@ -7,7 +7,8 @@ are all postings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -128,6 +129,40 @@ class FieldColumn:
         if len(numbers) > 1 or len(self._more_numbers):
             self._more_numbers.put(row, numbers[1:])
 
+    def lay(self, start: int, held: Sequence[tuple[bool, Sequence[Scalar]]]) -> None:
+        """Write a run of rows that hold nothing yet: for each what `set` takes.
+
+        Cost:
+            0.3 microseconds a row with one value
+        """
+        run = _Run(start, len(held), self._texts)
+        for at, (_, values) in enumerate(held):
+            if values:
+                run.add(at, values, words=self._words)
+        self._size = max(self._size, start + len(held))
+        present = [carried for carried, _ in held]
+        if any(present) or start < len(self._present):
+            self._present.write(start, np.array(present, np.bool_))
+        if any(run.flags) or start < len(self._flags):
+            self._flags.write(start, np.array(run.flags, np.uint8))
+        if run.has_codes or start < len(self._codes):
+            self._codes.write(start, np.array(run.codes, np.int32))
+        if run.has_numbers or start < len(self._numbers):
+            self._numbers.write(start, np.array(run.numbers, np.float64))
+        self._more_codes.lay(*run.more_codes)
+        for row, numbers in run.more_numbers:
+            self._more_numbers.put(row, numbers)
+
+    def read_texts(self, *, moments: bool) -> None:
+        """Read texts that are new as numbers, or as dates and times, before anybody asks."""
+        if not self._words:
+            self._texts.read(moments=moments)
+
+    def settle(self) -> None:
+        """Put what was laid out in order, before anybody asks."""
+        self._more_codes.settle()
+        self._more_numbers.settle()
+
     def present(self) -> Mask:
         """Mark rows that carry the field."""
         mask = np.zeros(self._size, dtype=np.bool_)
@@ -240,6 +275,56 @@ class FieldColumn:
         self._more_numbers.mark_equal(wanted, mask)
 
 
+class _Run:
+    """A run of rows on its way into a column: first values as arrays, further ones beside them."""
+
+    def __init__(self, start: int, count: int, texts: Vocabulary) -> None:
+        self.flags = [0] * count
+        self.codes = [-1] * count
+        self.numbers = [math.nan] * count
+        self.has_codes = self.has_numbers = False
+        self.more_codes: tuple[list[int], list[int], list[int]] = [], [], []
+        "Rows, how many codes each, codes."
+        self.more_numbers: list[tuple[int, list[float]]] = []
+        self._start = start
+        self._code = texts.add
+
+    def add(self, at: int, values: Sequence[Scalar], *, words: bool) -> None:
+        first = values[0]
+        if len(values) == 1 and not words:
+            # nearly every row of nearly every field
+            if isinstance(first, str):
+                self.codes[at] = self._code(first)
+                self.has_codes = True
+                return
+            if type(first) is float and math.isfinite(first):
+                self.numbers[at] = first
+                self.has_numbers = True
+                return
+        codes: list[int] = []
+        numbers: list[float] = []
+        for value in values:
+            if isinstance(value, str):
+                codes.append(self._code(value))
+            elif isinstance(value, bool):
+                self.flags[at] |= _TRUE if value else _FALSE
+            elif (number := number_of(value)) is not None:
+                numbers.append(number)
+        if codes and not words:
+            self.codes[at] = codes.pop(0)
+            self.has_codes = True
+        if numbers and not words:
+            self.numbers[at] = numbers[0]
+            self.has_numbers = True
+            if len(numbers) > 1:
+                self.more_numbers.append((self._start + at, numbers[1:]))
+        if codes:
+            rows, counts, more = self.more_codes
+            rows.append(self._start + at)
+            counts.append(len(codes))
+            more += codes
+
+
 def _with_more(
     first: NDArray[Any],
     has: Mask,
@@ -281,6 +366,9 @@ class _NumberPostings:
             self._values.set(code, number)
             codes.append(code)
         self._postings.put(row, codes)
+
+    def settle(self) -> None:
+        self._postings.settle()
 
     def pairs(self, rows: Mask) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         held, codes = self._postings.pairs(rows)

@@ -8,66 +8,62 @@ removed. Removed rows are in no mask and are not given out again, so arrays besi
     mask(filter) ──▶ cached until the next change
 
 A field that no record ever had costs nothing, however many filters name it.
+
+A column may be built beside the store, while others ask and change it (`preparing`): every row is written as it is
+found, then the rows that the journal names since the beginning are written anew, until none is left. With
+`limit` a question that would have to read more records than that is refused instead of answered (`Unready`).
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from threading import RLock
 from typing import Any as Anything
-from typing import Generic, TypeVar
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
 from cluster.query.arrays import Growing
+from cluster.query.built import BuiltColumns
 from cluster.query.column import FieldColumn, Pairs
 from cluster.query.compile import Mask, compile_filter
 from cluster.query.geo import PointColumn
+from cluster.query.kept import KeptField, KeptPoints, Key, Make, Record
 from cluster.query.tree import All, Any, Everything, Node, Not
-from cluster.query.values import (
-    DEFAULTED,
-    canonical,
-    carries,
-    is_moment,
-    is_text,
-    locations_of,
-    paths_of,
-    values_of,
-)
+from cluster.query.values import DEFAULTED, canonical, is_moment, paths_of
 
-Record = Mapping[str, Anything]
-C = TypeVar("C", bound=FieldColumn | PointColumn)
-
-_SPARE = 1_024
-_NOTHING: Record = {}
+_FIELD, _POINTS = "field", "points"
 
 
 class ColumnStore:
-    """Rows of JSON records that can be filtered; one thread may ask while another changes.
+    """Rows of JSON records that can be filtered; one thread may ask while another changes, and others prepare.
 
     `column_bytes` and `mask_bytes` bound what is kept: beyond them the least recently used columns and masks are
-    dropped, and made again when they are asked for.
+    dropped, and made again when they are asked for. `kinds` are further kinds of columns, of the owner's own making.
 
     Cost:
         per record 5 to 10 microseconds to add; the first filter on a field reads all records once
     """
 
-    def __init__(self, *, column_bytes: int = 1 << 29, mask_bytes: int = 1 << 25) -> None:
+    def __init__(
+        self,
+        *,
+        column_bytes: int = 1 << 29,
+        mask_bytes: int = 1 << 25,
+        kinds: Mapping[str, Make] | None = None,
+    ) -> None:
         self._records: list[Record | bytes | None] = []
         self._live = Growing(np.bool_, False)
         self._known: set[str] = set(DEFAULTED)
-        self._columns: OrderedDict[tuple[str, str], _Kept[Anything]] = OrderedDict()
-        self._journal: list[int] = []
-        self._journal_start = 0
         self._masks: OrderedDict[Node, Mask] = OrderedDict()
-        self._column_bytes = column_bytes
         self._mask_bytes = mask_bytes
         self._lock = RLock()
         self._version = 0
-        self._has_grown = False
+        makers: dict[str, Make] = {_FIELD: KeptField, _POINTS: KeptPoints, **(kinds or {})}
+        self._columns = BuiltColumns(self._records, self._lock, makers, column_bytes)
 
     def __len__(self) -> int:
         return len(self._records)
@@ -81,7 +77,7 @@ class ColumnStore:
     def nbytes(self) -> int:
         """Estimate the memory of columns and masks, without the records."""
         with self._lock:
-            return self._columns_size() + sum(mask.nbytes for mask in self._masks.values())
+            return self._columns.nbytes + sum(mask.nbytes for mask in self._masks.values())
 
     def append(self, record: Record | bytes | None = None) -> int:
         """Add a record, as an object or as its JSON, or a row that waits for one; return its row."""
@@ -134,11 +130,18 @@ class ColumnStore:
         It is a live object: ask it before the next change, or use `mask`, which holds the lock.
         """
         with self._lock:
-            name = canonical(field)
-            if name not in self._known:
+            key = (_FIELD, canonical(field))
+            if key[1] not in self._known:
                 return None
-            self._build([name])
-            column: FieldColumn = self._refreshed("field", name)
+            column: FieldColumn = self._columns.get(key)
+            return column
+
+    def of_kind(self, kind: str, field: str) -> Anything:
+        """Return a column of one of the owner's kinds, up to date, whether or not a record has the field."""
+        with self._lock:
+            key = (kind, canonical(field))
+            column = self._columns.get(key)
+            self._columns.trim()
             return column
 
     def within(self, lat: float, lon: float, radius_km: float, field: str = "location") -> Mask:
@@ -152,7 +155,7 @@ class ColumnStore:
             if name not in self._known:
                 return np.zeros(len(self._records), dtype=np.bool_)
             mask = self._points(name).within(lat, lon, radius_km)
-            self._trim()
+            self._columns.trim()
             return mask
 
     def distances(self, lat: float, lon: float, field: str = "location") -> NDArray[np.float64]:
@@ -166,7 +169,7 @@ class ColumnStore:
             if name not in self._known:
                 return np.full(len(self._records), np.nan)
             found = self._points(name).nearest_km(lat, lon)
-            self._trim()
+            self._columns.trim()
             return found
 
     def numbers(self, field: str) -> NDArray[np.float64]:
@@ -180,7 +183,7 @@ class ColumnStore:
             if column is None:
                 return np.full(len(self._records), np.nan)
             found = column.first_numbers(moments=is_moment(canonical(field)))
-            self._trim()
+            self._columns.trim()
             return found
 
     def pairs(self, field: str, rows: Mask) -> Pairs:
@@ -188,7 +191,7 @@ class ColumnStore:
         with self._lock:
             column = self.column(field)
             found = Pairs.none() if column is None else column.pairs(rows)
-            self._trim()
+            self._columns.trim()
             return found
 
     def mask(self, node: Node) -> Mask:
@@ -205,30 +208,52 @@ class ColumnStore:
             if mask is not None:
                 self._masks.move_to_end(node)
                 return mask
-            self._build(_fields(node) & self._known)
+            self._columns.need(self._known_of(keys_of(node)))
             mask = compile_filter(node, self)
             mask.flags.writeable = False
             self._masks[node] = mask
             while len(self._masks) > 1 and len(self._masks) * len(mask) > self._mask_bytes:
                 self._masks.popitem(last=False)
-            self._trim()
+            self._columns.trim()
             return mask
 
     def is_ready(self, node: Node) -> bool:
         """Are all columns that a filter names built, so that it costs no pass over the records?"""
-        with self._lock:
-            return all(("field", name) in self._columns for name in _fields(node) & self._known)
+        return self.are_ready(keys_of(node))
 
     def has_points(self, field: str) -> bool:
         """Are the points of a field built, so that a circle costs no pass over the records?"""
+        return self.are_ready([(_POINTS, field)])
+
+    def are_ready(self, keys: Iterable[Key]) -> bool:
+        """Are columns built and nearly up to date, so that asking them costs no pass over the records?"""
         with self._lock:
-            name = canonical(field)
-            return name not in self._known or ("points", name) in self._columns
+            return self._columns.are_built(self._known_of(keys))
 
     def warm(self, fields: Iterable[str]) -> None:
         """Build the columns of these fields in one pass over the records, before they are asked for."""
         with self._lock:
-            self._build({canonical(field) for field in fields} & self._known)
+            self._columns.need(self._known_of((_FIELD, field) for field in fields))
+
+    def preparing(self, keys: Iterable[Key]) -> Iterator[None]:
+        """Build columns and bring them up to date in small steps, beside questions and changes: see `BuiltColumns`."""
+        return self._columns.preparing(self._known_of(keys))
+
+    def limit(self, most_at_once: int) -> None:
+        """Refuse questions from now on that would have to read more records than this (`Unready`)."""
+        self._columns.most_at_once = most_at_once
+
+    @contextmanager
+    def at_any_cost(self) -> Iterator[None]:
+        """Answer questions meanwhile, however many records have to be read."""
+        with self._lock:
+            most, self._columns.most_at_once = self._columns.most_at_once, None
+            try:
+                yield
+            finally:
+                self._columns.most_at_once = most
+
+    # --- changes --------------------------------------------------------------------------------------------
 
     def _put(self, row: int, record: Record | bytes) -> None:
         loaded = orjson.loads(record) if isinstance(record, bytes) else record
@@ -240,95 +265,21 @@ class ColumnStore:
     def _changed(self, row: int) -> None:
         self._version += 1
         self._masks.clear()
-        if not self._columns:
-            return
-        self._journal.append(row)
-        if len(self._journal) > 2 * len(self._records) + _SPARE:
-            start = self._journal_start + len(self._journal) // 2
-            del self._journal[: start - self._journal_start]
-            self._journal_start = start
-            self._columns = OrderedDict(
-                (key, kept) for key, kept in self._columns.items() if kept.seen >= start
-            )
+        self._columns.changed(row)
 
-    @property
-    def _journal_end(self) -> int:
-        return self._journal_start + len(self._journal)
-
-    def _build(self, names: Iterable[str]) -> None:
-        missing = [name for name in names if ("field", name) not in self._columns]
-        if missing:
-            self._add([("field", name, _Kept(_new_field(name), _write_field(name))) for name in missing])
-
-    def _add(self, added: list[tuple[str, str, _Kept[Anything]]]) -> None:
-        """Fill new columns in one pass over the records."""
-        for row in range(len(self._records)):
-            record = self.record(row)
-            if record is not None:
-                for _, _, kept in added:
-                    kept.write(kept.column, row, record)
-        for kind, name, kept in added:
-            kept.seen = self._journal_end
-            kept.renew_at = 2 * kept.column.wear + _SPARE
-            self._columns[kind, name] = kept
-        self._has_grown = True
-
-    def _refreshed(self, kind: str, name: str) -> Anything:
-        """Bring a column up to date; one with more left from the past than in use is made anew."""
-        kept = self._columns[kind, name]
-        self._columns.move_to_end((kind, name))
-        for row in dict.fromkeys(self._journal[kept.seen - self._journal_start :]):
-            kept.write(kept.column, row, self.record(row) or _NOTHING)
-        kept.seen = self._journal_end
-        if kept.column.wear > kept.renew_at:
-            kept.column = kept.make()
-            self._add([(kind, name, kept)])
-        kept.column.grow(len(self._records))
-        return kept.column
+    def _known_of(self, keys: Iterable[Key]) -> list[Key]:
+        """Name the columns that have something to hold; of what the owner makes only the owner knows."""
+        named = dict.fromkeys((kind, canonical(field)) for kind, field in keys)
+        return [key for key in named if key[1] in self._known or key[0] not in (_FIELD, _POINTS)]
 
     def _points(self, name: str) -> PointColumn:
-        if ("points", name) not in self._columns:
-            self._add([("points", name, _Kept(PointColumn, _write_points(name)))])
-        points: PointColumn = self._refreshed("points", name)
+        points: PointColumn = self._columns.get((_POINTS, name))
         return points
 
-    def _columns_size(self) -> int:
-        return sum(kept.column.nbytes for kept in self._columns.values())
 
-    def _trim(self) -> None:
-        if self._has_grown:
-            self._has_grown = False
-            while len(self._columns) > 1 and self._columns_size() > self._column_bytes:
-                self._columns.popitem(last=False)
-
-
-class _Kept(Generic[C]):
-    """A column, how to make and write it, and how far in the journal it is."""
-
-    def __init__(self, make: Callable[[], C], write: Callable[[C, int, Record], None]) -> None:
-        self.make = make
-        self.write = write
-        self.column = make()
-        self.seen = 0
-        self.renew_at = 0
-
-
-def _new_field(name: str) -> Callable[[], FieldColumn]:
-    return lambda: FieldColumn(words=is_text(name))
-
-
-def _write_field(name: str) -> Callable[[FieldColumn, int, Record], None]:
-    def write(column: FieldColumn, row: int, record: Record) -> None:
-        column.set(row, carries(record, name), values_of(record, name))
-
-    return write
-
-
-def _write_points(name: str) -> Callable[[PointColumn, int, Record], None]:
-    def write(column: PointColumn, row: int, record: Record) -> None:
-        column.set(row, locations_of(record, name))
-
-    return write
+def keys_of(node: Node) -> list[Key]:
+    """Name the columns that a filter asks."""
+    return [(_FIELD, name) for name in _fields(node)]
 
 
 def _fields(node: Node) -> set[str]:

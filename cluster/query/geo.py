@@ -8,7 +8,7 @@ is still told from two.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -90,6 +90,17 @@ class PointColumn:
             self._held[row] = places
         self._postings.put(row, places)
         self.grow(row + 1)
+
+    def lay(self, start: int, held: Sequence[Collection[tuple[float, float]]]) -> None:
+        """Write a run of rows that hold nothing yet."""
+        for at, points in enumerate(held):
+            if points:
+                self.set(start + at, points)
+        self.grow(start + len(held))
+
+    def settle(self) -> None:
+        """Put what was written in order, before anybody asks."""
+        self._postings.settle()
 
     def _placed(self, lat: float, lon: float) -> int:
         if self._free:

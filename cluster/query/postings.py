@@ -12,7 +12,7 @@ sorting drops what is out of force, and its slots are used again.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +64,23 @@ class Postings:
             self._tail_slots.extend([slot] * len(codes))
             self._tail_codes.extend(codes)
             self._tail = None
+
+    def lay(self, rows: Sequence[int], counts: Sequence[int], codes: Sequence[int]) -> None:
+        """Write many rows that hold nothing yet: `codes` one row after the other, `counts` of them each."""
+        if not rows:
+            return
+        first = len(self._row_of_slot)
+        slots = np.arange(first, first + len(rows), dtype=np.int32)
+        self._row_of_slot.write(first, np.array(rows, np.int32))
+        self._slot_of_row.extend_to(max(rows) + 1)
+        self._slot_of_row.filled[list(rows)] = slots
+        self._tail_slots.extend(np.repeat(slots, counts).tolist())
+        self._tail_codes.extend(codes)
+        self._tail = None
+
+    def settle(self) -> None:
+        """Sort what was written, before anybody asks."""
+        self._settle()
 
     def mark(self, code: int, mask: NDArray[np.bool_]) -> None:
         """Set the rows that hold a code.

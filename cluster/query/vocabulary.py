@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from cluster.query.arrays import Growing
 from cluster.query.automaton import Automaton
 from cluster.query.scalars import Bounds, Measure, moment_of, number_of
 
@@ -67,6 +68,10 @@ class Vocabulary:
             float64 [texts]
         """
         return self._moments.of(self._texts)
+
+    def read(self, *, moments: bool) -> None:
+        """Read the texts that are new as numbers, or as dates and times, before anybody asks."""
+        (self._moments if moments else self._numbers).of(self._texts)
 
     def between(self, bounds: Bounds) -> Chosen | None:
         """Choose the texts between two ends; None when there are none of that measure at all.
@@ -148,7 +153,7 @@ class _Derived:
 
     def __init__(self, read: Callable[[str], float | None]) -> None:
         self._read = read
-        self._values: NDArray[np.float64] = np.empty(0)
+        self._values = Growing(np.float64, np.nan)
         self.any = False
 
     def of(self, texts: list[str]) -> NDArray[np.float64]:
@@ -157,9 +162,9 @@ class _Derived:
         if len(texts) > known:
             read = [self._read(text) for text in texts[known:]]
             new = np.array([np.nan if value is None else value for value in read], dtype=np.float64)
-            self._values = np.concatenate((self._values, new))
+            self._values.write(known, new)
             self.any = self.any or bool(np.isfinite(new).any())
-        return self._values
+        return self._values.filled
 
 
 class _Block:
