@@ -12,8 +12,10 @@ import orjson
 from cluster.errors import HouseError, Invalid, Unprocessable
 from cluster.records.accepted import AcceptedInteractions, AcceptedRecords
 from cluster.records.upload import parse_interactions, parse_upload
-from jobs.ingest.mapping import Reader
+from jobs.ingest.columns import ColumnRows
+from jobs.ingest.mapping import FieldMap, Reader
 from jobs.ingest.plain import PlainInteractions
+from jobs.ingest.plain_columns import PlainColumns
 from jobs.ingest.row import Row, Unreadable
 
 T = TypeVar("T")
@@ -76,6 +78,15 @@ def check_interactions(
     return _check(rows, first, read, parse, _anonymous)
 
 
+def check_columns(
+    rows: ColumnRows, first: int, fields: FieldMap, now_ms: int, plain: PlainColumns
+) -> Checked[AcceptedInteractions] | None:
+    """Validate interactions that are columns and all plain; None leaves them to `check_interactions`."""
+    table = fields.columns(rows.table)
+    accepted = None if table is None else plain.accept(table, now_ms)
+    return None if accepted is None else _whole(accepted, first)
+
+
 def _all_good(
     rows: Sequence[Row], first: int, read: Reader, now_ms: int, plain: PlainInteractions
 ) -> Checked[AcceptedInteractions] | None:
@@ -87,7 +98,12 @@ def _all_good(
         accepted = plain.accept(records, now_ms) or parse_interactions(records, now_ms=now_ms)
     except (HouseError, TypeError, ValueError):
         return None
-    return Checked((Part(accepted, tuple(range(first, first + len(rows)))),), ())
+    return _whole(accepted, first)
+
+
+def _whole(accepted: AcceptedInteractions, first: int) -> Checked[AcceptedInteractions]:
+    """Make the result of a chunk whose rows are all good."""
+    return Checked((Part(accepted, tuple(range(first, first + accepted.count))),), ())
 
 
 def _anonymous(record: dict[str, Any]) -> str:

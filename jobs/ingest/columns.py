@@ -3,12 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.ingest.row import Row, Unreadable
+
 _YEAR_1_MS, _YEAR_10000_MS = -62_135_596_800_000, 253_402_300_800_000
+_ZULU, _NOTHING = pa.scalar("Z"), pa.scalar("")
+
+
+class ColumnRows(Sequence[Row]):
+    """Rows that are still columns, for whoever can do without the rows; they are made when somebody looks."""
+
+    def __init__(self, table: Any) -> None:
+        self.table = table
+        "pyarrow.Table of one chunk; no two columns have the same name."
+        self._rows: list[Row] | None = None
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._made())
+
+    @overload
+    def __getitem__(self, at: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Row]: ...
+
+    def __getitem__(self, at: int | slice) -> Row | Sequence[Row]:
+        return self._made()[at]
+
+    def _made(self) -> list[Row]:
+        if self._rows is None:
+            names = self.table.schema.names
+            self._rows = [
+                row if isinstance(row, dict) else Unreadable(row, "")
+                for batch in self.table.to_batches()
+                for row in batch_rows(names, batch)
+            ]
+        return self._rows
 
 
 def batch_rows(names: Sequence[str], batch: Any) -> Iterator[dict[str, Any] | str]:
@@ -30,11 +67,21 @@ def batch_rows(names: Sequence[str], batch: Any) -> Iterator[dict[str, Any] | st
             yield dict(zip(names, row, strict=True))
 
 
+def moments_text(column: Any) -> Any | None:
+    """Write a column of moments as text in UTC with milliseconds; None when a year has not four digits."""
+    at = column.cast(pa.timestamp("ms", "UTC"), safe=False)
+    bounds = pc.min_max(at.cast(pa.int64())).as_py()
+    if bounds["min"] is None or (bounds["min"] >= _YEAR_1_MS and bounds["max"] < _YEAR_10000_MS):
+        # as text it has a space where the T belongs; strftime takes thirty times as long
+        spaced = at.cast(pa.timestamp("ms")).cast(pa.string())
+        return pc.binary_join_element_wise(pc.binary_replace_slice(spaced, 10, 11, "T"), _ZULU, _NOTHING)
+    return None
+
+
 def _values(column: Any) -> list[Any]:
     """Read a column; moments as text in UTC, which is what they become anyway."""
     if pa.types.is_timestamp(column.type):
-        at = column.cast(pa.timestamp("ms", "UTC"), safe=False)
-        bounds = pc.min_max(at.cast(pa.int64())).as_py()
-        if bounds["min"] is None or (bounds["min"] >= _YEAR_1_MS and bounds["max"] < _YEAR_10000_MS):
-            return list(pc.strftime(at, "%Y-%m-%dT%H:%M:%SZ").to_pylist())
+        texts = moments_text(column)
+        if texts is not None:
+            return list(texts.to_pylist())
     return list(column.to_pylist())

@@ -20,6 +20,8 @@ from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
+
 from cluster.errors import Invalid
 from cluster.records.times import is_stored_moment, moment_text
 
@@ -99,6 +101,22 @@ class FieldMap:
             return record
 
         return by_name
+
+    def columns(self, table: Any) -> Any | None:
+        """Give whole columns their fields, as `reader` does it row by row; None where that takes a look at values."""
+        if not self.rules:
+            return table
+        names, found = frozenset(table.schema.names), dict[str, Any]()
+        for rule in self.rules:
+            name = rule.target[0]
+            plainly = rule.target == (name,) and rule.kind == _kind_of(name) and name not in found
+            if plainly and rule.constant is None and "." not in rule.column and rule.column in names:
+                found[name] = table[rule.column]
+            elif plainly and rule.constant and rule.kind in ("", "text"):
+                found[name] = pa.repeat(rule.constant, table.num_rows)
+            else:
+                return None
+        return pa.table(found)
 
     def _mapped(self, row: Mapping[str, Any]) -> dict[str, Any]:
         record: dict[str, Any] = {}

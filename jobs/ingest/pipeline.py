@@ -25,9 +25,11 @@ from cluster.ids import new_request_id
 from cluster.meter import Meter, SilentMeter
 from cluster.store.ports import Noun, Stores
 from jobs.ingest import sources as reading
-from jobs.ingest.chunks import Checked, Part, Refused, check_interactions, check_records
+from jobs.ingest.chunks import Checked, Part, Refused, check_columns, check_interactions, check_records
+from jobs.ingest.columns import ColumnRows
 from jobs.ingest.mapping import FieldMap
 from jobs.ingest.plain import PlainInteractions
+from jobs.ingest.plain_columns import PlainColumns
 from jobs.ingest.progress import Progress, Run
 from jobs.ingest.writing import Handed, InteractionWriter, Patience, RecordWriter
 
@@ -311,13 +313,16 @@ class _Work:
         """Read and check from where the progress stands."""
         start, skip = self._progress.file, self._progress.row
         now_ms = self._progress.started_ms
-        plain = PlainInteractions()
+        plain, plain_columns = PlainInteractions(), PlainColumns()
         for file in range(start, len(self._found)):
             source = self._found[file]
             read = self._mapping.reader(source.format)
             for first, rows in self._files.chunks(source, self._order.chunk, skip if file == start else 0):
-                if self._order.noun == "interaction":
-                    checked: Checked[Any] = check_interactions(rows, first, read, now_ms, plain)
-                else:
+                checked: Checked[Any] | None = None
+                if self._order.noun != "interaction":
                     checked = check_records(self._order.noun, rows, first, read, now_ms)
+                elif isinstance(rows, ColumnRows):
+                    checked = check_columns(rows, first, self._mapping, now_ms, plain_columns)
+                if checked is None:
+                    checked = check_interactions(rows, first, read, now_ms, plain)
                 yield _Chunk(checked, file, first, len(rows))

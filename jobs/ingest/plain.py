@@ -28,9 +28,9 @@ PLAIN_TYPES: Final = frozenset(
 )  # fmt: skip
 "Types that say something about products and need no field of their own."
 
-_MOST_IDS = 100
-_REMEMBERED = 1_000_000
-_IDS: TypeAdapter[list[str]] = TypeAdapter(list[NamedId])
+MOST_IDS = 100
+REMEMBERED = 1_000_000
+IDS: TypeAdapter[list[str]] = TypeAdapter(list[NamedId])
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  everything in this file is UTC without saying so
 
 
@@ -65,7 +65,7 @@ class PlainInteractions:
         kind, ids = record["type"], record["product_ids"]
         user_id, visitor_id = record.get("user_id", ""), record.get("anonymous_id", "")
         named = [name for name in (user_id, visitor_id) if name]
-        if kind not in PLAIN_TYPES or type(ids) is not list or not 0 < len(ids) <= _MOST_IDS:
+        if kind not in PLAIN_TYPES or type(ids) is not list or not 0 < len(ids) <= MOST_IDS:
             raise ValueError("not plain")
         if not named or len(record) != 3 + len(named):
             raise ValueError("not plain")
@@ -78,8 +78,8 @@ class PlainInteractions:
         return at_ms, (user_id, visitor_id, b"%b" % orjson.dumps((kind, ids, at_ms, 0.0)))
 
     def _learn(self, unknown: set[str]) -> None:
-        _IDS.validate_python(list(unknown))
-        if len(self._known) > _REMEMBERED:
+        IDS.validate_python(list(unknown))
+        if len(self._known) > REMEMBERED:
             self._known.clear()
         self._known |= unknown
 

@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -22,7 +23,7 @@ from pyarrow import fs
 
 from cluster.artifacts.shelf import Patience
 from cluster.errors import Invalid, Unavailable
-from jobs.ingest.columns import batch_rows
+from jobs.ingest.columns import ColumnRows
 from jobs.ingest.delimited import delimited_rows
 from jobs.ingest.row import Row, Unreadable, beginning
 
@@ -91,8 +92,8 @@ class Files(Protocol):
         """Find what stands behind an address, in an order that stays."""
         ...
 
-    def chunks(self, source: Source, size: int, skip: int = 0) -> Iterator[tuple[int, list[Row]]]:
-        """Read a file in lists of rows after the first `skip`; each with the number of its first row."""
+    def chunks(self, source: Source, size: int, skip: int = 0) -> Iterator[tuple[int, Sequence[Row]]]:
+        """Read a file in lots of rows after the first `skip`; each with the number of its first row."""
         ...
 
 
@@ -106,7 +107,7 @@ class PlainFiles:
     def find(self, address: str) -> list[Source]:
         return find(address, self.format)
 
-    def chunks(self, source: Source, size: int, skip: int = 0) -> Iterator[tuple[int, list[Row]]]:
+    def chunks(self, source: Source, size: int, skip: int = 0) -> Iterator[tuple[int, Sequence[Row]]]:
         return chunks(source, size, skip)
 
 
@@ -164,21 +165,7 @@ def rows(source: Source) -> Iterator[Row]:
         Invalid: the file as a whole is not of its format, or damaged
         Unavailable: an object store does not give it after all attempts
     """
-    done = tried = 0
-    while True:
-        try:
-            for number, row in enumerate(_read(source)):
-                if number >= done:
-                    yield row
-                    done, tried = done + 1, 0
-            return
-        except OSError as error:
-            if source.is_local:
-                raise Invalid(f"{source.name} can't be read behind row {done}: {error}") from error
-            tried += 1
-            if tried == source.asking.patience.attempts:
-                raise Unavailable(f"{source.name} can't be read behind row {done}: {error}") from error
-            source.asking.pause(tried - 1)
+    return _again(source, 0, lambda done: islice(_read(source), done, None), lambda _: 1)
 
 
 def _read(source: Source) -> Iterator[Row]:
@@ -189,19 +176,26 @@ def _read(source: Source) -> Iterator[Row]:
     return _csv_rows(source, "\t" if source.format == "tsv" else ",")
 
 
-def chunks(source: Source, size: int, skip: int = 0) -> Iterator[tuple[int, list[Row]]]:
-    """Read a file in lists of `size` rows after the first `skip`; each with the number of its first row."""
-    waiting: list[Row] = []
+def chunks(source: Source, size: int, skip: int = 0) -> Iterator[tuple[int, Sequence[Row]]]:
+    """Read a file in lots of `size` rows after the first `skip`; each with the number of its first row.
+
+    Rows of Parquet stay columns until somebody looks at them.
+    """
+    lots = _parquet_lots(source, size, skip) if source.format == "parquet" else _lots(source, size, skip)
     first = skip
-    for number, row in enumerate(rows(source)):
-        if number < skip:
-            continue
-        waiting.append(row)
-        if len(waiting) == size:
-            yield first, waiting
-            first, waiting = number + 1, []
-    if waiting:
-        yield first, waiting
+    for lot in lots:
+        yield first, lot
+        first += len(lot)
+
+
+def _lots(source: Source, size: int, skip: int) -> Iterator[list[Row]]:
+    left = islice(rows(source), skip, None)
+    while lot := list(islice(left, size)):
+        yield lot
+
+
+def _parquet_lots(source: Source, size: int, skip: int) -> Iterator[ColumnRows]:
+    return _again(source, skip, lambda done: map(ColumnRows, _cut(_batches(source, size), size, done)), len)
 
 
 # --- formats ------------------------------------------------------------------------------------------------------
@@ -268,16 +262,38 @@ def _csv_rows(source: Source, separator: str) -> Iterator[Row]:
 
 
 def _parquet_rows(source: Source) -> Iterator[Row]:
+    for batch in _batches(source, _PARQUET_ROWS):
+        yield from ColumnRows(pa.Table.from_batches([batch]))
+
+
+def _batches(source: Source, most: int) -> Iterator[Any]:
+    """Read Parquet in record batches of at most so many rows."""
     try:
         with source.files.open_input_file(source.path) as stream, pq.ParquetFile(stream) as parquet:
             names = parquet.schema_arrow.names
             if len(set(names)) < len(names):
                 raise Invalid(f"{source.name} has two columns of one name")
-            for batch in parquet.iter_batches(batch_size=_PARQUET_ROWS, use_threads=False):
-                for row in batch_rows(names, batch):
-                    yield row if isinstance(row, dict) else Unreadable(row, "")
+            yield from parquet.iter_batches(batch_size=most, use_threads=False)
     except pa.ArrowException as error:
         raise Invalid(f"{source.name} can't be read as Parquet: {error}") from error
+
+
+def _cut(batches: Iterator[Any], size: int, skip: int) -> Iterator[Any]:
+    """Put batches together to tables of exactly `size` rows (the last one may be smaller) behind `skip` rows."""
+    waiting: list[Any] = []
+    wanted = size
+    for batch in batches:
+        at = min(skip, batch.num_rows)
+        skip -= at
+        while at < batch.num_rows:
+            waiting.append(batch.slice(at, wanted))
+            at += waiting[-1].num_rows
+            wanted -= waiting[-1].num_rows
+            if not wanted:
+                yield pa.Table.from_batches(waiting)
+                waiting, wanted = [], size
+    if waiting:
+        yield pa.Table.from_batches(waiting)
 
 
 # --- inside -------------------------------------------------------------------------------------------------------
@@ -298,6 +314,31 @@ class _Readable(io.RawIOBase):
         target[: len(data)] = data
         self.count += len(data)
         return len(data)
+
+
+def _again(
+    source: Source, done: int, read: Callable[[int], Iterator[T]], size: Callable[[T], int]
+) -> Iterator[T]:
+    """Read on behind the rows that are done when an object store breaks off.
+
+    Errors:
+        Invalid: a local file can't be read
+        Unavailable: an object store does not give it after all attempts
+    """
+    tried = 0
+    while True:
+        try:
+            for found in read(done):
+                yield found
+                done, tried = done + size(found), 0
+            return
+        except OSError as error:
+            if source.is_local:
+                raise Invalid(f"{source.name} can't be read behind row {done}: {error}") from error
+            tried += 1
+            if tried == source.asking.patience.attempts:
+                raise Unavailable(f"{source.name} can't be read behind row {done}: {error}") from error
+            source.asking.pause(tried - 1)
 
 
 def _open(address: str) -> tuple[Any, str]:
