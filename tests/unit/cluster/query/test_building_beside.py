@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,15 +22,21 @@ from cluster.query.values import carries, reader_of, values_of
 from tests.unit.cluster.query.strategies import STEADY, fields, records, trees
 
 changes = st.lists(
-    st.tuples(st.sampled_from(["append", "replace", "replace", "remove", "step", "step"]), st.integers(0, 9), records),
-    max_size=30,
-)  # fmt: skip
+    st.tuples(
+        st.sampled_from(["append", "replace", "replace", "remove"]),
+        st.integers(0, 9),
+        records,
+        st.integers(0, 3),
+    ),
+    max_size=8,
+)
+"What happens, to which row, with what record, and how many steps building takes before."
 
 
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(built, "_LOT", 2)
-    monkeypatch.setattr(built, "_FEW", 1)
+    monkeypatch.setattr(built, "_FEW", 2)
 
 
 @STEADY
@@ -40,16 +47,16 @@ def test_a_reader_reads_what_a_record_carries_and_holds(record: dict[str, Any], 
 
 
 @STEADY
-@given(st.lists(records, min_size=1, max_size=10), st.lists(trees, min_size=1, max_size=3), changes)
+@given(st.lists(records, min_size=3, max_size=8), st.lists(trees, min_size=3, max_size=6), changes)
 def test_building_while_changes_arrive_gives_what_building_at_the_end_gives(
-    rows: list[dict[str, Any]], nodes: list[Node], later: list[tuple[str, int, dict[str, Any]]]
+    rows: list[dict[str, Any]], nodes: list[Node], later: list[tuple[str, int, dict[str, Any], int]]
 ) -> None:
     store, kept = ColumnStore(), [*rows]
     for record in rows:
         store.append(orjson.dumps(record))
     keys = {key for node in nodes for key in keys_of(node)}
     steps = store.preparing([*keys, ("points", "location")])
-    _change(store, kept, later, lambda: next(steps, None))
+    _change(store, kept, later, steps)
     for _ in steps:
         pass
     _all_agree(store, kept, nodes)
@@ -60,30 +67,33 @@ def test_building_while_changes_arrive_gives_what_building_at_the_end_gives(
 def test_columns_that_lag_behind_are_brought_up_to_date_beside(
     rows: list[dict[str, Any]],
     nodes: list[Node],
-    before: list[tuple[str, int, dict[str, Any]]],
-    later: list[tuple[str, int, dict[str, Any]]],
+    before: list[tuple[str, int, dict[str, Any], int]],
+    later: list[tuple[str, int, dict[str, Any], int]],
 ) -> None:
     store, kept = ColumnStore(), [*rows]
     for record in rows:
         store.append(orjson.dumps(record))
     for node in nodes:
         store.mask(node)
-    _change(store, kept, before, lambda: None)
+    _change(store, kept, before, iter(()))
     steps = store.preparing([key for node in nodes for key in keys_of(node)])
-    _change(store, kept, later, lambda: next(steps, None))
+    _change(store, kept, later, steps)
     for _ in steps:
         pass
     _all_agree(store, kept, nodes)
 
 
 def _change(
-    store: ColumnStore, kept: list[Any], changes: list[tuple[str, int, dict[str, Any]]], step: Any
+    store: ColumnStore,
+    kept: list[Any],
+    changes: list[tuple[str, int, dict[str, Any], int]],
+    steps: Iterator[None],
 ) -> None:
-    for what, where, record in changes:
+    for what, where, record, count in changes:
+        for _ in range(count):
+            next(steps, None)
         row = where % len(kept)
-        if what == "step":
-            step()
-        elif what == "append":
+        if what == "append":
             assert store.append(orjson.dumps(record)) == len(kept)
             kept.append(record)
         elif what == "replace":
@@ -99,10 +109,27 @@ def _all_agree(store: ColumnStore, kept: list[Any], nodes: list[Node]) -> None:
     for record in kept:
         anew.append(None if record is None else orjson.dumps(record))
     for node in nodes:
-        with store.at_any_cost():
-            found = store.mask(node).tolist()
+        found = store.mask(node).tolist()
         assert found == anew.mask(node).tolist()
         assert found == [record is not None and matches(node, record) for record in kept]
+
+
+@pytest.mark.parametrize("changed", [1, 2, 3, 5])
+def test_rows_that_change_while_a_column_is_built_are_caught_up_with(changed: int) -> None:
+    store = ColumnStore()
+    for _ in range(8):
+        store.append({"brand": "a"})
+    steps = store.preparing([("field", "brand")])
+    for at in range(4):
+        next(steps)
+        if at == 3:
+            for row in range(changed):
+                store.replace(row, {"brand": "b"})
+            store.remove(7)
+            store.append({"brand": "b"})
+    for _ in steps:
+        pass
+    assert np.flatnonzero(store.mask(parse("brand:b"))).tolist() == [*range(changed), 8]
 
 
 def test_a_question_that_would_read_too_much_is_refused_and_can_be_prepared() -> None:
