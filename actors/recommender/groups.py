@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
 
-from actors.vectors.types import Floats, Mask, Rows, Scores, room_for
+from actors.vectors.types import Codes, Floats, Mask, Rows, Scores, room_for
 
 V = TypeVar("V", bound=Hashable)
 
@@ -24,13 +24,29 @@ class Groups(Generic[V]):
     def __init__(self) -> None:
         self.values: list[V] = []
         self._codes: dict[V, int] = {}
-        self._of_row: dict[int, tuple[int, int, tuple[int, ...]]] = {}
+        self._starts = np.zeros(0, np.int32)
+        self._lengths = np.zeros(0, np.int32)
+        "Where the pairs of each row are, and how many."
         self._pairs = np.zeros(0, _PAIR)
         self._count = 0
         self._crossed_out = 0
         self._rows_below = 0
         self._sorted: tuple[Rows, Rows, Rows] | None = None
         self._of_rows: tuple[Rows, Rows] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Estimate the memory held, what was sorted included."""
+        arrays = self._pairs.nbytes + self._starts.nbytes + self._lengths.nbytes
+        return arrays + 16 * self._count + 8 * self._rows_below + 200 * len(self.values)
+
+    @property
+    def wear(self) -> int:
+        """Count what stays until groups are made anew: nothing that would not be used again."""
+        return 0
+
+    def grow(self, size: int) -> None:
+        """Make room for rows, which nothing needs: rows beyond the last carry nothing."""
 
     def __len__(self) -> int:
         """Count values, those no product carries any more included."""
@@ -42,8 +58,11 @@ class Groups(Generic[V]):
 
     def codes_of(self, row: int) -> tuple[int, ...]:
         """Give the codes of one row."""
-        entry = self._of_row.get(row)
-        return entry[2] if entry else ()
+        length = int(self._lengths[row]) if row < len(self._lengths) else 0
+        if not length:
+            return ()
+        start = int(self._starts[row])
+        return tuple(self._pairs["code"][start : start + length].tolist())
 
     def put(self, row: int, values: Iterable[V]) -> None:
         """Say which values a row carries, instead of what it carried before."""
@@ -52,21 +71,39 @@ class Groups(Generic[V]):
             return
         self.remove(row)
         if codes:
-            start, end = self._count, self._count + len(codes)
-            self._pairs = room_for(self._pairs, end)
-            self._pairs["row"][start:end] = row
-            self._pairs["code"][start:end] = codes
-            self._of_row[row] = (start, end, codes)
-            self._count = end
-            self._rows_below = max(self._rows_below, row + 1)
-            self._sorted = self._of_rows = None
+            self._append(row, np.array([len(codes)], np.int32), np.array(codes, np.int32))
+
+    def lay(self, start: int, held: Sequence[Sequence[V]]) -> None:
+        """Say which values a run of rows carry that carried nothing.
+
+        Cost:
+            0.3 microseconds a row with one value
+        """
+        codes: list[int] = []
+        lengths: list[int] = []
+        for values in held:
+            if len(values) == 1:
+                codes.append(self._code(values[0]))
+                lengths.append(1)
+            else:
+                several = sorted({self._code(value) for value in values})
+                codes += several
+                lengths.append(len(several))
+        self._append(start, np.array(lengths, np.int32), np.array(codes, np.int32))
+
+    def settle(self) -> None:
+        """Sort what was laid, before anybody asks."""
+        self._by_code()
+        self._by_row()
 
     def remove(self, row: int) -> None:
         """Let a row carry nothing."""
-        entry = self._of_row.pop(row, None)
-        if entry:
-            self._pairs["row"][entry[0] : entry[1]] = -1
-            self._crossed_out += entry[1] - entry[0]
+        length = int(self._lengths[row]) if row < len(self._lengths) else 0
+        if length:
+            start = int(self._starts[row])
+            self._pairs["row"][start : start + length] = -1
+            self._lengths[row] = 0
+            self._crossed_out += length
             self._sorted = self._of_rows = None
             if self._crossed_out > self._count // 2 + 1_000:
                 self._tidy()
@@ -123,6 +160,20 @@ class Groups(Generic[V]):
             self.values.append(value)
         return code
 
+    def _append(self, row: int, lengths: Codes, codes: Codes) -> None:
+        """Write the pairs of a run of rows at the end."""
+        first, end, rows_below = self._count, self._count + len(codes), row + len(lengths)
+        self._pairs = room_for(self._pairs, end)
+        self._pairs["row"][first:end] = np.repeat(np.arange(row, rows_below, dtype=np.int32), lengths)
+        self._pairs["code"][first:end] = codes
+        self._starts = room_for(self._starts, rows_below)
+        self._lengths = room_for(self._lengths, rows_below)
+        self._starts[row:rows_below] = first + np.cumsum(lengths) - lengths
+        self._lengths[row:rows_below] = lengths
+        self._count = end
+        self._rows_below = max(self._rows_below, rows_below)
+        self._sorted = self._of_rows = None
+
     def _by_code(self) -> tuple[Rows, Rows, Rows]:
         """Sort the pairs by value: rows, and where each value's rows start and end."""
         if self._sorted is None or len(self._sorted[1]) != len(self.values):
@@ -147,12 +198,11 @@ class Groups(Generic[V]):
 
     def _tidy(self) -> None:
         """Write the pairs anew without what was crossed out."""
-        carried = [(row, entry[2]) for row, entry in self._of_row.items()]
-        self._of_row.clear()
-        self._pairs = np.zeros(0, _PAIR)
-        self._count = self._crossed_out = 0
-        for row, codes in carried:
-            self.put(row, [self.values[code] for code in codes])
+        pairs = self._pairs[: self._count]
+        kept = pairs["row"] >= 0
+        self._starts[: self._rows_below] = (np.cumsum(kept) - kept)[self._starts[: self._rows_below]]
+        self._pairs = pairs[kept]
+        self._count, self._crossed_out = len(self._pairs), 0
 
 
 def best_among(rows: Rows, scores: Scores, count: int) -> Rows:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from actors.language.embed import Embedder
 from actors.recommender import grouped, pipeline
+from actors.recommender.catalog import ATTRIBUTE
 from actors.recommender.champion import Champion
 from actors.recommender.completion import completing
 from actors.recommender.completion.built import Laid
@@ -19,6 +20,8 @@ from actors.recommender.request import Request
 from actors.recommender.search import answering, searching
 from actors.recommender.taste import unpack
 from cluster.ids import DEFAULT_ENGINE
+from cluster.query.columns import keys_of
+from cluster.query.kept import Key
 from cluster.query.values import canonical
 from cluster.store.ports import Change
 
@@ -44,6 +47,15 @@ ANSWERS: Mapping[Kind, Answer] = {
     "mget": searching.several,
     "question_answering": answering.answer,
 }
+
+
+def columns_of(query: ReaderQuery) -> list[Key]:
+    """Name the columns that a query asks by its filters, boosts, circles and grouping."""
+    nodes = [rule.filter for rule in (*query.boosts, *query.removed)]
+    nodes += [query.filter] if query.filter is not None else []
+    keys = [key for node in nodes for key in keys_of(node)]
+    keys += [("points", circle.field) for circle in (*query.circles, *query.boost_circles)]
+    return [*keys, (ATTRIBUTE, query.field_name)] if query.field_name else keys
 
 
 class Recommender:
@@ -131,14 +143,7 @@ class Recommender:
             return True
         if catalog.products > _MANY_PRODUCTS or self.of(query.engine_id).champion is None:
             return False
-        nodes = [rule.filter for rule in (*query.boosts, *query.removed)]
-        nodes += [query.filter] if query.filter is not None else []
-        circles = (*query.circles, *query.boost_circles)
-        return (
-            all(map(catalog.columns.is_ready, nodes))
-            and all(catalog.columns.has_points(circle.field) for circle in circles)
-            and (not query.field_name or catalog.has_attribute(query.field_name))
-        )
+        return catalog.columns.are_ready(columns_of(query))
 
     def rebuilding(self, now_ms: int) -> tuple[FieldTexts, Callable[[], Laid]] | None:
         """Give the work of building an index of completions again that has changed much, for another thread."""

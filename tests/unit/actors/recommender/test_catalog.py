@@ -92,6 +92,7 @@ def test_attribute_groups_follow_changes(catalog: Catalog) -> None:
     catalog.remove("bread-knife")
     catalog.put({"product_id": "new", "tags": ["steel", "new"]})
     catalog.put({"product_id": "newer", "tags": ["steel"]})
+    assert catalog.attribute("tags") is groups
     assert dict(zip(groups.values, groups.totals(catalog.present).tolist(), strict=True))["steel"] == 7
     assert catalog.attribute("attributes.grip").values == ["green", "red"]
     assert catalog.attribute("custom_attributes.grip").values == ["green", "red"]
