@@ -104,6 +104,19 @@ class QuickModel(Model, Protocol):
 
 
 @runtime_checkable
+class AddingModel(QuickModel, Protocol):
+    """A model that has much to say of one reader and adds it up as it goes; optional, for the same reason."""
+
+    def add_to(self, total: Scores, past: Past) -> int:
+        """Add what `quick` would give to `total`, and tell how many entries that were.
+
+        Shapes:
+            total: float32 [n or more], is changed
+        """
+        ...
+
+
+@runtime_checkable
 class Loader(Protocol):
     """What knows how to bring a model back; every learner does."""
 

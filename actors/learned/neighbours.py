@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from actors.learned.histories import Fading, Histories, faded
 from actors.learned.model import Batch, Parts
 from actors.learned.past import Past
+from actors.learned.rows_added import add_rows
 from actors.vectors.types import Scores
 
 
@@ -61,6 +62,14 @@ class Neighbours:
         found = np.concatenate([self.weights.indices[a:b] for a, b in bounds])
         values = np.concatenate([self.weights.data[a:b] for a, b in bounds])
         return found, values * np.repeat(weights, last - first)
+
+    def add_to(self, total: Scores, past: Past) -> int:
+        """Add what goes with one reader's items to `total`; tell how many pairs spoke.
+
+        Cost:
+            8,000 pairs: 25 us
+        """
+        return add_rows(self.weights, *past.faded(self.fading), total)
 
     def fading_as(self, fading: Fading) -> Neighbours:
         """Give the same pairs with another fading of the history."""

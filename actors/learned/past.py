@@ -12,6 +12,10 @@ from actors.learned.histories import DAY_S, Fading, Histories
 from actors.vectors.types import Floats, Rows, Scores
 
 _NEXT_TO_NOTHING = 2.0**-12
+_FEW = 1_000
+"Up to so many values are sorted, more are marked."
+_STRETCH = 512
+_ONES = np.ones(_STRETCH, np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +103,31 @@ def scale_of(rows: npt.NDArray[np.integer], values: Scores, count: int) -> float
     """
     if not len(rows):
         return 0.0
-    sums = np.zeros(count, np.float32)
-    np.add.at(sums, rows, values)
-    mean = float(values.sum(dtype=np.float64)) / count
-    variance = float(np.dot(sums, sums)) / count - mean * mean
+    if len(rows) <= _FEW:
+        _, at = np.unique(rows, return_inverse=True)
+        sums = np.bincount(at, values)
+    else:
+        sums = np.zeros(count, np.float32)
+        np.add.at(sums, rows, values)
+    return _scale(float(values.sum(dtype=np.float64)), float(np.dot(sums, sums)), count)
+
+
+def scale_of_all(values: Scores, count: int) -> float:
+    """Find what brings all values to spread 1 over `count` rows, those that are not there being 0.
+
+    Shapes:
+        values: float32 [n]
+    Cost:
+        8 us for 100,000 values
+    """
+    whole = len(values) // _STRETCH * _STRETCH
+    # as a product: a quarter of the time of numpy's sum
+    total = float((values[:whole].reshape(-1, _STRETCH) @ _ONES).sum(dtype=np.float64))
+    total += float(values[whole:].sum(dtype=np.float64))
+    return _scale(total, float(np.dot(values, values)), count)
+
+
+def _scale(total: float, squares: float, count: int) -> float:
+    mean = total / count
+    variance = squares / count - mean * mean
     return float(variance**-0.5) if variance > 1e-24 else 0.0

@@ -14,15 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.learned.counted import Counted
-from actors.learned.model import CommonModel, Model, QuickModel
-from actors.learned.past import Past, scale_of
+from actors.learned.model import AddingModel, CommonModel, Model, QuickModel
+from actors.learned.past import Past, scale_of, scale_of_all
 from actors.learned.registry import Learned, is_ours
 from actors.recommender.completion.saved_texts import COMPLETIONS, SavedTexts
 from actors.recommender.events import EVENT_WEIGHTS, written_ms
+from actors.recommender.layout import Layout
+from actors.recommender.parts import Said, SaidOfAll
 from actors.recommender.search.saved_products import SEARCH, SavedProducts
 from actors.recommender.taste import Steps
 from actors.recommender.trending import DAY_MS, DecayedCounts
-from actors.vectors.types import Codes, Floats, Mask, Scores, room_for
+from actors.vectors.types import Codes, Floats, Mask, Rows, Scores, room_for
 
 _ENOUGH_LIVE = 0.5
 _FEW = 100
@@ -30,6 +32,7 @@ _FEW = 100
 
 
 Quick = Callable[[Past], tuple[npt.NDArray[np.integer], Scores]]
+Add = Callable[[Scores, Past], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,8 @@ class Voice:
     weight: float
     quick: Quick | None
     "How to ask it about one reader, when there is a quick way."
+    add: Add | None
+    "The same for one that has much to say."
     is_ours: bool
     "Were its arrays looked at before it serves? Of what others answer nothing is known."
 
@@ -70,7 +75,10 @@ class Champion:
         self._factors: Mapping[str, float] = facts["recipe"].get("events", {}).get("weights", {})
         self._item_count = len(learned.snapshot.items)
         self._items: Codes = np.full(0, -1, np.int32)
-        self._rows: Codes = np.full(self._item_count, -1, np.int32)
+        self._slot_of: Rows = np.zeros(0, np.int64)
+        self._row_of: Rows = np.full(self._item_count, -1, np.int64)
+        self.layout = Layout(self._item_count, self._slot_of, self._row_of)
+        "Where its items and all other products stand in what it says."
         self._baskets = None if learned.baskets is None else _voice("learned:baskets", learned.baskets, 1.0)
         self._covered = 0
         self._before: Floats = np.zeros(0)
@@ -94,11 +102,16 @@ class Champion:
             return
         names, added = self.learned.snapshot.items, product_ids[self._covered : count]
         few = len(added) <= _FEW
-        codes = np.array([names.code(name) for name in added], np.int64) if few else names.codes(added)
+        codes = np.array([names.code(name) for name in added] if few else names.codes(added), np.int64)
         self._items = room_for(self._items, count, -1)
         self._items[self._covered : count] = codes
-        known = codes >= 0
-        self._rows[codes[known]] = np.flatnonzero(known) + self._covered
+        unknown = np.flatnonzero(codes < 0)
+        slots = self.layout.count + len(unknown)
+        codes[unknown] = np.arange(self.layout.count, slots)
+        self._slot_of, self._row_of = room_for(self._slot_of, count), room_for(self._row_of, slots, -1)
+        self._slot_of[self._covered : count] = codes
+        self._row_of[codes] = np.arange(self._covered, count)
+        self.layout = Layout(slots, self._slot_of[:count], self._row_of[:slots])
         self._covered = count
 
     def items_of(self, count: int) -> Codes:
@@ -136,24 +149,24 @@ class Champion:
             ]
         return Past.of(codes, [at / 1000.0 for at in steps.at_ms], weights, now_ms / 1000.0)
 
-    def says(self, past: Past) -> Iterator[tuple[str, Codes, Scores]]:
-        """Say how good products are for a reader: for every part rows, which may repeat, and scaled values."""
+    def says(self, past: Past) -> Iterator[Said | SaidOfAll]:
+        """Say how good products are for a reader, part by part."""
         if len(past):
             for voice in self._voices:
                 yield from self._asked(voice, past)
 
-    def says_alike(self, past: Past) -> Iterator[tuple[str, Codes, Scores]]:
+    def says_alike(self, past: Past) -> Iterator[Said | SaidOfAll]:
         """Say what goes with given products, by the parts that know pairs or sessions."""
         for voice in self._voices:
             if voice.quick is not None and len(past):
                 yield from self._asked(voice, past)
 
-    def says_of_baskets(self, past: Past) -> tuple[str, Codes, Scores] | None:
+    def says_of_baskets(self, past: Past) -> Said | SaidOfAll | None:
         """Say what is bought with given products; None when that was not learned or nothing is known."""
         if self._baskets is None or not len(past):
             return None
         told = self._spoken(self._baskets, past)
-        return told if len(told[1]) else None
+        return told if told.many else None
 
     def crowd(
         self, counts: DecayedCounts, offered: Mask, now_ms: int
@@ -194,7 +207,7 @@ class Champion:
 
     # --- inside ---------------------------------------------------------------------------------------------
 
-    def _asked(self, voice: Voice, past: Past) -> Iterator[tuple[str, Codes, Scores]]:
+    def _asked(self, voice: Voice, past: Past) -> Iterator[Said | SaidOfAll]:
         """Ask one part; a model of somebody else that fails is not asked again, and the others go on."""
         if voice.name in self.silenced:
             return
@@ -219,16 +232,23 @@ class Champion:
             return None
         return values
 
-    def _spoken(self, voice: Voice, past: Past) -> tuple[str, Codes, Scores]:
-        if voice.quick is not None:
+    def _spoken(self, voice: Voice, past: Past) -> Said | SaidOfAll:
+        count = self._item_count
+        if voice.quick is not None and voice.add is None:
             items, values = voice.quick(past)
+            if not voice.is_ours:
+                _check(values, (len(items),))
+            factor = voice.weight * scale_of(items, values, count)
+            return Said(voice.name, items, values * np.float32(factor))
+        total, many = np.zeros(self.layout.count, np.float32), count
+        if voice.add is not None:
+            many = voice.add(total, past)
         else:
-            values = voice.model.score(past.histories(self._item_count))[0]
-            items = np.arange(self._item_count)
+            total[:count] = _of_all(voice, past, count)
         if not voice.is_ours:
-            _check(values, (len(items),))
-        factor = voice.weight * scale_of(items, values, self._item_count)
-        return voice.name, self._rows[items], values * np.float32(factor)
+            _check(total, total.shape)
+        total *= np.float32(voice.weight * scale_of_all(total, count))
+        return SaidOfAll(voice.name, total, many)
 
     def _with_live(self, model: Counted, learned: Floats, counts: DecayedCounts, now_ms: int) -> Floats:
         days = model.half_life_days or 1.0
@@ -252,7 +272,16 @@ class Champion:
 
 def _voice(name: str, model: Model, weight: float) -> Voice:
     # asked once: whether an object follows a protocol costs more than its answer
-    return Voice(name, model, weight, model.quick if isinstance(model, QuickModel) else None, is_ours(model))
+    quick = model.quick if isinstance(model, QuickModel) else None
+    add = model.add_to if isinstance(model, AddingModel) else None
+    return Voice(name, model, weight, quick, add, is_ours(model))
+
+
+def _of_all(voice: Voice, past: Past, count: int) -> Scores:
+    values: Scores = voice.model.score(past.histories(count))[0]
+    if not voice.is_ours:
+        _check(values, (count,))
+    return values
 
 
 def _check(values: npt.NDArray[Any], shape: tuple[int, ...]) -> None:

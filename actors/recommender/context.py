@@ -53,7 +53,7 @@ def leaning(
         own,
         rows=np.concatenate((own.rows, given.rows)),
         weights=np.concatenate((own.weights, given.weights)),
-        vector=_between(own.vector, given.vector),
+        find_vector=lambda: _between(own.vector, given.vector),
         given=len(given.rows),
     )
 

@@ -6,7 +6,6 @@ another reader, so that many new products are tried on few people each. The firs
 
 from __future__ import annotations
 
-from actors.recommender.groups import best_among
 from actors.recommender.ranking import Ranking
 from actors.recommender.request import Request
 
@@ -29,7 +28,7 @@ def explored(pool: list[int], request: Request, ranking: Ranking) -> list[int]:
     new = request.standing.newcomers.rows
     if not len(new) or len(pool) < 2:
         return pool
-    candidates = best_among(new, ranking.scores, 2 * _BEST).tolist()
+    candidates = ranking.best_of(new, 2 * _BEST).tolist()
     stretches = -(-min(len(pool), request.before + request.wanted) // STRETCH)
     groups = request.catalog.groups
     for stretch in range(stretches):

@@ -15,7 +15,6 @@ from actors.recommender.messages import Group, RecommendationResult
 from actors.recommender.project import project
 from actors.recommender.recall import admitted, deep_enough, left_out_of
 from actors.recommender.request import Request
-from actors.recommender.score import score_all
 from actors.recommender.sections import Section, merit_of
 from actors.vectors.top import best_rows
 from actors.vectors.types import Floats, Mask, Rows, Scores
@@ -56,9 +55,9 @@ def attributes(request: Request) -> RecommendationResult:
 def _answer(
     request: Request, groups: Groups[V], codes: list[int], first: Sequence[int], enough: int = 1
 ) -> RecommendationResult:
-    query, standing = request.query, request.standing
+    query = request.query
     section = _section(request, groups)
-    scores = score_all(request.taste, request.holdings, standing, start=request.start_scores).scores
+    scores = request.ranking().scores
     ranking = np.where(section.open, scores, np.float32(-np.inf))
     excluded = [row for row in request.catalog.rows_of(query.exclude) if row < len(ranking)]
     ranking[excluded] = -np.inf

@@ -15,7 +15,7 @@ from actors.recommender.crowd import Crowd, Crowds
 from actors.recommender.groups import Groups
 from actors.recommender.newcomers import Kin, Newcomers
 from actors.recommender.overlay import Overlay
-from actors.recommender.ranking import Front
+from actors.recommender.ranking import Start
 from actors.recommender.search.pages import Pages
 from actors.recommender.sections import Sections
 from actors.recommender.trending import zscores
@@ -62,18 +62,6 @@ class CrowdPart:
     weight_new: float
     "For readers without one."
     values: Scores
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """What scores start from before a reader is known.
-
-    Shapes:
-        scores: float32 [n]; -inf where the product is not offered
-    """
-
-    scores: Scores
-    front: Front
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +265,7 @@ def _start(parts: list[tuple[float, Scores]], offered: Mask) -> Start:
         if weight:
             scores += np.float32(weight) * values
     scores[~offered] = -np.inf
-    return Start(scores, Front.of(scores))
+    return Start.of(scores)
 
 
 def _by_age(count: int) -> Scores:

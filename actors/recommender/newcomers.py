@@ -46,7 +46,8 @@ class Kin:
 
     Shapes:
         rows: int64 [k]; kin: int64 [k, 8], rows of known products; weights: float32 [k, 8], at most 1 in sum;
-        elders: int64 [e]; vectors: float32 [e, d]
+        elders: int64 [e]; vectors: float32 [e, d]; slots: int64 [k] and kin_slots: int64 [k, 8], the same products
+        where they stand in what the parts of a score say
     """
 
     rows: Rows = field(default_factory=_no_rows)
@@ -54,6 +55,8 @@ class Kin:
     weights: Matrix = field(default_factory=_no_weights)
     elders: Rows = field(default_factory=_no_rows)
     vectors: Matrix = field(default_factory=_no_weights)
+    slots: Rows = field(default_factory=_no_rows)
+    kin_slots: Rows = field(default_factory=_no_kin)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -68,21 +71,14 @@ class Kin:
         found: Scores = (values[self.kin] * self.weights).sum(axis=1)
         return found
 
-    def inherited_by(self, rows: Rows, values: Scores) -> Scores:
-        """Give what some rows inherit of values by row; 0 for those that are not new.
+    def inherited_own(self, values: Scores) -> Scores:
+        """Give the same of values by slot.
 
         Shapes:
-            rows: int64 [m]; values: float32 [n]
-            returns: float32 [m]
+            values: float32 [slots]
+            returns: float32 [k]
         """
-        found = np.zeros(len(rows), np.float32)
-        if len(self.rows):
-            # new products are listed in ascending order
-            places = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
-            new = np.flatnonzero(self.rows[places] == rows)
-            if len(new):
-                at = places[new]
-                found[new] = (values[self.kin[at]] * self.weights[at]).sum(axis=1)
+        found: Scores = (values[self.kin_slots] * self.weights).sum(axis=1)
         return found
 
 
@@ -120,12 +116,15 @@ class Newcomers:
         if not len(rows):
             return alone
         share = (1.0 - votes[rows] / ENOUGH_VOTES).astype(np.float32)
+        kin, layout = self._kin[rows].astype(np.int64), champion.layout
         return Kin(
             rows,
-            self._kin[rows].astype(np.int64),
+            kin,
             self._weights[rows] * share[:, None],
             self._elders,
             self._vectors,
+            layout.slots(rows),
+            layout.slots(kin),
         )
 
     def _choose(self, crowd: Crowd, champion: Champion) -> None:

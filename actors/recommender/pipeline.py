@@ -14,10 +14,10 @@ from actors.recommender.explain import explained
 from actors.recommender.explore import explored
 from actors.recommender.messages import RecommendationResult
 from actors.recommender.project import project
-from actors.recommender.ranking import Ranking
+from actors.recommender.ranking import Ranking, Start
 from actors.recommender.recall import best_of, leading, left_out_of
 from actors.recommender.request import Request
-from actors.recommender.score import added_up, said_alike, said_of_baskets, score_all, score_rows
+from actors.recommender.score import said_alike, said_of_baskets, summed
 from actors.recommender.taste import (
     anchored,
     joined,
@@ -32,11 +32,11 @@ _STRETCH = 50
 
 def products(request: Request) -> RecommendationResult:
     """Answer `user_to_products`."""
-    ranking = score_all(request.taste, request.holdings, request.standing, start=request.start_scores)
+    ranking = request.ranking()
     pool, again = best_of(request, ranking, left_out_of(request))
     if not again:
         pool = explored(pool, request, ranking)
-    return _page(request, pool, ranking.scores[pool], again or request.rung)
+    return _page(request, pool, ranking.of(pool), again or request.rung)
 
 
 def trending(request: Request) -> RecommendationResult:
@@ -51,8 +51,8 @@ def trending(request: Request) -> RecommendationResult:
         wanted = -(-wanted // _STRETCH) * _STRETCH
     pool = leading(request, left_out, wanted)
     if not pool:
-        pool, again = best_of(request, Ranking(standing.trend.copy()), left_out, wanted=wanted)
-    own = score_rows(pool, taste, request.holdings, standing)
+        pool, again = best_of(request, Ranking(Start(standing.trend)), left_out, wanted=wanted)
+    own = request.own.of(np.array(pool, np.int64))
     if taste.known:
         ranking = standing.trend[pool] + np.float32(blend.taste_in_trending) * np.clip(own, -5, 5)
         order = np.lexsort((-ranking, np.arange(len(pool)) // _STRETCH))
@@ -77,7 +77,8 @@ def similar(request: Request) -> RecommendationResult:
     if not parts:
         session = running_session(request.taste.steps, request.now_ms)
         parts = said_alike(like, holdings, standing, joined(like.steps, session))
-    ranking = added_up(parts, holdings, standing, standing.start, holdings.blend.crowd_in_similar)
+    start = standing.start.times(holdings.blend.crowd_in_similar)
+    ranking = Ranking(start, summed(parts, holdings, standing))
     anchors = request.anchor_rows
     hidden = request.catalog.with_variants(anchors) if query.dedupe else anchors
     pool, _ = best_of(request, ranking, hidden, hide_always=True)
@@ -89,7 +90,7 @@ def history(request: Request) -> RecommendationResult:
     rows = dealt_with(request)
     ranking = np.full(len(request.standing), -np.inf, np.float32)
     ranking[rows] = np.arange(len(rows), 0, -1)
-    pool, _ = best_of(request, Ranking(ranking), [])
+    pool, _ = best_of(request, Ranking(Start(ranking)), [])
     return _page(request, pool, _scores_of(pool, request), "history")
 
 
@@ -116,6 +117,4 @@ def _page(request: Request, pool: list[int], scores: Scores, rung: str) -> Recom
 
 def _scores_of(rows: list[int], request: Request) -> Scores:
     """Score some rows for the reader, as `user_to_products` would."""
-    own = score_rows(rows, request.taste, request.holdings, request.standing)
-    own += request.start_scores.scores[rows]
-    return own
+    return request.ranking().of(rows)

@@ -75,13 +75,11 @@ def best_of(
         ranking.bar(catalog.rows_of(query.exclude))
     if not left_out:
         return _deep_enough(request, ranking, wanted), ""
-    left_out = [row for row in left_out if row < len(ranking)]
-    kept = ranking.scores[left_out]
-    ranking.bar(left_out)
+    barred = ranking.bar(left_out)
     pool = _deep_enough(request, ranking, wanted)
     if pool or hide_always or request.start or request.shown:
         return pool, ""
-    ranking.scores[left_out] = kept
+    ranking.unbar(barred)
     return _deep_enough(request, ranking, wanted), "seen_again"
 
 

@@ -8,8 +8,11 @@ from functools import cached_property
 from actors.recommender.catalog import Catalog
 from actors.recommender.context import leaning
 from actors.recommender.dither import seed_of
-from actors.recommender.holdings import Holdings, Standing, Start
+from actors.recommender.holdings import Holdings, Standing
 from actors.recommender.messages import ReaderQuery
+from actors.recommender.parts import Own
+from actors.recommender.ranking import Ranking, Start
+from actors.recommender.score import own_of
 from actors.recommender.taste import Did, Taste, Trace, taste_of, traces_of
 from cluster.records.event import GROUP
 
@@ -82,6 +85,15 @@ class Request:
             return standing.start
         profile = {**self.query.context, **self.query.cohort}
         return (self.holdings.start_for(profile, standing) if profile else None) or standing.start_new
+
+    @cached_property
+    def own(self) -> Own:
+        """What is said to this reader alone."""
+        return own_of(self.taste, self.holdings, self.standing)
+
+    def ranking(self) -> Ranking:
+        """Score every row for the reader; whoever asks may bar rows of it."""
+        return Ranking(self.start_scores, self.own)
 
     @property
     def rung(self) -> str:

@@ -6,8 +6,9 @@ and simulated events need nothing special.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 import numpy as np
 import orjson
@@ -44,7 +45,11 @@ class Steps:
     kinds: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+def _nowhere() -> None:
+    return None
+
+
+@dataclass(frozen=True)
 class Taste:
     """A reader's interests."""
 
@@ -52,20 +57,27 @@ class Taste:
     "Liked rows."
     weights: Floats
     "float64 [m], above 0."
-    vector: Vector | None
-    "Direction in which everything the reader likes lies, dislikes subtracted; None when nothing is known."
+    find_vector: Callable[[], Vector | None] = _nowhere
     steps: Steps = field(default_factory=Steps)
     "The events it was made of: what was learned is asked with them."
     given: int = 0
     "So many of the last rows were not done but said by the session: nothing that was learned speaks of them."
 
+    @cached_property
+    def vector(self) -> Vector | None:
+        """Direction in which everything the reader likes lies, dislikes subtracted; None when nothing is known.
+
+        Worked out when somebody asks: where a snapshot knows all of a history, nobody does.
+        """
+        return self.find_vector()
+
     @property
     def known(self) -> bool:
         """Is there anything to go by?"""
-        return self.vector is not None or len(self.rows) > 0
+        return len(self.rows) > 0 or self.vector is not None
 
 
-NO_TASTE = Taste(np.zeros(0, np.int64), np.zeros(0), None)
+NO_TASTE = Taste(np.zeros(0, np.int64), np.zeros(0))
 
 
 def unpack(recent: Sequence[bytes], simulated: Sequence[RecentEvent] = ()) -> list[Did]:
@@ -145,11 +157,15 @@ def taste_for(weights: dict[int, float], index: VectorIndex, steps: Steps | None
         return NO_TASTE
     rows = np.fromiter(weights, np.int64, len(weights))
     amounts = np.fromiter(weights.values(), np.float64, len(weights))
-    vector = amounts.astype(np.float32) @ index.take(rows)
-    length = float(np.sqrt(vector @ vector))
     liked = amounts > 0
-    direction = vector / np.float32(length) if length > 1e-6 else None
+    direction = partial(_direction, rows, amounts, index)
     return Taste(rows[liked], amounts[liked], direction, steps or Steps())
+
+
+def _direction(rows: Rows, amounts: Floats, index: VectorIndex) -> Vector | None:
+    vector: Vector = amounts.astype(np.float32) @ index.take(rows)
+    length = float(np.sqrt(vector @ vector))
+    return vector / np.float32(length) if length > 1e-6 else None
 
 
 def _columns(

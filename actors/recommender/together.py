@@ -92,6 +92,15 @@ class Neighbours:
         weights /= np.maximum(weights.sum(axis=1, keepdims=True), 1e-30)
         return found, weights
 
+    def named(self, rows: Rows) -> npt.NDArray[np.int32]:
+        """Give the neighbours of rows in no order, -1 where there is no further one.
+
+        Shapes:
+            returns: int32 [m, width]
+        """
+        self._reserve(int(rows.max(initial=-1)) + 1)
+        return self._rows[rows]
+
     def knows(self, rows: Rows) -> bool:
         """Tell whether any of these rows has a neighbour."""
         return bool(self.of(rows)[1].any())

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from actors.recommender.events import EXPOSURE
 from actors.recommender.request import Request
-from actors.recommender.score import score_rows
 from actors.recommender.taste import did_with
 from cluster.records.event import GROUP
 
@@ -37,8 +36,7 @@ def _chosen(names: list[str], request: Request) -> dict[str, int]:
     every = [row for rows in variants.values() for row in rows]
     if not every:
         return dict.fromkeys(names, -1)
-    scores = score_rows(every, request.taste, request.holdings, request.standing)
-    scores += request.start_scores.scores[every]
+    scores = request.ranking().of(every)
     by_row = dict(zip(every, scores.tolist(), strict=True))
     return {name: max(rows, key=by_row.__getitem__, default=-1) for name, rows in variants.items()}
 

@@ -51,8 +51,8 @@ REPLICA = textwrap.dedent(
         for _ in range(3_000):
             rows = rng.integers(0, len(ids), 30).tolist()
             steps = Steps(rows, list(range(30, 0, -1)), [1.0] * 30, ["click"] * 30)
-            for _, found, values in champion.says(champion.past_of(steps, 100)):
-                values.sum()
+            for said in champion.says(champion.past_of(steps, 100)):
+                said.values.sum()
         return champion
 
     # libraries, allocator and names first, on a snapshot of nothing: they are there whether or not anything serves

@@ -18,7 +18,6 @@ from actors.recommender.messages import QUERIES, RecommendationResult
 from actors.recommender.project import project
 from actors.recommender.recall import admitted
 from actors.recommender.request import Request
-from actors.recommender.score import score_rows
 from actors.search.completions.markup import marked, words_typed
 from actors.search.folding import folded, typed_so_far
 from actors.vectors.types import Floats, Mask
@@ -67,7 +66,7 @@ def _preferred(request: Request, hits: Sequence[Hit]) -> list[tuple[Hit, int, fl
     judged = [row for row in every if row < len(request.standing)]
     scores = dict.fromkeys(every, 0.0)
     start = request.start_scores.scores
-    own = score_rows(judged, request.taste, request.holdings, request.standing)
+    own = request.own.of(np.array(judged, np.int64))
     for row, value in zip(judged, own.tolist(), strict=True):
         scores[row] = value + (float(start[row]) if np.isfinite(start[row]) else 0.0)
     chosen = [max(hit.rows, key=lambda row: (scores[row], -row)) for hit in hits]

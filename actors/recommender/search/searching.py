@@ -19,7 +19,6 @@ from actors.recommender.arrange import Placed, arrange
 from actors.recommender.messages import ReaderQuery, RecommendationResult
 from actors.recommender.recall import deep_enough
 from actors.recommender.request import Request
-from actors.recommender.score import score_rows
 from actors.recommender.search.anchoring import active, anchored, brought
 from actors.recommender.search.faceting import Chosen, count_facets
 from actors.recommender.search.finding import Hits, allowed_by, find
@@ -173,7 +172,7 @@ def _taste(request: Request, rows: Rows) -> Floats:
     judged = np.flatnonzero(rows < len(start))
     scores = np.zeros(len(rows))
     known = rows[judged]
-    own = score_rows(known, request.taste, request.holdings, request.standing)
+    own = request.own.of(known)
     base = start[known].astype(np.float64)
     scores[judged] = own + np.where(np.isfinite(base), base, _SOLD_OUT)
     return scores

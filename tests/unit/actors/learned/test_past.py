@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.learned.histories import Fading, faded
-from actors.learned.model import CommonModel, QuickModel
-from actors.learned.past import Past, scale_of
+from actors.learned.model import AddingModel, CommonModel, QuickModel
+from actors.learned.past import Past, scale_of, scale_of_all
 from actors.learned.registry import Learned
 from actors.learned.scaled import Scaled
 from tests.fakes.trained import RING, learned
@@ -59,6 +59,11 @@ def test_a_single_reader_is_told_what_a_batch_of_readers_is_told(
             continue
         assert isinstance(part.model, QuickModel)
         items, values = part.model.quick(past)
+        if isinstance(part.model, AddingModel):
+            alone = np.zeros(RING + 3, np.float32)
+            assert part.model.add_to(alone, past) == len(items)
+            np.testing.assert_allclose(alone[:RING], np.bincount(items, values, RING), rtol=1e-4, atol=1e-5)
+            assert scale_of_all(alone, RING) == pytest.approx(scale_of(items, values, RING), rel=1e-3)
         np.add.at(total, items, values * np.float32(part.weight * scale_of(items, values, RING)))
     if len(past):
         np.testing.assert_allclose(total, ring.blend.score(histories)[0], atol=2e-2)
@@ -68,6 +73,10 @@ def test_what_is_alike_everywhere_has_no_scale() -> None:
     rows = np.arange(4)
     assert scale_of(rows, np.ones(4, np.float32), 4) == 0.0
     assert scale_of(rows[:0], np.zeros(0, np.float32), 4) == 0.0
+    assert scale_of_all(np.ones(1_000, np.float32), 1_000) == 0.0
+    values = np.arange(2_000, dtype=np.float32)
+    assert scale_of_all(values, 2_000) == pytest.approx(1 / values.std(), rel=1e-5)
+    assert scale_of(np.arange(2_000), values, 2_000) == pytest.approx(1 / values.std(), rel=1e-5)
     assert scale_of(np.array([0, 0]), np.array([1.0, 1.0], np.float32), 4) == pytest.approx(
         1 / np.std([2, 0, 0, 0])
     )

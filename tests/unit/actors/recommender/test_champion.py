@@ -19,7 +19,7 @@ from actors.recommender import recommender as recommender_module
 from actors.recommender.champion import Champion
 from actors.recommender.messages import Kind, ReaderQuery, RecommendationResult
 from actors.recommender.recommender import Recommender
-from actors.recommender.score import explain_rows, score_all, score_rows, sources_of
+from actors.recommender.score import explain_rows, own_of, score_all, sources_of
 from actors.recommender.taste import taste_of, traces_of, unpack
 from cluster.errors import Fault
 from cluster.query.parser import parse as parse_filter
@@ -158,7 +158,7 @@ def test_parts_of_a_score_sum_to_it_and_name_where_it_comes_from(shop: Recommend
     for row, parts in zip(rows, explained, strict=True):
         assert sum(parts.values()) == pytest.approx(float(scores[row]), abs=1e-3)
     some = [catalog.row_of("clasp"), catalog.row_of(name(8)), catalog.row_of(name(20))]
-    own = score_rows(some, taste, holdings, standing)
+    own = own_of(taste, holdings, standing).of(np.array(some))
     assert (own + standing.start.scores[some]).tolist() == pytest.approx(scores[some].tolist(), abs=1e-4)
     assert len(standing.newcomers), "one of them is new"
     assert sources_of(explained[catalog.row_of(name(8))])[0].startswith("learned:")

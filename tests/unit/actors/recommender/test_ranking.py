@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.recommender import ranking as ranking_module
-from actors.recommender.ranking import Front, Ranking
+from actors.recommender.layout import Layout
+from actors.recommender.parts import Own
+from actors.recommender.ranking import Front, Ranking, Start
 from actors.vectors.types import Rows, Scores
 
 
@@ -34,20 +36,36 @@ def test_the_best_are_found_whatever_moved_and_whatever_is_barred(
     with pytest.MonkeyPatch.context() as small:
         small.setattr(ranking_module, "_FRONT", 20)
         small.setattr(ranking_module, "_SHORT", 5)
-        front = Front.of(start).times(share)
         touched: Rows = rng.integers(0, count, moved)
-        scores = start * np.float32(share)
-        np.add.at(scores, touched, rng.normal(0, 20, moved).astype(np.float32))
-        ranking = Ranking(scores.copy(), front, (touched[: moved // 2], touched[moved // 2 :]))
+        said = np.zeros(count, np.float32)
+        np.add.at(said, touched, rng.normal(0, 20, moved).astype(np.float32))
+        scores = start * np.float32(share) + said
+        ranking = Ranking(Start.of(start).times(share), _own(said, rng) if moved else None)
         barred = rng.integers(0, count + 5, 5).tolist()
         mask = rng.random(count) < allowed
+        again = ranking.bar(rng.integers(0, count + 5, 5).tolist())
+        ranking.bar(barred)
+        ranking.unbar(again)
         ranking.bar(barred)
         ranking.bar_all_but(mask)
         found = ranking.best(wanted)
+        every = ranking.of(np.arange(count))
     scores[[row for row in barred if row < count]] = -np.inf
     scores[~mask] = -np.inf
     assert len(set(found.tolist())) == len(found)
     assert scores[found].tolist() == best_by_sorting(scores, wanted)
+    assert every.tolist() == ranking.scores.tolist() == scores.tolist()
+
+
+def _own(said: Scores, rng: np.random.Generator) -> Own:
+    """Lay what is said out in slots of any order, among them some whose products are gone."""
+    slots = len(said) + 7
+    slot_of = rng.permutation(slots)[: len(said)]
+    row_of = np.full(slots, -1)
+    row_of[slot_of] = np.arange(len(said))
+    values = np.full(slots, 99.0, np.float32)
+    values[slot_of] = said
+    return Own(Layout(slots, slot_of, row_of), values)
 
 
 def test_the_front_knows_what_stands_behind_it() -> None:
