@@ -12,10 +12,17 @@ from actors.recommender.events import events_of_table
 from actors.recommender.recommender import Recommender
 from actors.vectors.types import Matrix
 from cluster.artifacts.settled import SettledProduct, SettledState
+from cluster.query.kept import Key
 
 _PRODUCTS_A_STEP = 50
 _EVENTS_A_STEP = 5_000
-_OFTEN_FILTERED = ("brand", "categories", "price", "rating", "tags", "type")
+_COLUMNS_A_PAUSE = 4
+"Steps of building columns, a quarter of a millisecond each at most."
+
+OFTEN_ASKED: tuple[Key, ...] = tuple(
+    ("field", name) for name in ("availability", "brand", "categories", "price", "rating", "tags", "type")
+)
+"Columns that are built before anybody asks."
 
 Pause = Callable[[], None]
 "Called every few milliseconds, so that a thread that boots lets others have the interpreter."
@@ -40,7 +47,9 @@ def boot(recommender: Recommender, state: SettledState, embedder: Embedder, paus
         overlay.learn(events.pick(np.arange(start, min(start + _EVENTS_A_STEP, len(events)))))
         pause()
     # while nobody waits: the first filter on a field reads every record
-    overlay.catalog.columns.warm(_OFTEN_FILTERED)
+    for step, _ in enumerate(overlay.catalog.columns.preparing(OFTEN_ASKED)):
+        if step % _COLUMNS_A_PAUSE == 0:
+            pause()
     overlay.offsets.update({noun: state.offsets[noun] for noun in state.offsets})
 
 

@@ -6,6 +6,9 @@
 
 What takes about a millisecond is thought on the event loop, because a thread would cost as much again; what may take
 longer is thought in a thread. One thought at a time: answers, steps of changes and swaps of snapshots take turns.
+
+An answer that needs columns nobody built yet is given up at once, the columns are built beside, and it is asked again:
+only who asks for them waits for them.
 """
 
 from __future__ import annotations
@@ -24,19 +27,20 @@ import structlog
 
 from actors.following.loop import follow_for_ever
 from actors.language.embed import Embedder
-from actors.recommender.boot import boot
+from actors.recommender.boot import OFTEN_ASKED, boot
 from actors.recommender.champion import Champion
 from actors.recommender.champions import Champions, Models
 from actors.recommender.completion.asked import WINDOW_MS
 from actors.recommender.events import written_ms
 from actors.recommender.messages import ReaderQuery, RecommendationResult
-from actors.recommender.recommender import Recommender
+from actors.recommender.recommender import Recommender, columns_of
 from cluster.artifacts.segments import SegmentShelf, position
 from cluster.artifacts.settled import SettledState
 from cluster.clock import Clock
-from cluster.errors import Unavailable
+from cluster.errors import Unavailable, Unready
 from cluster.ids import DEFAULT_ENGINE
 from cluster.meter import Meter
+from cluster.query.kept import Key
 from cluster.store.ports import Change, Noun, Stores
 
 T = TypeVar("T")
@@ -48,7 +52,11 @@ REFRESH_MS = 200
 _READ = 128
 _BLOCK_MS = 2_000
 _STEP_S = 0.0015
+_BESIDE_S = 0.0008
 _LOOSE_ROWS = 50_000
+_RECORDS_AT_ONCE = 1_000
+"An answer may read so many to have its columns up to date, about a millisecond."
+_TRIES = 8
 # a moment of sleep hands the interpreter to the event loop, which answers for others meanwhile
 _PAUSE = partial(time.sleep, 0.0002)
 
@@ -88,6 +96,7 @@ class Follower:
             clock,
             meter,
         )
+        self._preparing = asyncio.Lock()
         self._watching: asyncio.Task[None] | None = None
         self._following: asyncio.Task[None] | None = None
         self._indexing: asyncio.Task[None] | None = None
@@ -140,12 +149,33 @@ class Follower:
             query = replace(query, engine_id=engine_id)
         recommender = self._held
         thought = partial(recommender.answer, query, recent, shown, self._clock.now_ms())
-        return await self._think(thought, here=recommender.is_light(query))
+        for _ in range(_TRIES):
+            try:
+                return await self._think(thought, here=recommender.is_light(query))
+            except Unready as unready:
+                await self._prepare(recommender, [*unready.facts["keys"], *columns_of(query)])
+        # more columns than memory holds at a time, or changes quicker than they can be caught up with
+        return await self._think(partial(recommender.at_any_cost, thought), here=False)
 
     def serving(self, engine_id: str) -> str:
         """Name the snapshot that serves an engine; empty for the live parts alone."""
         champion = self._held.of(engine_id).champion
         return "" if champion is None else champion.version
+
+    async def _prepare(self, recommender: Recommender, keys: Sequence[Key]) -> None:
+        """Build columns beside what goes on; who needs the same ones waits for the same building."""
+        async with self._preparing:
+            steps = recommender.overlay.catalog.columns.preparing(keys)
+            await asyncio.get_running_loop().run_in_executor(None, self._walk, steps)
+
+    def _walk(self, steps: Iterator[None]) -> None:
+        """Take all steps, and let others have the interpreter every so often."""
+        monotonic_s = self._clock.monotonic_s
+        until_s = monotonic_s() + _BESIDE_S
+        for _ in steps:
+            if monotonic_s() >= until_s:
+                _PAUSE()
+                until_s = monotonic_s() + _BESIDE_S
 
     @property
     def _held(self) -> Recommender:
@@ -197,6 +227,8 @@ class Follower:
     async def _load_anew(self) -> None:
         recommender = await self._load()
         await self._settle(recommender)
+        # what was asked for before will be asked for again
+        await self._prepare(recommender, self._held.overlay.catalog.columns.kept)
         self._recommender = recommender
 
     async def _settle(self, recommender: Recommender) -> None:
@@ -206,6 +238,7 @@ class Follower:
     def _booted(self) -> Recommender:
         embedder = self._make_embedder()
         recommender = Recommender(embedder, refresh_ms=REFRESH_MS)
+        recommender.overlay.catalog.columns.limit(_RECORDS_AT_ONCE)
         if self._segments is not None:
             state: SettledState = self._segments.load(self._app_id, salvage=True)
             if state.damaged:
@@ -279,6 +312,10 @@ class Follower:
                 texts, merge = merging
                 merged = await asyncio.get_running_loop().run_in_executor(None, merge)
                 await self._think(partial(texts.adopt, merged), here=True)
+            columns = recommender.overlay.catalog.columns
+            wanted = [*OFTEN_ASKED, *columns.kept]
+            if not columns.are_ready(wanted):
+                await self._prepare(recommender, wanted)
         except Exception:  # noqa: BLE001
             # the old index serves on, and what changed stays fresh
             self._log.exception("indexes_not_built")

@@ -55,6 +55,11 @@ class BuiltColumns:
         """Estimate the memory held."""
         return sum(kept.column.nbytes for kept in self._columns.values())
 
+    @property
+    def keys(self) -> list[Key]:
+        """Name the columns there are."""
+        return list(self._columns)
+
     def changed(self, row: int) -> None:
         """Hear that a row has another record, or none."""
         if not self._columns and not self._building:

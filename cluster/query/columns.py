@@ -239,6 +239,12 @@ class ColumnStore:
         """Build columns and bring them up to date in small steps, beside questions and changes: see `BuiltColumns`."""
         return self._columns.preparing(self._known_of(keys))
 
+    @property
+    def kept(self) -> list[Key]:
+        """Name the columns there are."""
+        with self._lock:
+            return self._columns.keys
+
     def limit(self, most_at_once: int) -> None:
         """Refuse questions from now on that would have to read more records than this (`Unready`)."""
         self._columns.most_at_once = most_at_once
