@@ -56,19 +56,22 @@ class AppendPlan:
             facts += (visitor, user_id, paired.get(visitor, ""))
         for visitor, user_id in paired.items():
             self._link(visitor, user_id)
-        for recent in recents:
-            self._place(*recent)
-        for reader_id in list(self._pushes):
+        pushes = self._pushes
+        for user_id, visitor, packed in recents:
+            if visitor:
+                self._place(user_id, visitor, packed)
+            elif user_id and packed:
+                pushes.setdefault(user_reader(user_id), []).append(packed)
+        for reader_id in list(pushes):
             self._flush(reader_id)
         self.args: list[Argument] = [payload, CAP, LIFE_S, len(visitors), *facts, *self._steps]
 
     def _place(self, user_id: str, visitor: str, packed: bytes) -> None:
-        if visitor:
-            if user_id:
-                self._link(visitor, user_id)
-            if packed:
-                self._pushes.setdefault(anonymous_reader(visitor), []).append(packed)
-            user_id = self._links[visitor]
+        if user_id:
+            self._link(visitor, user_id)
+        if packed:
+            self._pushes.setdefault(anonymous_reader(visitor), []).append(packed)
+        user_id = self._links[visitor]
         if user_id and packed:
             self._pushes.setdefault(user_reader(user_id), []).append(packed)
 

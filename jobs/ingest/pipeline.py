@@ -20,7 +20,7 @@ from actors.intake.loop import IntakeLoop
 from actors.language.embed import Embedder, HashingEmbedder
 from cluster.artifacts.segments import SegmentShelf
 from cluster.clock import Clock, SystemClock
-from cluster.errors import NotFound
+from cluster.errors import HouseError, NotFound
 from cluster.ids import new_request_id
 from cluster.meter import Meter, SilentMeter
 from cluster.store.ports import Noun, Stores
@@ -206,6 +206,8 @@ class _Work:
         self._mapping = mapping
         self._clock = clock
         self._watch = watch
+        self._last = ""
+        "Offset of the interactions that were appended last, where it is known."
         self._log = structlog.get_logger()
 
     async def records(self, writer: RecordWriter) -> None:
@@ -228,15 +230,23 @@ class _Work:
             await self._ended(writer, *waiting.popleft())
 
     async def interactions(self, writer: InteractionWriter) -> None:
-        """Ingest interactions: one chunk after the other, each certainly once."""
+        """Ingest interactions: one chunk after the other, each certainly once.
+
+        A chunk that is in is noted on disk together with the next one that is about to be appended: whoever is
+        killed in between finds it where it was announced.
+        """
 
         async def append(chunk: _Chunk) -> None:
             for number, part in enumerate(chunk.checked.parts):
                 await self._append(writer, chunk, number, part)
             accepted = sum(part.accepted.count for part in chunk.checked.parts)
-            self._note(chunk, accepted, 0, chunk.checked.refused)
+            self._note(chunk, accepted, 0, chunk.checked.refused, later=bool(chunk.checked.parts))
 
-        await self._each(append)
+        try:
+            await self._each(append)
+        except HouseError:
+            self._run.save(self._progress)
+            raise
 
     def finish(self) -> Progress:
         """Note that everything is in."""
@@ -256,10 +266,10 @@ class _Work:
                 self._log.info("chunk_already_in", app=self._order.app_id, row=chunk.first)
                 return
         else:
-            after = await writer.end()
+            after = self._last or await writer.end()
             self._progress = replace(self._progress, pending={"place": place, "after": after})
             self._run.save(self._progress)
-        await writer.append(part.accepted, after)
+        self._last = await writer.append(part.accepted, after)
 
     async def _ended(
         self, writer: RecordWriter, chunk: _Chunk, handed: Sequence[Handed], refused: Sequence[Refused]
@@ -284,7 +294,10 @@ class _Work:
         failed: int,
         refused: Sequence[Refused],
         lost: Sequence[Refused] = (),
+        *,
+        later: bool = False,
     ) -> None:
+        """Note that a chunk is in, on disk too unless that comes `later`."""
         name = self._found[chunk.file].path
         progress = self._run.set_aside(self._progress, name, refused, lost)
         self._progress = replace(
@@ -295,7 +308,8 @@ class _Work:
             accepted=progress.accepted + accepted,
             failed=progress.failed + failed,
         )
-        self._run.save(self._progress)
+        if not later:
+            self._run.save(self._progress)
         self._watch(self._progress)
 
     async def _each(self, act: Callable[[_Chunk], Awaitable[None]]) -> None:

@@ -1,6 +1,6 @@
 """How far an ingest is, on disk, so that it goes on where it was killed; and the rows it set aside.
 
-    <state>/<run>/progress.json       replaced whole after every chunk that is certainly in
+    <state>/<run>/progress.json       replaced whole with every chunk: what is certainly in, and what is about to be
     <state>/<run>/quarantine.jsonl    one line a refused row: file, row, reason, the beginning of the row
     <state>/<run>/lock                held by the process that is at work on it
 

@@ -269,7 +269,11 @@ def _parquet_rows(source: Source) -> Iterator[Row]:
 def _batches(source: Source, most: int) -> Iterator[Any]:
     """Read Parquet in record batches of at most so many rows."""
     try:
-        with source.files.open_input_file(source.path) as stream, pq.ParquetFile(stream) as parquet:
+        with (
+            source.files.open_input_file(source.path) as stream,
+            # read ahead, it would hold the whole file
+            pq.ParquetFile(stream, pre_buffer=False) as parquet,
+        ):
             names = parquet.schema_arrow.names
             if len(set(names)) < len(names):
                 raise Invalid(f"{source.name} has two columns of one name")

@@ -1,8 +1,9 @@
 """Putting checked chunks into the stores, so that going on after a crash repeats nothing that counts.
 
 Users and products replace themselves, so a chunk that was accepted twice is harmless; it counts as done when
-its task ended. Interactions are written once: the log's end before a chunk is noted first, and a chunk that may
-have been appended before a crash is looked for behind that end, in the log and in the settled segments.
+its task ended. Interactions are written once: the log's end before a chunk (or the place of the chunk before it,
+which is earlier) is noted first, and a chunk that may have been appended before a crash is looked for behind that,
+in the log and in the settled segments.
 """
 
 from __future__ import annotations
@@ -153,21 +154,24 @@ class InteractionWriter:
         """Say where the log ends now."""
         return await self._patience.ask(lambda: self._stores.changes.last(self._app_id, "interaction"))
 
-    async def append(self, accepted: AcceptedInteractions, after: str) -> None:
-        """Append a chunk that is not in the log behind `after`; certainly once, even if the answer is lost."""
-        links = [(user_id, visitor_id, b"") for user_id, visitor_id in accepted.links]
+    async def append(self, accepted: AcceptedInteractions, after: str) -> str:
+        """Append a chunk that is not in the log behind `after`; certainly once, even if the answer is lost.
+
+        Returns its offset; an empty text when the answer was lost.
+        """
+        recents = accepted.recents
+        if accepted.links:
+            recents = (*recents, *((user_id, visitor_id, b"") for user_id, visitor_id in accepted.links))
         tried = False
 
-        async def once() -> None:
+        async def once() -> str:
             nonlocal tried
             if tried and await self._is_in(accepted, after):
-                return
+                return ""
             tried = True
-            await self._stores.interactions.append(
-                self._app_id, accepted.payload, [*accepted.recents, *links]
-            )
+            return await self._stores.interactions.append(self._app_id, accepted.payload, recents)
 
-        await self._patience.ask(once)
+        return await self._patience.ask(once)
 
     async def is_in(self, accepted: AcceptedInteractions, after: str) -> bool:
         """Was this very chunk appended behind `after`?"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from actors.intake.loop import IntakeLoop, IntakeRules
@@ -18,7 +21,7 @@ from actors.language.embed import HashingEmbedder
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
 from cluster.clock import SystemClock
-from cluster.errors import Conflict, NotFound, Unavailable
+from cluster.errors import Conflict, Invalid, NotFound, Unavailable
 from cluster.meter import SilentMeter
 from cluster.records.access import App
 from cluster.records.recent import RecentEvent
@@ -246,6 +249,55 @@ async def test_interactions_killed_anywhere_are_in_exactly_once(stores: Stores, 
             assert deaths < 300
     assert deaths >= 5
     assert await logged(stores) == [f"p{n}" for n in range(60)]
+
+
+async def test_interactions_killed_between_being_in_and_being_noted_are_in_exactly_once(
+    stores: Stores, tmp_path: Path
+) -> None:
+    """Equal chunks too: each is looked for behind the place of the one before."""
+    path = tmp_path / "a.parquet"
+    rows = [*clicks(12)] * 3
+    pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=5)
+    left = [0]
+
+    def watch(progress: Progress) -> None:
+        left[0] -= 1
+        if not left[0]:
+            raise Killed
+
+    for chunks in (1, 1, 2, 1, 3, 0):
+        left[0] = chunks
+        try:
+            await run(stores, tmp_path, str(path), "interaction", chunk=4, watch=watch)
+        except Killed:
+            continue
+    assert await logged(stores) == [row["product_ids"][0] for row in rows]
+    packed = await stores.interactions.recent(APP, ["u:u3"])
+    assert [RecentEvent.unpack(event).product_ids[0] for event in packed] == ["p10", "p3"] * 3
+
+
+async def test_a_file_that_ends_in_damage_is_gone_on_with_behind_what_is_in(
+    stores: Stores, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.Table.from_pylist(clicks(20)), path, row_group_size=5)
+    whole = path.read_bytes()
+    group = pq.ParquetFile(path).metadata.row_group(2)
+    first = group.column(0).dictionary_page_offset or group.column(0).data_page_offset
+    end = first + group.total_byte_size
+    changed = path.stat()
+    path.write_bytes(whole[:first] + b"\xff" * (end - first) + whole[end:])
+    os.utime(path, ns=(changed.st_atime_ns, changed.st_mtime_ns))
+    with pytest.raises(Invalid):
+        await run(stores, tmp_path, str(path), "interaction", chunk=5)
+    assert len(await logged(stores)) == 10
+    segments = SegmentShelf(Shelf.open(tmp_path / "shelf"))
+    await _settle(stores, segments)  # without the segments nobody could say any more what is in
+    path.write_bytes(whole)
+    os.utime(path, ns=(changed.st_atime_ns, changed.st_mtime_ns))
+    report = await run(stores, tmp_path, str(path), "interaction", chunk=5)
+    assert (report.rows, report.accepted) == (10, 20)
+    assert await logged(stores) == [f"p{n}" for n in range(10, 20)]
 
 
 async def test_a_chunk_settled_and_trimmed_before_going_on_is_not_repeated(

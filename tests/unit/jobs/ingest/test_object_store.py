@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import random
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from cluster.artifacts.shelf import Patience
 from cluster.errors import Invalid, Unavailable
 from jobs.ingest.row import Unreadable
-from jobs.ingest.sources import Asking, find_in, rows
+from jobs.ingest.sources import Asking, chunks, find_in, rows
 from tests.fakes.bucket import Bucket
 
 WANTED = [{"n": n, "t": f"text {n * 7919}"} for n in range(30_000)]
@@ -68,6 +69,49 @@ def test_refused_reads_are_asked_again_with_growing_pauses(
     assert len(pauses) == 3
     assert 0.1 <= pauses[0] <= 0.3
     assert 0.4 <= pauses[2] <= 1.2
+
+
+def test_lots_of_columns_are_gone_on_with_behind_those_that_were_given(
+    bucket: Bucket, asking: Asking, pauses: list[float]
+) -> None:
+    breaking = Breaking()
+    breaking.objects = bucket.objects
+    (source,) = find_in(breaking.filesystem(), "in/d.parquet", "fake://in/d.parquet", asking=asking)
+    lots = list(chunks(source, 700, 1_400))
+    assert [first for first, _ in lots] == list(range(1_400, 30_000, 700))
+    assert [row for _, lot in lots for row in lot] == WANTED[1_400:]
+    assert len(pauses) == 3
+    assert breaking.largest < len(bucket.objects["in/d.parquet"]) / 4  # never the whole file at once
+
+
+class Breaking(Bucket):
+    """A store that breaks off in the middle of three bodies."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.breaks = [5, 25, 60]
+        "Reads of a body that still go well."
+        self.largest = 0
+
+    def open_input_file(self, path: str) -> Any:
+        return pa.PythonFile(
+            Body(self, self.objects[path], self.breaks.pop(0) if self.breaks else None), mode="r"
+        )
+
+
+class Body(io.BytesIO):
+    def __init__(self, store: Breaking, data: bytes, left: int | None) -> None:
+        super().__init__(data)
+        self._store = store
+        self._left = left
+
+    def read(self, size: int | None = -1) -> bytes:
+        self._store.largest = max(self._store.largest, size or 0)
+        if self._left is not None:
+            self._left -= 1
+            if self._left < 0:
+                raise OSError("reset by peer")
+        return super().read(size)
 
 
 @pytest.mark.parametrize("name", NAMES[:3])

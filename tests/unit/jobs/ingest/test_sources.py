@@ -247,3 +247,17 @@ def test_chunks_go_on_after_what_is_done(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert [(first, len(part)) for first, part in chunks(source, 4, skip=8)] == [(8, 2)]
     assert list(chunks(source, 4, skip=10)) == []
+
+
+@pytest.mark.parametrize(("group", "size"), [(3, 4), (4, 3), (100, 4), (1, 5), (7, 7)])
+def test_parquet_is_cut_into_the_same_lots_wherever_its_row_groups_end(
+    tmp_path: Path, group: int, size: int
+) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"n": list(range(17))}), path, row_group_size=group)
+    (source,) = find(str(path))
+    for skip in (0, size, 16, 17):
+        found = [(first, [row["n"] for row in part]) for first, part in chunks(source, size, skip)]
+        assert found == [
+            (first, list(range(first, min(first + size, 17)))) for first in range(skip, 17, size)
+        ]
