@@ -8,7 +8,7 @@ from typing import Any
 from actors.recommender.groups import Groups
 from cluster.query.values import leaves_of
 
-_RUN = 128
+_RUN = 64
 
 
 class KeptAttribute:

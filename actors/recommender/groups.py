@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from actors.vectors.types import Codes, Floats, Mask, Rows, Scores, room_for
+from cluster.query.postings import stable_order
 
 V = TypeVar("V", bound=Hashable)
 
@@ -179,11 +180,10 @@ class Groups(Generic[V]):
         if self._sorted is None or len(self._sorted[1]) != len(self.values):
             pairs = self._pairs[: self._count]
             pairs = pairs[pairs["row"] >= 0]
-            order = np.argsort(pairs["code"], kind="stable")
-            codes = pairs["code"][order]
-            every = np.arange(len(self.values))
-            starts, ends = np.searchsorted(codes, every), np.searchsorted(codes, every, side="right")
-            self._sorted = pairs["row"][order].astype(np.int64), starts, ends
+            order = stable_order(pairs["code"])
+            bounds = np.zeros(len(self.values) + 1, np.int64)
+            np.cumsum(np.bincount(pairs["code"], minlength=len(self.values)), out=bounds[1:])
+            self._sorted = pairs["row"][order].astype(np.int64), bounds[:-1], bounds[1:]
         return self._sorted
 
     def _by_row(self) -> tuple[Rows, Rows]:

@@ -13,14 +13,13 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, 
 from threading import RLock
 from typing import Any
 
-import orjson
-
 from cluster.errors import Unready
-from cluster.query.kept import NOTHING, Kept, Key, Make, Record
+from cluster.query.kept import Kept, Key, Make
+from cluster.query.reading import Reader, Record, loaded
 
 _SPARE = 1_024
-_LOT = 128
-"Records decoded at once."
+_LOT = 64
+"Records read at once: few enough objects not to wake the collector of garbage."
 _FEW = 64
 "Rows written while others wait."
 
@@ -136,7 +135,7 @@ class BuiltColumns:
                 self._building += 1
                 seen = self._journal_end
             try:
-                yield from self._laying(list(added.values()))
+                yield from self._laying(added)
                 if (yield from self._adopting(added, seen)):
                     return
             finally:
@@ -155,18 +154,18 @@ class BuiltColumns:
             if (kept := self._columns.get(key)) is None or kept.column.wear > kept.renew_at
         ]
 
-    def _laying(self, added: Sequence[Kept]) -> Iterator[None]:
-        """Write every row as it is found, lot by lot, each record decoded once."""
+    def _laying(self, added: Mapping[Key, Kept]) -> Iterator[None]:
+        """Write every row as it is found, lot by lot, each record read once."""
+        reader = Reader(name for _, name in added)
         start = 0
         while start < len(self._records):
-            packed = self._records[start : start + _LOT]
-            records = [_loaded(one) for one in packed]
-            for kept in added:
+            records = reader.lot(self._records[start : start + _LOT])
+            for kept in added.values():
                 for at in range(0, len(records), kept.run):
                     kept.lay(start + at, records[at : at + kept.run])
                     yield
-            start += len(packed)
-        for kept in added:
+            start += len(records)
+        for kept in added.values():
             kept.settle()
             yield
 
@@ -207,11 +206,4 @@ class BuiltColumns:
 
     def _write(self, kept: Kept, rows: Iterable[int]) -> None:
         for row in rows:
-            kept.write(row, _loaded(self._records[row]))
-
-
-def _loaded(record: Record | bytes | None) -> Record:
-    if isinstance(record, bytes):
-        loaded: Record = orjson.loads(record)
-        return loaded
-    return NOTHING if record is None else record
+            kept.write(row, loaded(self._records[row]))

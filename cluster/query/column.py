@@ -138,7 +138,7 @@ class FieldColumn:
         run = _Run(start, len(held), self._texts)
         for at, (_, values) in enumerate(held):
             if values:
-                run.add(at, values, words=self._words)
+                run.add(at, values) if not self._words else run.add_words(at, values)
         self._size = max(self._size, start + len(held))
         present = [carried for carried, _ in held]
         if any(present) or start < len(self._present):
@@ -287,11 +287,21 @@ class _Run:
         "Rows, how many codes each, codes."
         self.more_numbers: list[tuple[int, list[float]]] = []
         self._start = start
+        self._texts = texts
         self._code = texts.add
 
-    def add(self, at: int, values: Sequence[Scalar], *, words: bool) -> None:
+    def add_words(self, at: int, words: Sequence[Any]) -> None:
+        self._add_more(at, self._texts.add_all(words))
+
+    def _add_more(self, at: int, codes: list[int]) -> None:
+        rows, counts, more = self.more_codes
+        rows.append(self._start + at)
+        counts.append(len(codes))
+        more += codes
+
+    def add(self, at: int, values: Sequence[Scalar]) -> None:
         first = values[0]
-        if len(values) == 1 and not words:
+        if len(values) == 1:
             # nearly every row of nearly every field
             if isinstance(first, str):
                 self.codes[at] = self._code(first)
@@ -310,19 +320,16 @@ class _Run:
                 self.flags[at] |= _TRUE if value else _FALSE
             elif (number := number_of(value)) is not None:
                 numbers.append(number)
-        if codes and not words:
-            self.codes[at] = codes.pop(0)
+        if codes:
+            self.codes[at] = codes[0]
             self.has_codes = True
-        if numbers and not words:
+        if numbers:
             self.numbers[at] = numbers[0]
             self.has_numbers = True
             if len(numbers) > 1:
                 self.more_numbers.append((self._start + at, numbers[1:]))
-        if codes:
-            rows, counts, more = self.more_codes
-            rows.append(self._start + at)
-            counts.append(len(codes))
-            more += codes
+        if len(codes) > 1:
+            self._add_more(at, codes[1:])
 
 
 def _with_more(

@@ -31,7 +31,8 @@ from cluster.query.built import BuiltColumns
 from cluster.query.column import FieldColumn, Pairs
 from cluster.query.compile import Mask, compile_filter
 from cluster.query.geo import PointColumn
-from cluster.query.kept import KeptField, KeptPoints, Key, Make, Record
+from cluster.query.kept import KeptField, KeptPoints, Key, Make
+from cluster.query.reading import Record, loaded
 from cluster.query.tree import All, Any, Everything, Node, Not
 from cluster.query.values import DEFAULTED, canonical, is_moment, paths_of
 
@@ -107,10 +108,7 @@ class ColumnStore:
     def record(self, row: int) -> Record | None:
         """Return the record of a row; None when it was removed."""
         kept = self._records[row]
-        if isinstance(kept, bytes):
-            loaded: Record = orjson.loads(kept)
-            return loaded
-        return kept
+        return None if kept is None else loaded(kept)
 
     def written(self, row: int) -> str:
         """Return the record of a row as JSON; empty when it was removed."""
@@ -262,8 +260,7 @@ class ColumnStore:
     # --- changes --------------------------------------------------------------------------------------------
 
     def _put(self, row: int, record: Record | bytes) -> None:
-        loaded = orjson.loads(record) if isinstance(record, bytes) else record
-        self._known.update(paths_of(loaded))
+        self._known.update(paths_of(loaded(record)))
         self._records[row] = record
         self._live.set(row, True)
         self._changed(row)

@@ -61,7 +61,8 @@ class PointColumn:
         self._vectors: NDArray[np.float64] = np.empty((64, 3))
         self._count = 0
         self._postings = Postings()
-        self._held: dict[int, tuple[int, ...]] = {}
+        self._held: dict[int, int | tuple[int, ...]] = {}
+        "Places of each row; nearly always there is one."
         self._free: list[int] = []
 
     @property
@@ -84,7 +85,8 @@ class PointColumn:
         Units:
             latitude and longitude in degrees
         """
-        self._free.extend(self._held.pop(row, ()))
+        held = self._held.pop(row, ())
+        self._free.extend((held,) if isinstance(held, int) else held)
         places = tuple(self._placed(lat, lon) for lat, lon in points)
         if places:
             self._held[row] = places
@@ -93,9 +95,19 @@ class PointColumn:
 
     def lay(self, start: int, held: Sequence[Collection[tuple[float, float]]]) -> None:
         """Write a run of rows that hold nothing yet."""
-        for at, points in enumerate(held):
-            if points:
-                self.set(start + at, points)
+        rows = [start + at for at, points in enumerate(held) if points]
+        counts = [len(points) for points in held if points]
+        vectors = [_unit(lat, lon) for points in held for lat, lon in points]
+        first, self._count = self._count, self._count + len(vectors)
+        while self._count > len(self._vectors):
+            self._vectors = np.concatenate((self._vectors, np.empty_like(self._vectors)))
+        if vectors:
+            self._vectors[first : self._count] = vectors
+        at = first
+        for row, count in zip(rows, counts, strict=True):
+            self._held[row] = at if count == 1 else tuple(range(at, at + count))
+            at += count
+        self._postings.lay(rows, counts, range(first, self._count))
         self.grow(start + len(held))
 
     def settle(self) -> None:

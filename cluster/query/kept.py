@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from cluster.query.column import FieldColumn
 from cluster.query.geo import PointColumn
+from cluster.query.reading import Record
 from cluster.query.values import is_moment, is_text, locations_of, reader_of
 
-Record = Mapping[str, Any]
 Key = tuple[str, str]
 "The kind of a column and the canonical name of its field."
 
-NOTHING: Record = {}
-_RUN, _RUN_OF_TEXTS = 128, 16
+_RUN, _RUN_OF_TEXTS = 64, 32
 
 
 class Column(Protocol):
@@ -36,7 +35,7 @@ class Column(Protocol):
 
 
 class Kept(Protocol):
-    """A column of one field, and how records are written into it.
+    """A column of one field, and how records are written into it: nothing but that field of them counts.
 
     Whoever lays it out beside a store that goes on changing writes every row once by `lay`, then those that changed
     meanwhile by `write`: what a row held before does not matter.

@@ -83,9 +83,8 @@ def values_of(record: Mapping[str, Any], field: str) -> list[Scalar]:
     """Collect what filters compare: words for text fields, else the scalars or the product's default."""
     leaves = leaves_of(record, field)
     if is_text(field):
-        markup = field.endswith("html")
         texts = (leaf for leaf in leaves if isinstance(leaf, str))
-        joined = "\n".join(without_markup(text) if markup else text for text in texts)
+        joined = "\n".join(map(without_markup, texts) if field.endswith("html") else texts)
         return list(dict.fromkeys(words_of(joined)))
     if not leaves and "product_id" in record:
         if field == "product_group_id":
@@ -102,12 +101,15 @@ def reader_of(field: str) -> Callable[[Mapping[str, Any]], tuple[bool, Sequence[
         0.2 microseconds a record for a number or a text, 0.6 for a list
     """
     cut, dotted, default = is_text(field), "." in field, field in DEFAULTED
+    markup = field.endswith("html")
     nothing: tuple[bool, Sequence[Scalar]] = (False, ())
 
     def read(record: Mapping[str, Any]) -> tuple[bool, Sequence[Scalar]]:
         value = record.get(field)
         if cut:
-            return (False, ()) if value is None and not dotted else _both(record, field)
+            if type(value) is str:
+                return True, list(dict.fromkeys(words_of(without_markup(value) if markup else value)))
+            return nothing if value is None and not dotted else _both(record, field)
         if value is None:
             if default:
                 return _both(record, field)

@@ -7,7 +7,7 @@ extended for the new ones.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ class Vocabulary:
 
     def __init__(self) -> None:
         self._texts: list[str] = []
-        self._codes: dict[str, int] = {}
+        self._codes = _Codes(self._texts)
         self._numbers = _Derived(number_of)
         self._moments = _Derived(moment_of)
         self._order: list[int] = []
@@ -48,10 +48,11 @@ class Vocabulary:
 
     def add(self, text: str) -> int:
         """Return the number of a text, giving it one if it is new."""
-        code = self._codes.setdefault(text, len(self._texts))
-        if code == len(self._texts):
-            self._texts.append(text)
-        return code
+        return self._codes[text]
+
+    def add_all(self, texts: Iterable[str]) -> list[int]:
+        """Return the numbers of texts, in order."""
+        return list(map(self._codes.__getitem__, texts))
 
     def find(self, text: str) -> int | None:
         """Return the number of a text, if it has one."""
@@ -70,8 +71,10 @@ class Vocabulary:
         return self._moments.of(self._texts)
 
     def read(self, *, moments: bool) -> None:
-        """Read the texts that are new as numbers, or as dates and times, before anybody asks."""
+        """Read the texts that are new as numbers or moments, and lay them out for patterns, before anybody asks."""
         (self._moments if moments else self._numbers).of(self._texts)
+        if len(self._texts) - len(self._blocks) * _BLOCK >= _BLOCK:
+            self._lay_out()
 
     def between(self, bounds: Bounds) -> Chosen | None:
         """Choose the texts between two ends; None when there are none of that measure at all.
@@ -146,6 +149,19 @@ def _above(values: NDArray[np.float64], bounds: Bounds) -> NDArray[np.bool_]:
     low = np.float64(bounds.low if bounds.low is not None else -np.inf)
     above: NDArray[np.bool_] = values >= low if bounds.include_low else values > low
     return above
+
+
+class _Codes(dict[str, int]):
+    """Numbers of texts; one that has none gets the next."""
+
+    def __init__(self, texts: list[str]) -> None:
+        super().__init__()
+        self._texts = texts
+
+    def __missing__(self, text: str) -> int:
+        code = self[text] = len(self._texts)
+        self._texts.append(text)
+        return code
 
 
 class _Derived:

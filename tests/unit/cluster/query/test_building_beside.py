@@ -17,8 +17,9 @@ from cluster.query import built
 from cluster.query.columns import ColumnStore, keys_of
 from cluster.query.compile import matches
 from cluster.query.parser import parse
+from cluster.query.reading import Reader
 from cluster.query.tree import Node
-from cluster.query.values import carries, reader_of, values_of
+from cluster.query.values import canonical, carries, leaves_of, reader_of, values_of
 from tests.unit.cluster.query.strategies import STEADY, fields, records, trees
 
 changes = st.lists(
@@ -44,6 +45,20 @@ def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_reader_reads_what_a_record_carries_and_holds(record: dict[str, Any], field: str) -> None:
     carried, values = reader_of(field)(record)
     assert (carried, list(values)) == (carries(record, field), values_of(record, field))
+
+
+@STEADY
+@given(st.lists(st.one_of(st.none(), records), max_size=5), fields, st.booleans())
+def test_what_is_read_of_a_record_holds_what_the_whole_record_holds(
+    rows: list[dict[str, Any] | None], field: str, packed: bool
+) -> None:
+    name = canonical(field)
+    written = [row if row is None or not packed else orjson.dumps(row) for row in rows]
+    for row, read in zip(rows, Reader([name]).lot(written), strict=True):
+        whole = {} if row is None else row
+        assert values_of(read, name) == values_of(whole, name)
+        assert carries(read, name) == carries(whole, name)
+        assert leaves_of(read, name) == leaves_of(whole, name)
 
 
 @STEADY
