@@ -38,31 +38,30 @@ class Past:
         return len(self.items)
 
     @classmethod
-    def of(cls, items: Sequence[int], at_s: Sequence[float], weights: Sequence[float], now_s: float) -> Past:
+    def of(
+        cls,
+        items: Sequence[int] | npt.NDArray[np.integer],
+        at_s: Sequence[float] | Floats,
+        weights: Sequence[float],
+        now_s: float,
+    ) -> Past:
         """Count places; -1 stands for an item nobody knows.
 
         Cost:
-            15 us for 30 events
+            12 us for 50 events
         """
+        codes, when = np.asarray(items, np.int64), np.asarray(at_s, np.float64)
+        amounts = np.asarray(weights, np.float64)
+        known = codes >= 0
+        if not known.all():
+            codes, when, amounts = codes[known], when[known], amounts[known]
         met: set[int] = set()
-        kept: list[tuple[int, float, float, int, int]] = []
-        moment, place = None, 0
-        for item, at, weight in zip(items, at_s, weights, strict=True):
-            if item < 0:
-                continue
-            if at != moment:
-                moment, place = at, len(met)
-            kept.append((item, at, weight, len(met), place))
+        before: list[int] = []
+        for item in codes.tolist():
+            before.append(len(met))
             met.add(item)
-        columns = list(zip(*kept, strict=True)) or [(), (), (), (), ()]
-        return cls(
-            items=np.array(columns[0], np.int64),
-            at_s=np.array(columns[1], np.float64),
-            weights=np.array(columns[2], np.float64),
-            places=np.array(columns[3], np.int64),
-            moments=np.array(columns[4], np.int64),
-            now_s=now_s,
-        )
+        places = np.array(before, np.int64)
+        return cls(codes, when, amounts, places, _of_moments(places, when), now_s)
 
     def faded(self, fading: Fading) -> tuple[Rows, Scores]:
         """Weigh the events that still count; an item that comes several times adds up.
@@ -91,6 +90,16 @@ class Past:
             now_s=np.array([self.now_s]),
             n_items=n_items,
         )
+
+
+def _of_moments(places: Rows, when: Floats) -> Rows:
+    """Give all events of one moment the place of the first of them."""
+    later = when[1:] != when[:-1]
+    if later.all():
+        return places
+    firsts = np.where(np.append(True, later), np.arange(len(when)), 0)
+    moments: Rows = places[np.maximum.accumulate(firsts)]
+    return moments
 
 
 def scale_of(rows: npt.NDArray[np.integer], values: Scores, count: int) -> float:

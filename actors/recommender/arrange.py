@@ -74,13 +74,10 @@ def one_per_group(rows: Sequence[int], catalog: Catalog) -> list[int]:
     groups = catalog.groups[ranked]
     if len(ranked) <= _FEW:
         # a set is quicker than sorting as long as they are few
-        met: set[int] = set()
-        kept = []
-        for row, group in zip(ranked.tolist(), groups.tolist(), strict=True):
-            if group not in met:
-                met.add(group)
-                kept.append(row)
-        return kept
+        firsts: dict[int, int] = {}
+        for row, group in zip(rows, groups.tolist(), strict=True):
+            firsts.setdefault(group, row)
+        return list(firsts.values())
     _, first = np.unique(groups, return_index=True)
     every: list[int] = ranked[np.sort(first)].tolist()
     return every

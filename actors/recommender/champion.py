@@ -138,16 +138,16 @@ class Champion:
 
     def past_of(self, steps: Steps, now_ms: int) -> Past:
         """Read a reader's events as the snapshot knows them; nothing happens later than now."""
-        now_ms = max(now_ms, max(steps.at_ms, default=0))
         items = self._items
-        rows = np.array(steps.rows, np.int64)
-        codes = np.where(rows < len(items), items[np.minimum(rows, len(items) - 1)], -1).tolist()
+        rows, at_s = np.array(steps.rows, np.int64), np.array(steps.at_ms, np.float64) / 1000.0
+        now_s = max(now_ms / 1000.0, float(at_s.max(initial=0.0)))
+        codes = np.where(rows < len(items), items.take(rows, mode="clip"), -1) if len(items) else rows * 0 - 1
         weights = steps.weights
         if self._factors:
             weights = [
                 weight * self._factor(kind) for weight, kind in zip(steps.weights, steps.kinds, strict=True)
             ]
-        return Past.of(codes, [at / 1000.0 for at in steps.at_ms], weights, now_ms / 1000.0)
+        return Past.of(codes, at_s, weights, now_s)
 
     def says(self, past: Past) -> Iterator[Said | SaidOfAll]:
         """Say how good products are for a reader, part by part."""

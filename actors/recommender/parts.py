@@ -114,13 +114,18 @@ class Own:
             scores += likeness.of_all(len(scores))
         return scores
 
-    def reaching(self, least: float, count: int) -> Rows:
-        """Find the rows, among the first `count`, for which at least so much is said, likenesses left out."""
+    def reaching(self, least: float, count: int) -> tuple[Rows, Scores]:
+        """Find the rows, among the first `count`, for which at least so much is said, likenesses left out.
+
+        Shapes:
+            returns: int64 [m] and float32 [m], what is said for them
+        """
         if self.values is None:
-            return np.zeros(0, np.int64)
-        rows = self.layout.rows(np.flatnonzero(self.values >= np.float32(least)))
-        reaching: Rows = rows[(rows >= 0) & (rows < count)]
-        return reaching
+            return np.zeros(0, np.int64), np.zeros(0, np.float32)
+        slots = np.flatnonzero(self.values >= np.float32(least))
+        rows = self.layout.rows(slots)
+        inside = (rows >= 0) & (rows < count)
+        return rows[inside], self.values[slots[inside]]
 
 
 def added_up(parts: Iterable[Part], layout: Layout) -> Own:

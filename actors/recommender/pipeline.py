@@ -28,6 +28,8 @@ from actors.recommender.variants import dealt_with
 from actors.vectors.types import Scores
 
 _STRETCH = 50
+_MOST_TASTE = np.float32(5)
+"No taste moves a product further among what trends."
 
 
 def products(request: Request) -> RecommendationResult:
@@ -54,7 +56,9 @@ def trending(request: Request) -> RecommendationResult:
         pool, again = best_of(request, Ranking(Start(standing.trend)), left_out, wanted=wanted)
     own = request.own.of(np.array(pool, np.int64))
     if taste.known:
-        ranking = standing.trend[pool] + np.float32(blend.taste_in_trending) * np.clip(own, -5, 5)
+        ranking = standing.trend[pool] + np.float32(blend.taste_in_trending) * np.minimum(
+            np.maximum(own, -_MOST_TASTE), _MOST_TASTE
+        )
         order = np.lexsort((-ranking, np.arange(len(pool)) // _STRETCH))
         pool, own = [pool[at] for at in order.tolist()], own[order]
     scores = request.start_scores.scores[pool] + own

@@ -167,22 +167,33 @@ class Ranking:
         least = float(np.partition(now, len(now) - count)[len(now) - count])
         if least == -np.inf:
             return None
-        others = np.zeros(0, np.int64)
+        leading = now >= least
+        rows, scores = front.rows[leading], now[leading]
         if front.behind > -np.inf:
             # who stands behind the front needs so much of their own to get among the best
             needed = least - front.behind - _ROUNDING * (abs(least) + abs(front.behind))
             if needed <= 0:
                 return None
             if self._own is not None:
-                others = self._own.reaching(needed, len(self))
-        rows = np.sort(np.concatenate((front.rows[now >= least], others)))
-        rows = rows[np.append(True, rows[1:] != rows[:-1])]
-        # in the order of rows, which settles who goes first among equals
-        best: Rows = rows[np.argsort(-self.of(rows), kind="stable")[:count]]
-        return best
+                risen, own = self._own.reaching(needed, len(self))
+                rows = np.concatenate((rows, risen))
+                scores = np.concatenate((scores, self._barred(risen, self._start.scores[risen] + own)))
+        return _best_once(rows, scores, count)
 
     def _seen(self, rows: Rows, start: Scores) -> Scores:
-        scores: Scores = start + self._own.of(rows) if self._own is not None else start.copy()
+        return self._barred(rows, start + self._own.of(rows) if self._own is not None else start.copy())
+
+    def _barred(self, rows: Rows, scores: Scores) -> Scores:
         if self._open is not None:
             scores[~self._open[rows]] = -np.inf
         return scores
+
+
+def _best_once(rows: Rows, scores: Scores, count: int) -> Rows:
+    """Pick the best of rows of which each may come twice, best first, among equals the smaller row."""
+    if len(rows) > 2 * count:
+        kept = scores >= np.partition(scores, len(scores) - 2 * count)[len(scores) - 2 * count]
+        rows, scores = rows[kept], scores[kept]
+    rows, first = np.unique(rows, return_index=True)
+    best: Rows = rows[np.argsort(-scores[first], kind="stable")[:count]]
+    return best

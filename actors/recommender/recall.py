@@ -6,6 +6,7 @@ Exact before approximate (decision S7): with every product scored, any filter ha
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 
 from actors.recommender.arrange import depth_for, known_for, one_per_group
 from actors.recommender.catalog import Catalog
@@ -46,10 +47,9 @@ def left_out_of(request: Request) -> list[int]:
     Where the engine's snapshot found that readers take the same again, only what they dealt with just now; where it
     found that they do not, everything that is known.
     """
-    traces, champion = request.traces, request.holdings.champion
-    if champion is not None and champion.returns:
-        traces = [trace for trace in traces if request.now_ms - trace[3] < SESSION_GAP_MS]
-    rows = recent_rows(traces, LEFT_OUT if champion is None else None)
+    champion = request.holdings.champion
+    since_ms = request.now_ms - SESSION_GAP_MS if champion is not None and champion.returns else None
+    rows = recent_rows(request.traces, LEFT_OUT if champion is None else None, since_ms=since_ms)
     return request.catalog.with_variants(rows) if request.query.dedupe else rows
 
 
@@ -93,7 +93,7 @@ def leading(request: Request, left_out: list[int], wanted: int) -> list[int]:
         return []
     known = known_for(query, wanted)
     hidden = {*left_out, *catalog.rows_of(query.exclude)}
-    rows = [row for row in standing.leaders if row not in hidden][: depth_for(known)]
+    rows = list(islice((row for row in standing.leaders if row not in hidden), depth_for(known)))
     if standing.versions[0] != catalog.version:
         offered = catalog.offered
         rows = [row for row in rows if offered[row]]

@@ -13,7 +13,7 @@ from actors.recommender.messages import ReaderQuery
 from actors.recommender.parts import Own
 from actors.recommender.ranking import Ranking, Start
 from actors.recommender.score import own_of
-from actors.recommender.taste import Did, Taste, Trace, taste_of, traces_of
+from actors.recommender.taste import Did, Taste, Traces, taste_of, traces_of
 from cluster.records.event import GROUP
 
 _DAY_MS = 86_400_000
@@ -60,7 +60,7 @@ class Request:
         return frozenset(self.catalog.with_variants(rows) if self.query.dedupe else rows)
 
     @cached_property
-    def traces(self) -> list[Trace]:
+    def traces(self) -> Traces:
         """What the reader did, by row."""
         return traces_of(self.did, self.catalog)
 
