@@ -52,7 +52,7 @@ REFRESH_MS = 200
 _READ = 128
 _BLOCK_MS = 2_000
 _STEP_S = 0.0015
-_BESIDE_S = 0.0008
+_BESIDE_S = 0.0012
 _LOOSE_ROWS = 50_000
 _RECORDS_AT_ONCE = 1_000
 "An answer may read so many to have its columns up to date, about a millisecond."
@@ -148,8 +148,8 @@ class Follower:
             engine_id = await self._champions.pin(query.engine_id, query.snapshot)
             query = replace(query, engine_id=engine_id)
         recommender = self._held
-        thought = partial(recommender.answer, query, recent, shown, self._clock.now_ms())
         for _ in range(_TRIES):
+            thought = partial(recommender.answer, query, recent, shown, self._clock.now_ms())
             try:
                 return await self._think(thought, here=recommender.is_light(query))
             except Unready as unready:
