@@ -203,7 +203,7 @@ class Asked(Wire):
     boost_positions: Positions | None = None
     boost_rule_name: Name = ""
     boost_rules: Annotated[list[BoostRule], Field(max_length=100)] = Field(default_factory=list)
-    geo: Geo = Geo()
+    geo: Geo = Field(default_factory=Geo)
 
 
 class Query(Asked):
