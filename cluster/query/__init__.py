@@ -44,5 +44,6 @@ unsupported: `{!...}`, `_query_:`, `_val_:`, weights `^2`, fuzzy `~1`, and `<` o
 A filter has at most 32 KB, 1,024 clauses (the dear ones count several times) and 64 levels; `limits` has them all.
 
 Read in this order: `tree`, `lexer`, `joining`, `parser`; `values`, `scalars`, `words`; `patterns`, `automaton`;
-`compile` with the protocol of columns, `columns` with the reference store of them; `fields` for `fl`, `facets`, `geo`.
+`compile` with the protocol of columns, `columns` with the reference store of them, `kept`, `built` and `reading` for
+how they come to be; `fields` for `fl`, `facets`, `geo`.
 """

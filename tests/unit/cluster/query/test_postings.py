@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from cluster.query.postings import Postings
+from cluster.query.postings import Postings, stable_order
 from cluster.query.scalars import Bounds
 from cluster.query.vocabulary import Vocabulary
 
@@ -83,3 +83,10 @@ def test_texts_between_two_ends_are_chosen_whether_sorted_yet_or_not(
             assert chosen is not None
             assert chosen[:-1].tolist() == [bounds.hold(text) for text in texts]
             assert not chosen[-1]
+
+
+def test_numbers_of_any_width_are_sorted_and_equal_ones_keep_their_order() -> None:
+    for most in (3, 1 << 16, (1 << 16) + 1, 1 << 20):
+        codes = np.array([most - 1, 0, most - 1, 1, 0], np.int32)
+        assert stable_order(codes).tolist() == [1, 4, 3, 0, 2]
+    assert stable_order(np.zeros(0, np.int32)).tolist() == []
