@@ -112,7 +112,7 @@ def open_stores(
         records=RedisRecords(server, quarantine),
         intake=RedisIntake(server, clock, idle_ms=idle_ms, most_waiting=most_waiting),
         tasks=RedisTasks(server),
-        interactions=RedisInteractions(server),
+        interactions=RedisInteractions(server, clock),
         changes=RedisChanges(server, quarantine),
         engines=RedisEngines(server, quarantine),
         engine_watch=RedisEngineWatch(server),

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 import orjson
 
+from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.ids import anonymous_reader, user_reader
 from cluster.store import keys
 from cluster.store.experiments import erase_exposures
 from cluster.store.questions import erase_questions
-from cluster.store.recents import AppendPlan, Recent, merge_recent
+from cluster.store.recents import MANY, AppendPlan, Recent, Renewals, merge_recent
 from cluster.store.script import Script
 from cluster.store.seal import salt_of, seal
 from cluster.store.server import Server
@@ -32,16 +33,21 @@ _SALT = salt_of("interaction")
 class RedisInteractions:
     """`InteractionStore` over Redis."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, clock: Clock) -> None:
         self._server = server
+        self._renewals = Renewals(clock)
 
     async def append(self, app_id: str, payload: bytes, recents: Sequence[Recent]) -> str:
         sealed = seal(payload, _SALT)
         believed: dict[str, str] = {}
+        many = len(recents) >= MANY
         for _ in range(TRIES):
-            plan = AppendPlan(app_id, sealed, recents, believed)
+            renewed = self._renewals.lately() if many else frozenset[str]()
+            plan = AppendPlan(app_id, sealed, recents, believed, renewed)
             verdict, *facts = await self._server.run(_APPEND, plan.keys, plan.args)
             if verdict == 1:
+                if many:
+                    self._renewals.note(plan)
                 return str(facts[0], "ascii")
             for visitor, user in zip(facts[::2], facts[1::2], strict=True):
                 believed[name_of(visitor)] = name_of(user)

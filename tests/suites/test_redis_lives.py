@@ -10,6 +10,7 @@ from cluster.records.engine import Engine
 from cluster.store import keys
 from cluster.store.connect import OpenStores
 from cluster.store.ports import RecordPut
+from cluster.store.recents import MANY
 from cluster.store.script import Script
 from tests.suites.doing import APP, NOW, accept, apply, body, claim_one, did
 from tests.suites.small import a_key, an_app
@@ -46,6 +47,28 @@ async def test_recent_lists_live_400_days_from_the_last_interaction(redis_stores
     await redis_stores.interactions.append(APP, b"[]", [("u1", "v1", did(1))])
     for reader in ("u:u1", "a:v1"):
         assert 400 * DAY - MINUTE < await life_ms(redis_stores, keys.recent(APP, reader)) <= 400 * DAY
+
+
+async def test_a_list_that_is_pushed_to_by_the_hundred_has_a_life_whatever_became_of_it(
+    redis_stores: OpenStores,
+) -> None:
+    stores = redis_stores
+    many = [(f"u{n % 100}", "", did(n)) for n in range(MANY)]
+    await stores.interactions.append(APP, b"[]", many)
+    left, gone, erased = (keys.recent(APP, reader) for reader in ("u:u1", "u:u2", "u:u3"))
+    for name in (left, gone, erased):
+        assert 400 * DAY - MINUTE < await life_ms(stores, name) <= 400 * DAY
+    await stores.server.ask("PEXPIRE", left, 100 * DAY)
+    await stores.server.ask("DEL", gone)
+    await stores.interactions.erase(APP, ["u3"])
+    await stores.interactions.append(APP, b"[]", many)
+    assert (
+        99 * DAY < await life_ms(stores, left) <= 100 * DAY
+    )  # renewed a moment ago, as far as anybody knows
+    for name in (gone, erased):
+        assert 400 * DAY - MINUTE < await life_ms(stores, name) <= 400 * DAY
+    await stores.interactions.append(APP, b"[]", many[:5])
+    assert 400 * DAY - MINUTE < await life_ms(stores, left) <= 400 * DAY
 
 
 async def test_a_flying_write_lives_a_minute_and_an_answer_a_day(redis_stores: OpenStores) -> None:

@@ -5,6 +5,7 @@
 --       then steps: 'link', anonymous id, user, its list, the user's list, the user's visitors
 --                   'move', anonymous id, user, its list, the user's visitors, the former user's visitors
 --                   'push', list, n, then n packed interactions, oldest first
+--                   'add', likewise, for a list whose life was renewed a short while ago: left as it is, if it lives
 -- Gives {1, offset}, or {0, anonymous id, user, ...} when the caller believed wrong: then nothing is written.
 local links, cap, life = KEYS[2], tonumber(ARGV[2]), ARGV[3]
 local at = 5
@@ -24,18 +25,21 @@ end
 
 local offset = redis.call('XADD', KEYS[1], '*', 'op', 'put', 'payload', ARGV[1])
 
-local function push(list, ...)
-  if redis.call('LPUSH', list, ...) > cap then
+local function push(renewed, list, ...)
+  local length = redis.call('LPUSH', list, ...)
+  if length > cap then
     redis.call('LTRIM', list, 0, cap - 1)
   end
-  redis.call('EXPIRE', list, life)
+  if not renewed or length == select('#', ...) then
+    redis.call('EXPIRE', list, life)
+  end
 end
 
 while at <= #ARGV do
   local step = ARGV[at]
-  if step == 'push' then
+  if step == 'push' or step == 'add' then
     local n = tonumber(ARGV[at + 2])
-    push(KEYS[tonumber(ARGV[at + 1])], unpack(ARGV, at + 3, at + 2 + n))
+    push(step == 'add', KEYS[tonumber(ARGV[at + 1])], unpack(ARGV, at + 3, at + 2 + n))
     at = at + 3 + n
   else
     local visitor, user, list = ARGV[at + 1], ARGV[at + 2], KEYS[tonumber(ARGV[at + 3])]
@@ -53,7 +57,7 @@ while at <= #ARGV do
         for i = #done, 1, -1 do
           oldest_first[#oldest_first + 1] = done[i]
         end
-        push(KEYS[tonumber(ARGV[at + 4])], unpack(oldest_first))
+        push(false, KEYS[tonumber(ARGV[at + 4])], unpack(oldest_first))
       end
     end
     at = at + 6

@@ -1,4 +1,4 @@
-"""Merging the lists of a user and a visitor."""
+"""Merging the lists of a user and a visitor, and which lists a push renews."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.records.recent import RecentEvent
-from cluster.store.recents import merge_recent
+from cluster.store import keys
+from cluster.store.recents import RENEWED_S, AppendPlan, Renewals, merge_recent
+from tests.suites.manual_clock import ManualClock
 
 EVENTS = st.lists(st.integers(0, 50), unique=True).map(
     lambda times: [
@@ -33,3 +35,26 @@ def test_one_list_is_returned_as_it_is() -> None:
 def test_damaged_events_are_no_reason_to_fail() -> None:
     good = RecentEvent("purchase", ("a",), 5).pack()
     assert set(merge_recent([[b"\xff"], [good, b"[,x,]"]])) == {b"\xff", good, b"[,x,]"}
+
+
+def test_a_list_is_renewed_once_an_hour_however_much_is_pushed() -> None:
+    clock = ManualClock()
+    renewals = Renewals(clock)
+
+    def push(*users: str) -> list[str]:
+        plan = AppendPlan("shop", b"", [(user, "", b"x") for user in users], {}, renewals.lately())
+        renewals.note(plan)
+        return plan.renews
+
+    assert push("a", "b", "a") == [keys.recent("shop", "u:a"), keys.recent("shop", "u:b")]
+    clock.advance(int(RENEWED_S * 1000) - 1)
+    assert push("a", "c") == [keys.recent("shop", "u:c")]
+    clock.advance(1)
+    assert push("a", "c") == [keys.recent("shop", "u:a"), keys.recent("shop", "u:c")]
+
+
+def test_what_was_planned_and_not_carried_out_is_renewed_the_next_time() -> None:
+    renewals = Renewals(ManualClock())
+    for _ in range(2):
+        plan = AppendPlan("shop", b"", [("a", "", b"x")], {}, renewals.lately())
+        assert plan.renews == [keys.recent("shop", "u:a")]
