@@ -313,9 +313,8 @@ class Follower:
                 merged = await asyncio.get_running_loop().run_in_executor(None, merge)
                 await self._think(partial(texts.adopt, merged), here=True)
             columns = recommender.overlay.catalog.columns
-            wanted = [*OFTEN_ASKED, *columns.kept]
-            if not columns.are_ready(wanted):
-                await self._prepare(recommender, wanted)
+            if missing := columns.missing([*OFTEN_ASKED, *columns.kept]):
+                await self._prepare(recommender, missing)
         except Exception:  # noqa: BLE001
             # the old index serves on, and what changed stays fresh
             self._log.exception("indexes_not_built")

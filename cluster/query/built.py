@@ -93,18 +93,27 @@ class BuiltColumns:
         """
         if self.most_at_once is not None and self.work(keys) > self.most_at_once:
             raise Unready("columns are to be built first", keys=list(keys), retry_after_s=1)
-        if self._missing(keys):
+        if self.missing(keys):
             for _ in self.preparing(keys):
                 pass
 
     def work(self, keys: Collection[Key]) -> int:
         """Count the records to be read until columns are up to date."""
         behind = sum(self._journal_end - self._columns[key].seen for key in keys if key in self._columns)
-        return behind + (len(self._records) if self._missing(keys) else 0)
+        return behind + (len(self._records) if self.missing(keys) else 0)
+
+    def missing(self, keys: Iterable[Key]) -> list[Key]:
+        """Choose the columns to be made: those there are not, and those of which more is out of date than in use."""
+        return [key for key in keys if (kept := self._columns.get(key)) is None or self._is_past(kept)]
+
+    def _is_past(self, kept: Kept) -> bool:
+        # many rows are laid out anew sooner than they are replaced one by one
+        behind = self._journal_end - kept.seen
+        return kept.column.wear > kept.renew_at or behind > len(self._records) // 2 + _SPARE
 
     def are_built(self, keys: Collection[Key]) -> bool:
         """Are these columns there, and not far behind?"""
-        return not self._missing(keys) and self.work(keys) <= _SPARE
+        return not self.missing(keys) and self.work(keys) <= _SPARE
 
     def trim(self) -> None:
         """Drop what was not asked for longest, when there is too much."""
@@ -125,7 +134,7 @@ class BuiltColumns:
         yield from self._catching_up(keys)
         while True:
             with self._lock:
-                missing = self._missing(keys)
+                missing = self.missing(keys)
                 if not missing:
                     return
                 for key in missing:
@@ -145,14 +154,6 @@ class BuiltColumns:
     @property
     def _journal_end(self) -> int:
         return self._journal_start + len(self._journal)
-
-    def _missing(self, keys: Iterable[Key]) -> list[Key]:
-        """Choose the columns to be made: those there are not, and those with more from the past than in use."""
-        return [
-            key
-            for key in keys
-            if (kept := self._columns.get(key)) is None or kept.column.wear > kept.renew_at
-        ]
 
     def _laying(self, added: Mapping[Key, Kept]) -> Iterator[None]:
         """Write every row as it is found, lot by lot, each record read once."""
@@ -196,7 +197,7 @@ class BuiltColumns:
             while True:
                 with self._lock:
                     kept = self._columns.get(key)
-                    if kept is None or self._journal_end - kept.seen <= _FEW:
+                    if kept is None or self._is_past(kept) or self._journal_end - kept.seen <= _FEW:
                         break
                     start = kept.seen - self._journal_start
                     changed = self._journal[start : start + _FEW]

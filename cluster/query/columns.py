@@ -237,6 +237,11 @@ class ColumnStore:
         """Build columns and bring them up to date in small steps, beside questions and changes: see `BuiltColumns`."""
         return self._columns.preparing(self._known_of(keys))
 
+    def missing(self, keys: Iterable[Key]) -> list[Key]:
+        """Choose the columns that are not there; those that only lag behind are."""
+        with self._lock:
+            return self._columns.missing(self._known_of(keys))
+
     @property
     def kept(self) -> list[Key]:
         """Name the columns there are."""

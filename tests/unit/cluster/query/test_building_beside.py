@@ -246,3 +246,20 @@ def test_three_threads_ask_change_and_build() -> None:
         thread.join()
     assert wrong == []
     assert store.mask(parse("tags:t1999")).sum() == 1
+
+
+def test_a_column_of_which_more_is_out_of_date_than_in_use_is_laid_out_anew() -> None:
+    store, tree = ColumnStore(), parse("brand:b")
+    for _ in range(400):
+        store.append({"brand": "a"})
+    store.mask(tree)
+    for number in range(1_000):
+        store.replace(number % 400, {"brand": "ab"[number % 2]})
+    assert store.missing(keys_of(tree)) == []
+    for number in range(300):
+        store.replace(number, {"brand": "b"})
+    assert store.missing(keys_of(tree)) == [("field", "brand")]
+    for _ in store.preparing(keys_of(tree)):
+        pass
+    assert store.missing(keys_of(tree)) == []
+    assert store.mask(tree).sum() == 350
