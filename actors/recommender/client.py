@@ -46,7 +46,7 @@ class RemoteRecommenderClient:
     def __init__(
         self, handle: Any, *, lost: tuple[type[Exception], ...] = (), patience_s: float = PATIENCE_S
     ) -> None:
-        self._handle = handle
+        self._answer = handle.answer
         self._lost = lost
         self._patience_s = patience_s
 
@@ -61,7 +61,7 @@ class RemoteRecommenderClient:
         left_s = max(until_s - time.monotonic(), 0.001)
         try:
             reply: RecommendationResult | Refusal
-            reply = await asyncio.wait_for(_awaited(self._handle.answer.remote(query)), left_s)
+            reply = await asyncio.wait_for(_awaited(self._answer.remote(query)), left_s)
         except asyncio.TimeoutError:
             raise Unavailable("the engine's deployment does not answer", retry_after_s=1) from None
         return reply

@@ -216,4 +216,6 @@ async def _reach(app_id: str, engine_id: str) -> RemoteRecommenderClient:
     """Find the deployment of an engine with a place of its own."""
     name = application_name(app_id, engine_id)
     handle = await asyncio.get_running_loop().run_in_executor(None, partial(serve.get_app_handle, name))
-    return RemoteRecommenderClient(handle, lost=(RayActorError,))
+    # both ends know the messages: nothing needs to be carried that only cloudpickle can
+    plain = handle.options(request_serialization="pickle", response_serialization="pickle")
+    return RemoteRecommenderClient(plain, lost=(RayActorError,))

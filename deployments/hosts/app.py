@@ -73,7 +73,8 @@ def build_recommender(args: dict[str, Any]) -> Application:
         health_check_period_s=5.0,
         health_check_timeout_s=10.0,
         graceful_shutdown_timeout_s=20.0,
-        logging_config=LoggingConfig(enable_access_log=False),
+        # Serve makes a record of every call before it finds that nobody wants it, unless it need not look
+        logging_config=LoggingConfig(enable_access_log=False, log_level="WARNING"),
         ray_actor_options={
             "num_cpus": scaling.num_cpus,
             "runtime_env": {"env_vars": dict.fromkeys(_THREADS, "1")},
