@@ -108,7 +108,7 @@ def _page(request: Request, pool: list[int], scores: Scores, rung: str) -> Recom
         catalog,
         start=request.start,
         rows=query.rows,
-        seed=request.seed,
+        seed=request.seed if query.dithering > 1 else 0,
         before=request.before,
         shown=request.shown_rows,
         last_shown=request.last_shown,

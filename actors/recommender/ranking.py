@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from actors.recommender.parts import Own
-from actors.vectors.top import best_rows
+from actors.vectors.top import best_few, best_rows
 from actors.vectors.types import Mask, Rows, Scores
 
 Barred = tuple[list[int], Mask]
@@ -157,7 +157,7 @@ class Ranking:
 
     def best_of(self, rows: Rows, count: int) -> Rows:
         """Pick the best of some rows, best first; never one at -inf."""
-        return rows[best_rows(self.of(rows), count)]
+        return rows[best_few(self.of(rows), count)]
 
     def _near(self, front: Front, count: int) -> Rows | None:
         """Pick among the front and those of whom much is said; None when better ones may stand behind."""
@@ -194,6 +194,7 @@ def _best_once(rows: Rows, scores: Scores, count: int) -> Rows:
     if len(rows) > 2 * count:
         kept = scores >= np.partition(scores, len(scores) - 2 * count)[len(scores) - 2 * count]
         rows, scores = rows[kept], scores[kept]
-    rows, first = np.unique(rows, return_index=True)
-    best: Rows = rows[np.argsort(-scores[first], kind="stable")[:count]]
+    rows = rows[np.lexsort((rows, -scores))]
+    # a row that comes twice has the same score twice
+    best: Rows = rows[np.append(True, rows[1:] != rows[:-1])][:count]
     return best

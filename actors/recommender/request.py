@@ -56,6 +56,8 @@ class Request:
     @cached_property
     def shown_rows(self) -> frozenset[int]:
         """Rows of earlier pages; with their variants when one per product is wanted."""
+        if not self.shown:
+            return frozenset()
         rows = self.catalog.rows_of(self.shown)
         return frozenset(self.catalog.with_variants(rows) if self.query.dedupe else rows)
 
@@ -117,7 +119,9 @@ class Request:
     @cached_property
     def last_shown(self) -> list[int]:
         """Rows that end the page before, in order: spacing looks back at them."""
-        distance = max((rule.minimum_distance for rule in self.query.spacing), default=0)
+        if not self.query.spacing:
+            return []
+        distance = max(rule.minimum_distance for rule in self.query.spacing)
         return self.catalog.rows_of(self.shown[-min(distance, _LOOK_BACK) :]) if distance else []
 
     @cached_property

@@ -30,6 +30,21 @@ def best_rows(scores: Scores | Floats, count: int) -> Rows:
     return top[: np.count_nonzero(possible[top])]
 
 
+def best_few(scores: Scores | Floats, count: int) -> Rows:
+    """Pick the best of a few scores, best first; -inf is never picked.
+
+    Shapes:
+        scores: float32 or float64 [n]
+        returns: int64 [m], m <= count
+    Cost:
+        6 us for 100, of which most is calling
+    """
+    if count <= 0:
+        return np.zeros(0, np.int64)
+    top = _ordered(scores, count)
+    return top[scores[top] > -np.inf]
+
+
 def _ordered(scores: Scores | Floats, count: int) -> Rows:
     if len(scores) <= count:
         every: Rows = np.argsort(-scores, kind="stable")

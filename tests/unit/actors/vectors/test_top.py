@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from actors.vectors.top import best_rows
+from actors.vectors.top import best_few, best_rows
 
 
 @pytest.mark.parametrize("out", [0.0, 0.1, 0.5, 0.99, 1.0])
@@ -14,6 +14,7 @@ def test_the_best_are_those_sorting_would_give(out: float, count: int) -> None:
     scores[rng.random(1_000) < out] = -np.inf
     expected = [row for row in np.argsort(-scores, kind="stable").tolist() if scores[row] > -np.inf][:count]
     assert best_rows(scores, count).tolist() == expected
+    assert best_few(scores, count).tolist() == expected
 
 
 def test_of_nothing_nothing_is_best() -> None:
