@@ -9,6 +9,7 @@ Read in this order:
     neighbours sessions counted habit factors      models of a blend
     cohorts content                                models for readers and items nobody knows yet
     scaled blend                                   several models as one
+    rows_added                                     the one sum that every answer needs, as quick as it can be
     snapshot      trained arrays on disk, memory-mapped back, every byte vouched for
     registry      from what a snapshot keeps of a part to the model that scores
 

@@ -4,7 +4,7 @@ Read `messages` (what is asked), `pipeline` (the hot path, one screen), then the
 
     request      a query with everything the stages need: history by row, taste, pages
     taste        what the reader likes right now; `context` what the session says
-    score        how good each product is for them, one number a row
+    score        how good each product is for them: `parts` that speak, added up where they lie (`layout`)
     ranking      scores of all rows, and the best of them without looking at most
     recall       who may appear
     explore      a small share of attention for new products
@@ -17,7 +17,7 @@ The same products by words: `search/` (what a search bar finds), `completion/` (
 
 What the stages read, and how it comes to be:
 
-    catalog      products by row, masks, groups of rows by value (`groups`)
+    catalog      products by row, masks, groups of rows by value (`groups`, `attributes`)
     overlay      applies the change log: products, and interactions as arrays (`events`)
     trending     decayed counts, one vote per reader, product and day
     together     what goes with what
