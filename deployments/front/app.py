@@ -6,11 +6,12 @@ from typing import Any
 
 from ray import serve
 from ray.serve import Application
-from ray.serve.config import AutoscalingConfig, AutoscalingContext, AutoscalingPolicy
+from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
 from ray.serve.schema import LoggingConfig
 
 from cluster.settings import Settings
 from deployments.front.gateway import Gateway
+from deployments.hosts.scaling import POLICY
 
 NAME = "api"
 
@@ -24,7 +25,7 @@ def build(args: dict[str, Any]) -> Application:
         look_back_period_s=15.0,
         upscale_delay_s=10.0,
         downscale_delay_s=120.0,
-        policy=AutoscalingPolicy(policy_function="deployments.front.app:replicas_wanted"),
+        policy=AutoscalingPolicy(policy_function=POLICY),
     )
     deployment = serve.deployment(
         serve.ingress()(Gateway),
@@ -39,11 +40,3 @@ def build(args: dict[str, Any]) -> Application:
         ray_actor_options={"num_cpus": float(args.get("num_cpus", 0.1))},
     )
     return deployment.bind({"memory_budget_mb": int(args.get("memory_budget_mb", 512))})
-
-
-def replicas_wanted(context: AutoscalingContext) -> tuple[float, dict[str, Any]]:
-    """Add up the load of all replicas; Serve applies delays and bounds."""
-    reported = (context.aggregated_metrics or {}).get("load", {})
-    if not reported:
-        return context.target_num_replicas, {}
-    return max(1.0, sum(reported.values())), {}

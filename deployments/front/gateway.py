@@ -35,6 +35,7 @@ from cluster.runtime import roster
 from cluster.runtime.about import version
 from cluster.runtime.disk import DiskGuard
 from cluster.runtime.meter import RayMeter
+from cluster.runtime.places import Places
 from cluster.runtime.priority import come_first
 from cluster.runtime.vault import vault_of
 from cluster.settings import Settings
@@ -55,6 +56,7 @@ from deployments.edge.limits import Limits
 from deployments.edge.tally import Tally
 from deployments.edge.trace import AccessLog
 from deployments.hosts.gateway import answering
+from deployments.hosts.line import Lines, lines_of
 
 ACCESS_SHARE = 0.01
 "Share of requests that get an access line."
@@ -93,7 +95,9 @@ class Gateway:
         models = Models(SnapshotShelf(shelf), settings.snapshot_cache_dir)
         self._host = RecommenderHost(self._stores, segments, clock, meter, self._budget_mb, models=models)
         local = LocalRecommenderClient(self._host)
-        self._placed = PlacedRecommenders(self._stores.engines, local, _reach, clock, away=_AWAY)
+        self._run_dir = Places.of(settings.data_dir).run_dir
+        self._lines: dict[str, Lines] = {}
+        self._placed = PlacedRecommenders(self._stores.engines, local, self._reach, clock, away=_AWAY)
         passages = PassageShelf(settings.shelf_dir, partial(find_encoder, settings.data_dir / "models"))
         self._answers = AnswersHost(self._stores, segments, passages, clock, meter, ARCHIVE_BUDGET_MB)
         config = archive_config(settings)
@@ -125,6 +129,17 @@ class Gateway:
         self._telling = self.loop.create_task(self._tell())
         more = archive_routes(self._archive)
         return ordinary_way(self.door, version=version(), close=self.close, more=more)
+
+    async def _reach(self, app_id: str, engine_id: str) -> RemoteRecommenderClient:
+        """Find the deployment of an engine with a place of its own."""
+        name = application_name(app_id, engine_id)
+        handle = await self.loop.run_in_executor(None, partial(serve.get_app_handle, name))
+        # both ends know the messages: nothing needs to be carried that only cloudpickle can
+        plain = handle.options(request_serialization="pickle", response_serialization="pickle")
+        lines = self._lines.get(name)
+        if lines is None:
+            lines = self._lines[name] = Lines(lines_of(self._run_dir, name))
+        return RemoteRecommenderClient(plain, lost=(RayActorError,), find_line=lines.free)
 
     def _open_means(self, settings: Settings, shelf: Shelf, clock: SystemClock) -> Means:
         """Make what the endpoints work with."""
@@ -171,6 +186,8 @@ class Gateway:
         await self._keyring.close()
         await self._limits.close()
         await self._placed.close()
+        for lines in self._lines.values():
+            await lines.close()
         await self._host.close()
         await self._stores.close()
 
@@ -210,12 +227,3 @@ async def _find_assigner() -> Any | None:
         look = partial(roster.find, "assigner", version())
         return await asyncio.get_running_loop().run_in_executor(None, look)
     return None
-
-
-async def _reach(app_id: str, engine_id: str) -> RemoteRecommenderClient:
-    """Find the deployment of an engine with a place of its own."""
-    name = application_name(app_id, engine_id)
-    handle = await asyncio.get_running_loop().run_in_executor(None, partial(serve.get_app_handle, name))
-    # both ends know the messages: nothing needs to be carried that only cloudpickle can
-    plain = handle.options(request_serialization="pickle", response_serialization="pickle")
-    return RemoteRecommenderClient(plain, lost=(RayActorError,))

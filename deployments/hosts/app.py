@@ -6,13 +6,15 @@ under the name its record gives. Serve scales it by the requests that are under 
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from typing import Any
 
 import structlog
 from pydantic import ValidationError
 from ray import serve
 from ray.serve import Application
-from ray.serve.config import AutoscalingConfig
+from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
 from ray.serve.schema import LoggingConfig
 
 from actors.recommender.champions import Models
@@ -25,13 +27,16 @@ from cluster.clock import SystemClock
 from cluster.errors import Invalid, Refusal, Unavailable
 from cluster.ids import DEFAULT_ENGINE
 from cluster.log import set_up_logging
-from cluster.records.engine import Engine, Scaling
+from cluster.records.engine import Engine, Scaling, application_name
 from cluster.runtime.about import version
 from cluster.runtime.connecting import connect
 from cluster.runtime.meter import RayMeter
+from cluster.runtime.places import Places
 from cluster.runtime.priority import come_first
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
+from deployments.hosts.line import Switchboard, lines_of
+from deployments.hosts.scaling import POLICY, UnderWay
 
 DEPLOYMENT = "recommender"
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
@@ -65,6 +70,7 @@ def build_recommender(args: dict[str, Any]) -> Application:
             metrics_interval_s=min(10.0, scaling.look_back_s / 2),
             upscale_delay_s=scaling.upscale_delay_s,
             downscale_delay_s=scaling.downscale_delay_s,
+            policy=AutoscalingPolicy(policy_function=POLICY),
         ),
         # the doors let in what they have room for; were a replica full before they are, Serve would ask it again in
         # growing pauses, and who waits for that waits for seconds while others pass
@@ -99,6 +105,10 @@ class RecommenderReplica:
         self._host: RecommenderHost | None = None
         self._stores: OpenStores | None = None
         self._opened: tuple[str, str, int] | None = None
+        self._board: Switchboard | None = None
+        self._busy_s = 0.0
+        self._under_way = UnderWay(time.monotonic, lambda: self._busy_s)
+        self._target = Scaling().target_requests
         self._meter = RayMeter()
         self._log = structlog.get_logger()
 
@@ -108,6 +118,7 @@ class RecommenderReplica:
         Queries go on meanwhile: what serves now is let go when its successor is ready, and stays when only the
         number of replicas changes.
         """
+        self._target = float(options["target_requests"])
         opened = (options["app_id"], options["engine_id"], int(options["memory_budget_mb"]))
         if self._host is not None and opened == self._opened:
             return
@@ -127,19 +138,41 @@ class RecommenderReplica:
             self._log.info("recommender_not_warm", app=opened[0], reason=answer.message)
         self._host, self._stores, self._opened = host, stores, opened
         await _close(*before)
+        if self._board is None:
+            await self._let_doors_in(Places.of(settings.data_dir).run_dir, *opened[:2])
         come_first()
 
     async def answer(self, query: ReaderQuery) -> RecommendationResult | Refusal:
         """Answer one query."""
         if self._host is None:
             return Refusal.of(Unavailable("the recommender is not open yet", retry_after_s=1))
-        return await self._host.answer(query)
+        began_s = time.monotonic()
+        try:
+            return await self._host.answer(query)
+        finally:
+            self._busy_s += time.monotonic() - began_s
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """Report how busy this replica is, however it is asked."""
+        return {"load": self._under_way.load(self._target)}
 
     async def close(self) -> None:
         """Close what is open."""
         host, stores = self._host, self._stores
         self._host = self._stores = None
+        if self._board is not None:
+            await self._board.close()
         await _close(host, stores)
+
+    async def _let_doors_in(self, run_dir: Path, app_id: str, engine_id: str) -> None:
+        board = Switchboard(self.answer, lines_of(run_dir, application_name(app_id, engine_id)))
+        try:
+            await board.open()
+        except OSError as error:
+            # doors ask through the handle, as those of other machines do
+            self._log.warning("lines_not_opened", app=app_id, engine=engine_id, reason=str(error))
+            return
+        self._board = board
 
 
 async def _close(host: RecommenderHost | None, stores: OpenStores | None) -> None:

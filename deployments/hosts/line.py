@@ -1,0 +1,268 @@
+"""A line between a door and an engine's replica on the same machine: questions and answers over a socket.
+
+    door  Lines ──▶ Line ═══════ <run directory>/lines/<engine>/<process>.sock ═══════ Switchboard ──▶ host  replica
+
+Serve's handle finds replicas anywhere, and for that every call passes several threads and loops; on one machine a
+socket does with one each way. Frames: length and number (4 bytes each, big-endian), then a pickled message. Only
+processes of this user reach the folder, and these trust each other already.
+
+Whoever finds no line, or loses one, asks through the handle: lines are never needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import pickle
+import struct
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, cast
+
+import structlog
+
+from cluster.errors import Fault, Refusal, Unavailable
+
+_HEAD = struct.Struct(">II")
+_MOST_BYTES = 1 << 28
+_MOST_WAITING = 64
+"Questions under way on a line; beyond them the handle lets replicas on other machines have their share."
+_LOOK_EVERY_S = 0.5
+_AVOIDED_S = 5.0
+
+Answer = Callable[[Any], Awaitable[Any]]
+
+
+def lines_of(run_dir: Path, application: str) -> Path:
+    """Name the folder for the lines of an engine's deployment: short, for the path of a socket must be."""
+    return run_dir / "lines" / hashlib.sha256(application.encode()).hexdigest()[:16]
+
+
+class _Frames(asyncio.Protocol):
+    """Cuts what arrives into frames."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self._buffer = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        buffer, at = self._buffer, 0
+        buffer += data
+        while len(buffer) - at >= _HEAD.size:
+            length, number = _HEAD.unpack_from(buffer, at)
+            if length > _MOST_BYTES:
+                self.drop()
+                return
+            first, last = at + _HEAD.size, at + _HEAD.size + length
+            if len(buffer) < last:
+                break
+            self.frame(number, bytes(buffer[first:last]))
+            at = last
+        del buffer[:at]
+
+    def frame(self, number: int, payload: bytes) -> None:
+        """Take one frame."""
+        raise NotImplementedError
+
+    def send(self, number: int, payload: bytes) -> None:
+        """Send one frame, unless nobody is there any more."""
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.write(_HEAD.pack(len(payload), number) + payload)
+
+    def drop(self) -> None:
+        """End the connection now."""
+        if self.transport is not None:
+            self.transport.abort()
+
+
+# --- the replica's side --------------------------------------------------------------------------------------------
+
+
+class Switchboard:
+    """Answers what comes over lines."""
+
+    def __init__(self, answer: Answer, folder: Path) -> None:
+        self._answer = answer
+        self._path = folder / f"{os.getpid()}.sock"
+        self._server: asyncio.AbstractServer | None = None
+        self._lines: set[_Served] = set()
+
+    async def open(self) -> None:
+        """Let doors in.
+
+        Errors:
+            OSError: the folder can't be made, or the socket
+        """
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        loop = asyncio.get_running_loop()
+        # under another name until it listens: a door takes a socket where nobody listens for a dead one's
+        early = self._path.with_name(f".{self._path.name}")
+        early.unlink(missing_ok=True)
+        self._server = await loop.create_unix_server(lambda: _Served(self, self._lines), str(early))
+        early.chmod(0o600)
+        early.replace(self._path)
+
+    async def close(self) -> None:
+        """Let nobody in any more; who waits for an answer asks elsewhere."""
+        if self._server is None:
+            return
+        self._path.unlink(missing_ok=True)
+        self._server.close()
+        for line in list(self._lines):
+            line.drop()
+
+    async def reply(self, payload: bytes) -> bytes:
+        """Answer one question; what goes wrong is an answer too."""
+        try:
+            found = await self._answer(pickle.loads(payload))
+        except Exception:  # noqa: BLE001 - a fault of ours must not leave the door waiting
+            structlog.get_logger().exception("question_failed")
+            found = Refusal.of(Fault("the engine failed to answer"))
+        return pickle.dumps(found, pickle.HIGHEST_PROTOCOL)
+
+
+class _Served(_Frames):
+    """One door's line, as the replica sees it."""
+
+    def __init__(self, board: Switchboard, lines: set[_Served]) -> None:
+        super().__init__()
+        self._board = board
+        self._lines = lines
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._lines.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lines.discard(self)
+        for task in self._under_way:
+            task.cancel()
+
+    def frame(self, number: int, payload: bytes) -> None:
+        task = asyncio.get_running_loop().create_task(self._reply(number, payload))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+    async def _reply(self, number: int, payload: bytes) -> None:
+        self.send(number, await self._board.reply(payload))
+
+
+# --- the door's side -----------------------------------------------------------------------------------------------
+
+
+class Line(_Frames):
+    """One open line, as the door sees it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._asked: dict[int, asyncio.Future[Any]] = {}
+        self._number = 0
+        self.lost = False
+
+    def __len__(self) -> int:
+        """Count the questions under way."""
+        return len(self._asked)
+
+    async def ask(self, question: Any, within_s: float) -> Any:
+        """Ask and wait.
+
+        Errors:
+            ConnectionError: the line is lost; the question changes nothing and may be asked elsewhere
+            Unavailable: no answer in time; the line is given up
+        """
+        if self.lost:
+            raise ConnectionResetError("the line is lost")
+        number = self._number = (self._number + 1) & 0xFFFFFFFF
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._asked[number] = answer
+        try:
+            self.send(number, pickle.dumps(question, pickle.HIGHEST_PROTOCOL))
+            return await asyncio.wait_for(answer, within_s)
+        except asyncio.TimeoutError:
+            self.drop()
+            raise Unavailable("the engine's deployment does not answer", retry_after_s=1) from None
+        finally:
+            self._asked.pop(number, None)
+
+    def frame(self, number: int, payload: bytes) -> None:
+        answer = self._asked.pop(number, None)
+        if answer is not None and not answer.done():
+            answer.set_result(pickle.loads(payload))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
+        for answer in self._asked.values():
+            if not answer.done():
+                answer.set_exception(ConnectionResetError("the line is lost"))
+        self._asked.clear()
+
+
+class Lines:
+    """The lines of one door to the replicas of one engine that are on this machine."""
+
+    def __init__(self, folder: Path, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._folder = folder
+        self._monotonic_s = monotonic_s
+        self._open: dict[str, Line] = {}
+        self._avoided: dict[str, float] = {}
+        self._look_at_s = 0.0
+        self._connecting: set[asyncio.Task[None]] = set()
+
+    def free(self) -> Line | None:
+        """Give the line with the fewest questions under way; None when all are full, or there is none.
+
+        Cost: a microsecond; twice a second a look into the folder. Nobody waits for a connection.
+        """
+        if self._monotonic_s() >= self._look_at_s:
+            self._look()
+        line = min(self._open.values(), key=len, default=None)
+        return line if line is not None and len(line) < _MOST_WAITING else None
+
+    async def close(self) -> None:
+        """Hang up."""
+        for task in self._connecting:
+            task.cancel()
+        await asyncio.gather(*self._connecting, return_exceptions=True)
+        for line in self._open.values():
+            line.drop()
+        self._open.clear()
+
+    def _look(self) -> None:
+        now_s = self._monotonic_s()
+        self._look_at_s = now_s + _LOOK_EVERY_S
+        for name in [name for name, line in self._open.items() if line.lost]:
+            del self._open[name]
+            # whoever hung up may be leaving, or stuck
+            self._avoided[name] = now_s + _AVOIDED_S
+        try:
+            names = os.listdir(self._folder)
+        except OSError:
+            names = []
+        self._avoided = {name: until_s for name, until_s in self._avoided.items() if until_s > now_s}
+        for name in names:
+            if not name.startswith(".") and name not in self._open and name not in self._avoided:
+                # not twice at a time, and not at once again when nobody is there
+                self._avoided[name] = now_s + _AVOIDED_S
+                task = asyncio.get_running_loop().create_task(self._connect(name))
+                self._connecting.add(task)
+                task.add_done_callback(self._connecting.discard)
+
+    async def _connect(self, name: str) -> None:
+        path = self._folder / name
+        try:
+            _, line = await asyncio.get_running_loop().create_unix_connection(Line, str(path))
+        except ConnectionRefusedError:
+            # left by a process that was killed
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+        except OSError:
+            return
+        else:
+            self._open[name] = line
