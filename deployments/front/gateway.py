@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+from collections.abc import Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -205,6 +206,16 @@ class Gateway:
             for app_id, asked in self._placed.take_counts().items():
                 with contextlib.suppress(HouseError):
                     await self._stores.engine_watch.count(app_id, asked, SystemClock().now_ms())
+                    await self._count_replicas(app_id, [engine_id for _, engine_id in asked])
+
+    async def _count_replicas(self, app_id: str, engine_ids: Sequence[str]) -> None:
+        """Let lines know how many replicas there are besides those they reach."""
+        lines = {name: self._lines.get(application_name(app_id, name)) for name in engine_ids}
+        if any(lines.values()):
+            statuses = await self._stores.engine_watch.statuses(app_id)
+            for name, one in lines.items():
+                if one is not None and name in statuses:
+                    one.replicas = statuses[name].replicas
 
 
 def archive_config(settings: Settings) -> ArchiveConfig:

@@ -28,8 +28,8 @@ from cluster.errors import Fault, Refusal, Unavailable
 
 _HEAD = struct.Struct(">II")
 _MOST_BYTES = 1 << 28
-_MOST_WAITING = 64
-"Questions under way on a line; beyond them the handle lets replicas on other machines have their share."
+_MOST_WAITING = 256
+"Questions under way on a line: twice what a door lets in."
 _LOOK_EVERY_S = 0.5
 _AVOIDED_S = 5.0
 
@@ -214,14 +214,22 @@ class Lines:
         self._avoided: dict[str, float] = {}
         self._look_at_s = 0.0
         self._connecting: set[asyncio.Task[None]] = set()
+        self._turn = 0
+        self.replicas = 0
+        "So many replicas answer, on whatever machine."
 
     def free(self) -> Line | None:
-        """Give the line with the fewest questions under way; None when all are full, or there is none.
+        """Give the line with the fewest questions under way; None when there is none, or it is the turn of replicas
+        on other machines: they get their share through the handle.
 
         Cost: a microsecond; twice a second a look into the folder. Nobody waits for a connection.
         """
         if self._monotonic_s() >= self._look_at_s:
             self._look()
+        if self.replicas > len(self._open):
+            self._turn = (self._turn + 1) % self.replicas
+            if self._turn >= len(self._open):
+                return None
         line = min(self._open.values(), key=len, default=None)
         return line if line is not None and len(line) < _MOST_WAITING else None
 

@@ -194,6 +194,15 @@ async def test_the_line_with_the_fewest_questions_is_asked_and_a_full_one_not(
         await asyncio.gather(*asked, return_exceptions=True)
 
 
+async def test_replicas_on_other_machines_get_their_share(folder: Path) -> None:
+    async with _open(folder, _echo) as (_, lines):
+        line = await _line(lines)
+        lines.replicas = 3
+        assert [lines.free() is line for _ in range(9)].count(True) == 3
+        lines.replicas = 1
+        assert all(lines.free() is line for _ in range(9))
+
+
 async def _connected(lines: Lines, name: str, folder: Path) -> Line:
     socket = _only(folder)
     (folder / name).symlink_to(socket)
