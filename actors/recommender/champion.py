@@ -238,6 +238,7 @@ class Champion:
             items, values = voice.quick(past)
             if not voice.is_ours:
                 _check(values, (len(items),))
+                _check_items(items, count)
             factor = voice.weight * scale_of(items, values, count)
             return Said(voice.name, items, values * np.float32(factor))
         total, many = np.zeros(self.layout.count, np.float32), count
@@ -292,6 +293,16 @@ def _check(values: npt.NDArray[Any], shape: tuple[int, ...]) -> None:
     """
     if np.shape(values) != shape or not np.isfinite(values).all():
         raise ValueError(f"its answer is no finite numbers of the shape {shape}")
+
+
+def _check_items(items: npt.NDArray[np.integer], count: int) -> None:
+    """See that a model of somebody else speaks of items there are.
+
+    Errors:
+        ValueError: it does not
+    """
+    if len(items) and not 0 <= items.min() <= items.max() < count:
+        raise ValueError(f"it speaks of items that are not among its {count}")
 
 
 def _returns(facts: Mapping[str, Any]) -> bool:

@@ -25,6 +25,8 @@ ASKERS = 2_000
 _LOAD_LIMIT_S = 120
 _SETTLE_S = 35
 "Interactions settle after half a minute at the latest."
+_GROWING_S = 45
+"Doors grow after ten seconds of load, and a new one reads the whole catalog before it serves."
 
 ENDPOINTS: dict[str, tuple[str, dict[str, Any]]] = {
     "user_to_products, 10 rows": ("user_to_products", {"rows": 10, "fl": []}),
@@ -60,6 +62,8 @@ def lines(stack: Stack, echo_port: int, sizes: Sizes, *, recipe: str = "fast") -
     for name, (path, body) in ENDPOINTS.items():
         found[name] = _at_rest(stack, requests(stack, path, body), name)
         yield Line(f"{name}: p50 at rest", found[name].p50_ms, "ms", _P50[path])
+    path, body = ENDPOINTS["user_to_products, 10 rows"]
+    drive(requests(stack, path, body), port=stack.port, connections=32, seconds=_GROWING_S)
     for name, (path, body) in ENDPOINTS.items():
         before = _echo(echo_port)
         loaded = _loaded(stack, requests(stack, path, body), name)

@@ -12,6 +12,7 @@ import pytest
 from actors.language.embed import HashingEmbedder
 from actors.learned.histories import Histories
 from actors.learned.model import Batch, Parts
+from actors.learned.past import Past
 from actors.learned.registry import Learned
 from actors.learned.snapshot import Snapshot
 from actors.learned.soundness import trusted
@@ -349,6 +350,25 @@ class Dizzy(Moody):
         return np.full((len(histories), histories.n_items), value, np.float32)
 
 
+class Astray(Moody):
+    """A part of somebody else that is quick, and speaks of items there are not."""
+
+    def __init__(self, item: int) -> None:
+        self.item = item
+
+    def train(self, data: Any, rng: Any) -> Astray:
+        return Astray(self.item)
+
+    def load(self, parts: Parts) -> Astray:
+        return Astray(self.item)
+
+    def score(self, histories: Histories) -> Any:
+        return np.zeros((len(histories), histories.n_items), np.float32)
+
+    def quick(self, past: Past) -> Any:
+        return np.array([3, self.item]), np.ones(2, np.float32)
+
+
 class Fickle(Moody):
     """A part of somebody else that says the same to everybody, a few times."""
 
@@ -381,6 +401,19 @@ def test_a_part_of_somebody_else_that_is_no_number_spoils_no_list(tmp_path: Path
     champion = shop.holdings.champion
     assert champion is not None
     assert list(champion.silenced) == ["learned:dizzy"]
+
+
+@pytest.mark.parametrize("item", [-1, RING])
+def test_a_part_of_somebody_else_that_speaks_of_no_item_is_silenced(tmp_path: Path, item: int) -> None:
+    parts = {**RECIPE["parts"], "astray": {"learner": f"{__name__}:Astray", "config": {"item": item}}}
+    weights = {**RECIPE["blend"], "weights": {"rules": 1.0, "astray": 1.0}}
+    shop = Recommender(HashingEmbedder())
+    shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
+    adopt(shop, learned(tmp_path / "s", parts=parts, blend=weights))
+    assert ids(ask(shop, recent=looked_at(6, 7), rows=1)) == [name(8)]
+    champion = shop.holdings.champion
+    assert champion is not None
+    assert list(champion.silenced) == ["learned:astray"]
 
 
 def test_a_common_part_of_somebody_else_that_fails_is_silenced_too(tmp_path: Path) -> None:
