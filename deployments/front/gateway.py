@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -23,7 +22,7 @@ from actors.experiments.client import ActorExperimentClient, LocalExperimentClie
 from actors.history.client import LocalHistoryClient
 from actors.language.encoder import find_encoder
 from actors.recommender.champions import Models
-from actors.recommender.client import LocalRecommenderClient, RemoteRecommenderClient
+from actors.recommender.client import LocalRecommenderClient
 from actors.recommender.host import RecommenderHost
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
@@ -31,7 +30,6 @@ from cluster.artifacts.snapshots import SnapshotShelf
 from cluster.clock import SystemClock
 from cluster.errors import HouseError
 from cluster.log import set_up_logging
-from cluster.records.engine import application_name
 from cluster.runtime import roster
 from cluster.runtime.about import version
 from cluster.runtime.disk import DiskGuard
@@ -57,7 +55,7 @@ from deployments.edge.limits import Limits
 from deployments.edge.tally import Tally
 from deployments.edge.trace import AccessLog
 from deployments.hosts.gateway import answering
-from deployments.hosts.line import Lines, lines_of
+from deployments.hosts.reaching import Reaching
 
 ACCESS_SHARE = 0.01
 "Share of requests that get an access line."
@@ -96,9 +94,11 @@ class Gateway:
         models = Models(SnapshotShelf(shelf), settings.snapshot_cache_dir)
         self._host = RecommenderHost(self._stores, segments, clock, meter, self._budget_mb, models=models)
         local = LocalRecommenderClient(self._host)
-        self._run_dir = Places.of(settings.data_dir).run_dir
-        self._lines: dict[str, Lines] = {}
-        self._placed = PlacedRecommenders(self._stores.engines, local, self._reach, clock, away=_AWAY)
+        run_dir = Places.of(settings.data_dir).run_dir
+        self._reaching = Reaching(run_dir, self._stores.engine_watch, _find_handle, (RayActorError,))
+        self._placed = PlacedRecommenders(
+            self._stores.engines, local, self._reaching.reach, clock, away=_AWAY
+        )
         passages = PassageShelf(settings.shelf_dir, partial(find_encoder, settings.data_dir / "models"))
         self._answers = AnswersHost(self._stores, segments, passages, clock, meter, ARCHIVE_BUDGET_MB)
         config = archive_config(settings)
@@ -130,17 +130,6 @@ class Gateway:
         self._telling = self.loop.create_task(self._tell())
         more = archive_routes(self._archive)
         return ordinary_way(self.door, version=version(), close=self.close, more=more)
-
-    async def _reach(self, app_id: str, engine_id: str) -> RemoteRecommenderClient:
-        """Find the deployment of an engine with a place of its own."""
-        name = application_name(app_id, engine_id)
-        handle = await self.loop.run_in_executor(None, partial(serve.get_app_handle, name))
-        # both ends know the messages: nothing needs to be carried that only cloudpickle can
-        plain = handle.options(request_serialization="pickle", response_serialization="pickle")
-        lines = self._lines.get(name)
-        if lines is None:
-            lines = self._lines[name] = Lines(lines_of(self._run_dir, name))
-        return RemoteRecommenderClient(plain, lost=(RayActorError,), find_line=lines.free)
 
     def _open_means(self, settings: Settings, shelf: Shelf, clock: SystemClock) -> Means:
         """Make what the endpoints work with."""
@@ -187,8 +176,7 @@ class Gateway:
         await self._keyring.close()
         await self._limits.close()
         await self._placed.close()
-        for lines in self._lines.values():
-            await lines.close()
+        await self._reaching.close()
         await self._host.close()
         await self._stores.close()
 
@@ -206,16 +194,7 @@ class Gateway:
             for app_id, asked in self._placed.take_counts().items():
                 with contextlib.suppress(HouseError):
                     await self._stores.engine_watch.count(app_id, asked, SystemClock().now_ms())
-                    await self._count_replicas(app_id, [engine_id for _, engine_id in asked])
-
-    async def _count_replicas(self, app_id: str, engine_ids: Sequence[str]) -> None:
-        """Let lines know how many replicas there are besides those they reach."""
-        lines = {name: self._lines.get(application_name(app_id, name)) for name in engine_ids}
-        if any(lines.values()):
-            statuses = await self._stores.engine_watch.statuses(app_id)
-            for name, one in lines.items():
-                if one is not None and name in statuses:
-                    one.replicas = statuses[name].replicas
+                    await self._reaching.count_replicas(app_id, [engine_id for _, engine_id in asked])
 
 
 def archive_config(settings: Settings) -> ArchiveConfig:
@@ -230,6 +209,11 @@ def archive_config(settings: Settings) -> ArchiveConfig:
         origins=tuple(origin.strip() for origin in settings.archive_origins.split(",") if origin.strip()),
         citation=CitationRules(settings.archive_licence, settings.archive_citation),
     )
+
+
+async def _find_handle(application: str) -> Any:
+    """Find the handle of an application."""
+    return await asyncio.get_running_loop().run_in_executor(None, partial(serve.get_app_handle, application))
 
 
 async def _find_assigner() -> Any | None:

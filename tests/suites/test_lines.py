@@ -13,8 +13,12 @@ import pytest
 
 from actors.recommender.client import RemoteRecommenderClient
 from actors.recommender.messages import ReaderQuery, RecommendationResult
+from cluster.clock import SystemClock
 from cluster.errors import Fault, Refusal, Unavailable
+from cluster.records.engine import EngineStatus, application_name
+from cluster.store.memory import memory_stores
 from deployments.hosts.line import Answer, Line, Lines, Switchboard, lines_of
+from deployments.hosts.reaching import Reaching
 from tests.suites.waiting import until
 
 QUERY = ReaderQuery(kind="user_to_products", app_id="a", engine_id="default", user_id="ada")
@@ -219,6 +223,9 @@ class _Handle:
         self.asked = 0
         self.answer = self
 
+    def options(self, **_: Any) -> _Handle:
+        return self
+
     def remote(self, query: ReaderQuery) -> Any:
         self.asked += 1
         return _echo(RecommendationResult(served_by="handle"))
@@ -237,6 +244,33 @@ async def test_a_client_asks_through_the_handle_when_it_loses_the_line(folder: P
         await board.close()
         assert (await client.answer(QUERY)).served_by == "handle"
         assert handle.asked == 2
+
+
+async def test_who_reaches_engines_keeps_their_lines_and_knows_of_replicas_elsewhere(tmp_path: Path) -> None:
+    watch = memory_stores(SystemClock()).engine_watch
+    await watch.note(EngineStatus(app_id="a", engine_id="default", state="running", replicas=2))
+    asked: list[str] = []
+
+    async def find_handle(name: str) -> _Handle:
+        asked.append(name)
+        return _Handle()
+
+    reaching = Reaching(tmp_path, watch, find_handle, ())
+    await reaching.count_replicas("a", ["default"])
+    client = await reaching.reach("a", "default")
+    await reaching.reach("a", "default")
+    assert asked == [application_name("a")] * 2
+
+    async def by_line(_: ReaderQuery) -> RecommendationResult:
+        return RecommendationResult(served_by="line")
+
+    async with _open(lines_of(tmp_path, application_name("a")), by_line):
+        assert (await client.answer(QUERY)).served_by == "handle"
+        await until(lambda: bool(reaching._lines[application_name("a")]._open))
+        assert {(await client.answer(QUERY)).served_by for _ in range(4)} == {"line"}
+        await reaching.count_replicas("a", ["default", "unknown"])
+        assert [(await client.answer(QUERY)).served_by for _ in range(6)].count("line") == 3
+    await reaching.close()
 
 
 def test_folders_of_lines_are_short_and_one_an_engine() -> None:
