@@ -141,7 +141,9 @@ class Champion:
         items = self._items
         rows, at_s = np.array(steps.rows, np.int64), np.array(steps.at_ms, np.float64) / 1000.0
         now_s = max(now_ms / 1000.0, float(at_s.max(initial=0.0)))
-        codes = np.where(rows < len(items), items.take(rows, mode="clip"), -1) if len(items) else rows * 0 - 1
+        codes = np.full(len(rows), -1, np.int64)
+        inside = rows < len(items)
+        codes[inside] = items[rows[inside]]
         weights = steps.weights
         if self._factors:
             weights = [

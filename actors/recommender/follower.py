@@ -48,14 +48,14 @@ T = TypeVar("T")
 NOUNS: tuple[Noun, ...] = ("product", "interaction")
 REFRESH_MS = 200
 "How old trend scores may be while changes stream in."
+RECORDS_AT_ONCE = 1_000
+"An answer may read so many to have its columns up to date, about a millisecond."
 
 _READ = 128
 _BLOCK_MS = 2_000
 _STEP_S = 0.0015
 _BESIDE_S = 0.0012
 _LOOSE_ROWS = 50_000
-_RECORDS_AT_ONCE = 1_000
-"An answer may read so many to have its columns up to date, about a millisecond."
 _TRIES = 8
 # a moment of sleep hands the interpreter to the event loop, which answers for others meanwhile
 _PAUSE = partial(time.sleep, 0.0002)
@@ -238,7 +238,7 @@ class Follower:
     def _booted(self) -> Recommender:
         embedder = self._make_embedder()
         recommender = Recommender(embedder, refresh_ms=REFRESH_MS)
-        recommender.overlay.catalog.columns.limit(_RECORDS_AT_ONCE)
+        recommender.overlay.catalog.columns.limit(RECORDS_AT_ONCE)
         if self._segments is not None:
             state: SettledState = self._segments.load(self._app_id, salvage=True)
             if state.damaged:

@@ -68,8 +68,7 @@ class Kin:
             values: float32 [n], finite
             returns: float32 [k]
         """
-        found: Scores = (values[self.kin] * self.weights).sum(axis=1)
-        return found
+        return self._inherited(values, self.kin)
 
     def inherited_own(self, values: Scores) -> Scores:
         """Give the same of values by slot.
@@ -78,7 +77,10 @@ class Kin:
             values: float32 [slots]
             returns: float32 [k]
         """
-        found: Scores = (values[self.kin_slots] * self.weights).sum(axis=1)
+        return self._inherited(values, self.kin_slots)
+
+    def _inherited(self, values: Scores, kin: Rows) -> Scores:
+        found: Scores = (values[kin] * self.weights).sum(axis=1)
         return found
 
 

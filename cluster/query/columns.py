@@ -215,14 +215,6 @@ class ColumnStore:
             self._columns.trim()
             return mask
 
-    def is_ready(self, node: Node) -> bool:
-        """Are all columns that a filter names built, so that it costs no pass over the records?"""
-        return self.are_ready(keys_of(node))
-
-    def has_points(self, field: str) -> bool:
-        """Are the points of a field built, so that a circle costs no pass over the records?"""
-        return self.are_ready([(_POINTS, field)])
-
     def are_ready(self, keys: Iterable[Key]) -> bool:
         """Are columns built and nearly up to date, so that asking them costs no pass over the records?"""
         with self._lock:

@@ -10,8 +10,8 @@ from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
 from ray.serve.schema import LoggingConfig
 
 from cluster.settings import Settings
+from deployments.edge.scaling import POLICY
 from deployments.front.gateway import Gateway
-from deployments.hosts.scaling import POLICY
 
 NAME = "api"
 

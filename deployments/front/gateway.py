@@ -41,7 +41,6 @@ from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from deployments.api.door import Door
 from deployments.api.endpoints import Means, endpoints
-from deployments.api.load import Load
 from deployments.api.placement import PlacedRecommenders
 from deployments.api.query_book import QueryBook
 from deployments.api.questions import AskMeans, noted_in
@@ -52,6 +51,7 @@ from deployments.archive.door import ArchiveConfig, archive_routes, open_archive
 from deployments.edge.admission import Gate
 from deployments.edge.keyring import Keyring
 from deployments.edge.limits import Limits
+from deployments.edge.scaling import Load
 from deployments.edge.tally import Tally
 from deployments.edge.trace import AccessLog
 from deployments.hosts.gateway import answering

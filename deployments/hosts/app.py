@@ -1,7 +1,8 @@
 """Recommenders with a place of their own: `deployments.hosts.app:build_recommender`.
 
 One Serve application per engine (decision S4, placement `own`), without a route: doors reach it through its handle
-under the name its record gives. Serve scales it by the requests that are under way.
+under the name its record gives, or over a line where they are on the same machine. Serve scales it by the requests
+that are under way, as its replicas report them.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ from cluster.runtime.places import Places
 from cluster.runtime.priority import come_first
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
-from deployments.hosts.line import Switchboard, lines_of
-from deployments.hosts.scaling import POLICY, UnderWay
+from deployments.edge.scaling import POLICY, Load
+from deployments.hosts.line import Switchboard
 
 DEPLOYMENT = "recommender"
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
@@ -107,8 +108,11 @@ class RecommenderReplica:
         self._opened: tuple[str, str, int] | None = None
         self._board: Switchboard | None = None
         self._busy_s = 0.0
-        self._under_way = UnderWay(time.monotonic, lambda: self._busy_s)
         self._target = Scaling().target_requests
+        # by what is asked alone: the processor also follows the log and loads snapshots
+        self._load = Load(
+            SystemClock(), lambda: self._busy_s, lambda: 0.0, full_in_flight=lambda: self._target
+        )
         self._meter = RayMeter()
         self._log = structlog.get_logger()
 
@@ -154,7 +158,7 @@ class RecommenderReplica:
 
     def record_autoscaling_stats(self) -> dict[str, float]:
         """Report how busy this replica is, however it is asked."""
-        return {"load": self._under_way.load(self._target)}
+        return {"load": self._load.read()}
 
     async def close(self) -> None:
         """Close what is open."""
@@ -165,7 +169,7 @@ class RecommenderReplica:
         await _close(host, stores)
 
     async def _let_doors_in(self, run_dir: Path, app_id: str, engine_id: str) -> None:
-        board = Switchboard(self.answer, lines_of(run_dir, application_name(app_id, engine_id)))
+        board = Switchboard(self.answer, run_dir, application_name(app_id, engine_id))
         try:
             await board.open()
         except OSError as error:

@@ -3,8 +3,9 @@
     door  Lines ──▶ Line ═══════ <run directory>/lines/<engine>/<process>.sock ═══════ Switchboard ──▶ host  replica
 
 Serve's handle finds replicas anywhere, and for that every call passes several threads and loops; on one machine a
-socket does with one each way. Frames: length and number (4 bytes each, big-endian), then a pickled message. Only
-processes of this user reach the folder, and these trust each other already.
+socket does with one each way. Frames: length and number (4 bytes each, big-endian), then a pickled message. What is
+pickled can do anything, so both sides see to it that nobody but this user's processes, which trust each other
+already, can have made the folder or a socket in it.
 
 Whoever finds no line, or loses one, asks through the handle: lines are never needed.
 """
@@ -16,6 +17,7 @@ import contextlib
 import hashlib
 import os
 import pickle
+import stat
 import struct
 import time
 from collections.abc import Awaitable, Callable
@@ -39,6 +41,16 @@ Answer = Callable[[Any], Awaitable[Any]]
 def lines_of(run_dir: Path, application: str) -> Path:
     """Name the folder for the lines of an engine's deployment: short, for the path of a socket must be."""
     return run_dir / "lines" / hashlib.sha256(application.encode()).hexdigest()[:16]
+
+
+def _is_private(run_dir: Path) -> bool:
+    """Is a directory a real one, ours, and closed to others? Then so is everything below it."""
+    try:
+        found = run_dir.lstat()
+    except OSError:
+        return False
+    mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    return mine and not stat.S_IMODE(found.st_mode) & 0o077
 
 
 class _Frames(asyncio.Protocol):
@@ -87,9 +99,10 @@ class _Frames(asyncio.Protocol):
 class Switchboard:
     """Answers what comes over lines."""
 
-    def __init__(self, answer: Answer, folder: Path) -> None:
+    def __init__(self, answer: Answer, run_dir: Path, application: str) -> None:
         self._answer = answer
-        self._path = folder / f"{os.getpid()}.sock"
+        self._run_dir = run_dir
+        self._path = lines_of(run_dir, application) / f"{os.getpid()}.sock"
         self._server: asyncio.AbstractServer | None = None
         self._lines: set[_Served] = set()
 
@@ -97,9 +110,12 @@ class Switchboard:
         """Let doors in.
 
         Errors:
-            OSError: the folder can't be made, or the socket
+            OSError: the folder can't be made, or the socket, or others reach the run directory
         """
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self._run_dir, self._path.parents[1], self._path.parent):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        if not _is_private(self._run_dir):
+            raise PermissionError(f"{self._run_dir} is not ours alone")
         loop = asyncio.get_running_loop()
         # under another name until it listens: a door takes a socket where nobody listens for a dead one's
         early = self._path.with_name(f".{self._path.name}")
@@ -207,8 +223,11 @@ class Line(_Frames):
 class Lines:
     """The lines of one door to the replicas of one engine that are on this machine."""
 
-    def __init__(self, folder: Path, monotonic_s: Callable[[], float] = time.monotonic) -> None:
-        self._folder = folder
+    def __init__(
+        self, run_dir: Path, application: str, monotonic_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._run_dir = run_dir
+        self._folder = lines_of(run_dir, application)
         self._monotonic_s = monotonic_s
         self._open: dict[str, Line] = {}
         self._avoided: dict[str, float] = {}
@@ -249,10 +268,9 @@ class Lines:
             del self._open[name]
             # whoever hung up may be leaving, or stuck
             self._avoided[name] = now_s + _AVOIDED_S
-        try:
-            names = os.listdir(self._folder)
-        except OSError:
-            names = []
+        names: list[str] = []
+        with contextlib.suppress(OSError):
+            names = os.listdir(self._folder) if _is_private(self._run_dir) else []
         self._avoided = {name: until_s for name, until_s in self._avoided.items() if until_s > now_s}
         for name in names:
             if not name.startswith(".") and name not in self._open and name not in self._avoided:

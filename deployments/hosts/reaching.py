@@ -9,7 +9,7 @@ from typing import Any
 from actors.recommender.client import RemoteRecommenderClient
 from cluster.records.engine import application_name
 from cluster.store.ports import EngineWatch
-from deployments.hosts.line import Lines, lines_of
+from deployments.hosts.line import Lines
 
 
 class Reaching:
@@ -40,7 +40,7 @@ class Reaching:
         plain = handle.options(request_serialization="pickle", response_serialization="pickle")
         lines = self._lines.get(name)
         if lines is None:
-            lines = self._lines[name] = Lines(lines_of(self._run_dir, name))
+            lines = self._lines[name] = Lines(self._run_dir, name)
         return RemoteRecommenderClient(plain, lost=self._lost, find_line=lines.free)
 
     async def count_replicas(self, app_id: str, engine_ids: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from actors.language.embed import HashingEmbedder
-from actors.recommender.follower import Follower
+from actors.recommender.follower import RECORDS_AT_ONCE, Follower
 from actors.recommender.messages import Circle, ReaderQuery
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
@@ -22,7 +22,6 @@ from cluster.query.parser import parse
 from cluster.store.memory import memory_stores
 from tests.benchmarks.recommender_inprocess import Shop
 
-_RECORDS_AT_ONCE = 1_000
 PLAIN = ReaderQuery("user_to_trending", "a", "default", user_id="u", rows=10)
 FILTERS = {
     "price": replace(PLAIN, filter=parse("price:[10 TO 20]")),
@@ -66,7 +65,7 @@ async def measure(size: int) -> None:
     follower = Follower("a", "first", memory_stores(clock), None, clock, SilentMeter(), HashingEmbedder)
     await follower.start()
     follower._recommender = shop.recommender
-    shop.recommender.overlay.catalog.columns.limit(_RECORDS_AT_ONCE)
+    shop.recommender.overlay.catalog.columns.limit(RECORDS_AT_ONCE)
     waits: list[float] = []
     others = asyncio.create_task(_others(follower, waits))
     await asyncio.sleep(0.3)

@@ -31,7 +31,7 @@ def stack() -> Iterator[Stack]:
     """One replica of the doors, the default engine in its own place, a neighbour in the doors."""
     with installed(KIOSK_REPLICAS_MAX="1") as running:
         seed(running)
-        say(running, "engines", "scale", APP, "default", "--replicas", "1:2", *SCALING, "--target", "0.06")
+        say(running, "engines", "scale", APP, "default", "--replicas", "1:2", *SCALING, "--target", "0.2")
         say(running, "engines", "place", APP, "default", "own")
         say(running, "engines", "create", APP, "neighbour")
         calm(asking(running, "neighbour"), port=running.port, rate=20, seconds=2)
@@ -138,10 +138,9 @@ async def _serve(stack: Stack, version: str) -> None:
 
 
 def _busy(stack: Stack) -> float:
-    """Choose a rate that is more than one replica should carry by its target, and leaves the machine some room:
-    whoever starts a replica takes a core for seconds, and all share two."""
+    """Choose a rate that one replica can just carry: more than it should, less than the machine has."""
     full = calm(asking(stack), port=stack.port, seconds=4, connections=8).per_second()
-    return 0.12 * full
+    return 0.35 * full
 
 
 @contextmanager

@@ -21,18 +21,22 @@ from deployments.hosts.line import Answer, Line, Lines, Switchboard, lines_of
 from deployments.hosts.reaching import Reaching
 from tests.suites.waiting import until
 
+ENGINE = "engine"
 QUERY = ReaderQuery(kind="user_to_products", app_id="a", engine_id="default", user_id="ada")
 
 
 @pytest.fixture
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Short, as the path of a socket must be."""
-    return tmp_path_factory.mktemp("l") / "e"
+    return lines_of(tmp_path_factory.mktemp("l"), ENGINE)
 
 
 @asynccontextmanager
-async def _open(folder: Path, answer: Answer) -> AsyncIterator[tuple[Switchboard, Lines]]:
-    board, lines = Switchboard(answer, folder), Lines(folder)
+async def _open(
+    folder: Path, answer: Answer, application: str = ENGINE
+) -> AsyncIterator[tuple[Switchboard, Lines]]:
+    run_dir = folder.parents[1]
+    board, lines = Switchboard(answer, run_dir, application), Lines(run_dir, application)
     await board.open()
     try:
         yield board, lines
@@ -84,6 +88,19 @@ async def test_only_its_user_reaches_a_line(folder: Path) -> None:
         assert stat.S_IMODE(os.stat(socket).st_mode) == 0o600
         assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
     assert not os.listdir(folder)
+
+
+async def test_a_run_directory_that_others_reach_is_trusted_by_neither_side(folder: Path) -> None:
+    run_dir = folder.parents[1]
+    async with _open(folder, _echo) as (_, lines):
+        os.chmod(run_dir, 0o770)
+        assert lines.free() is None
+        assert not lines._connecting
+        with pytest.raises(PermissionError):
+            await Switchboard(_echo, run_dir, "another").open()
+        os.chmod(run_dir, 0o700)
+        lines._look_at_s = 0
+        await _line(lines)
 
 
 async def test_who_waits_on_a_lost_line_is_told_at_once(folder: Path) -> None:
@@ -165,7 +182,7 @@ async def test_sockets_of_dead_processes_are_swept_and_new_ones_found(folder: Pa
     server.close()
     await server.wait_closed()
     dead.touch()
-    lines = Lines(folder)
+    lines = Lines(folder.parents[1], ENGINE)
     assert lines.free() is None
     await until(lambda: not dead.exists())
     async with _open(folder, _echo) as (_, found):
@@ -264,9 +281,10 @@ async def test_who_reaches_engines_keeps_their_lines_and_knows_of_replicas_elsew
     async def by_line(_: ReaderQuery) -> RecommendationResult:
         return RecommendationResult(served_by="line")
 
-    async with _open(lines_of(tmp_path, application_name("a")), by_line):
+    name = application_name("a")
+    async with _open(lines_of(tmp_path, name), by_line, name):
         assert (await client.answer(QUERY)).served_by == "handle"
-        await until(lambda: bool(reaching._lines[application_name("a")]._open))
+        await until(lambda: bool(reaching._lines[name]._open))
         assert {(await client.answer(QUERY)).served_by for _ in range(4)} == {"line"}
         await reaching.count_replicas("a", ["default", "unknown"])
         assert [(await client.answer(QUERY)).served_by for _ in range(6)].count("line") == 3

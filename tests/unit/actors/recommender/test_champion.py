@@ -19,8 +19,9 @@ from actors.learned.soundness import trusted
 from actors.recommender import recommender as recommender_module
 from actors.recommender.champion import Champion
 from actors.recommender.messages import Kind, ReaderQuery, RecommendationResult
+from actors.recommender.ranking import Ranking
 from actors.recommender.recommender import Recommender
-from actors.recommender.score import explain_rows, own_of, score_all, sources_of
+from actors.recommender.score import explain_rows, own_of, sources_of
 from actors.recommender.taste import taste_of, traces_of, unpack
 from cluster.errors import Fault
 from cluster.query.parser import parse as parse_filter
@@ -153,7 +154,7 @@ def test_parts_of_a_score_sum_to_it_and_name_where_it_comes_from(shop: Recommend
     holdings, standing = shop.holdings, shop.holdings.standing(NOW_MS)
     catalog = shop.overlay.catalog
     taste = taste_of(traces_of(unpack(looked_at(6, 7)), catalog), shop.overlay.index)
-    scores = score_all(taste, holdings, standing).scores
+    scores = Ranking(standing.start, own_of(taste, holdings, standing)).scores
     rows = list(range(len(standing)))
     explained = explain_rows(rows, taste, holdings, standing)
     for row, parts in zip(rows, explained, strict=True):
@@ -356,15 +357,6 @@ class Astray(Moody):
     def __init__(self, item: int) -> None:
         self.item = item
 
-    def train(self, data: Any, rng: Any) -> Astray:
-        return Astray(self.item)
-
-    def load(self, parts: Parts) -> Astray:
-        return Astray(self.item)
-
-    def score(self, histories: Histories) -> Any:
-        return np.zeros((len(histories), histories.n_items), np.float32)
-
     def quick(self, past: Past) -> Any:
         return np.array([3, self.item]), np.ones(2, np.float32)
 
@@ -391,29 +383,21 @@ class Fickle(Moody):
         return np.zeros(RING, np.float32)
 
 
-def test_a_part_of_somebody_else_that_is_no_number_spoils_no_list(tmp_path: Path) -> None:
-    parts = {**RECIPE["parts"], "dizzy": {"learner": f"{__name__}:Dizzy"}}
-    weights = {**RECIPE["blend"], "weights": {"rules": 1.0, "dizzy": 1.0}}
+@pytest.mark.parametrize(
+    ("learner", "config"), [("Dizzy", {}), ("Astray", {"item": -1}), ("Astray", {"item": RING})]
+)
+def test_a_part_of_somebody_else_that_answers_nonsense_spoils_no_list(
+    tmp_path: Path, learner: str, config: dict[str, int]
+) -> None:
+    parts = {**RECIPE["parts"], "odd": {"learner": f"{__name__}:{learner}", "config": config}}
+    weights = {**RECIPE["blend"], "weights": {"rules": 1.0, "odd": 1.0}}
     shop = Recommender(HashingEmbedder())
     shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
     adopt(shop, learned(tmp_path / "s", parts=parts, blend=weights))
     assert ids(ask(shop, recent=looked_at(6, 7), rows=1)) == [name(8)]
     champion = shop.holdings.champion
     assert champion is not None
-    assert list(champion.silenced) == ["learned:dizzy"]
-
-
-@pytest.mark.parametrize("item", [-1, RING])
-def test_a_part_of_somebody_else_that_speaks_of_no_item_is_silenced(tmp_path: Path, item: int) -> None:
-    parts = {**RECIPE["parts"], "astray": {"learner": f"{__name__}:Astray", "config": {"item": item}}}
-    weights = {**RECIPE["blend"], "weights": {"rules": 1.0, "astray": 1.0}}
-    shop = Recommender(HashingEmbedder())
-    shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
-    adopt(shop, learned(tmp_path / "s", parts=parts, blend=weights))
-    assert ids(ask(shop, recent=looked_at(6, 7), rows=1)) == [name(8)]
-    champion = shop.holdings.champion
-    assert champion is not None
-    assert list(champion.silenced) == ["learned:astray"]
+    assert list(champion.silenced) == ["learned:odd"]
 
 
 def test_a_common_part_of_somebody_else_that_fails_is_silenced_too(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from actors.recommender.follower import Follower
 from actors.recommender.messages import Boost, Circle, ReaderQuery, RecommendationResult
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
+from cluster.query.columns import keys_of
 from cluster.query.parser import parse
 from cluster.store.memory import memory_stores
 from cluster.store.ports import Stores
@@ -52,7 +53,7 @@ async def follower(
     stores: Stores, clock: SystemClock, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Follower]:
     """A follower of the corner shop whose columns are built only when somebody asks, a record at a time."""
-    monkeypatch.setattr(follower_module, "_RECORDS_AT_ONCE", 2)
+    monkeypatch.setattr(follower_module, "RECORDS_AT_ONCE", 2)
     monkeypatch.setattr(follower_module, "OFTEN_ASKED", ())
     await furnish(stores)
     follower = Follower(APP, "test", stores, None, clock, SilentMeter(), HashingEmbedder)
@@ -66,7 +67,7 @@ async def test_an_answer_that_waited_for_columns_is_the_same(
     asked: str, follower: Follower, stores: Stores, clock: SystemClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = await follower.answer(ASKED[asked], [], [])
-    monkeypatch.setattr(follower_module, "_RECORDS_AT_ONCE", 1_000)
+    monkeypatch.setattr(follower_module, "RECORDS_AT_ONCE", 1_000)
     other = Follower(APP, "other", stores, None, clock, SilentMeter(), HashingEmbedder)
     await other.start()
     expected = await other.answer(ASKED[asked], [], [])
@@ -113,7 +114,7 @@ async def test_others_are_answered_and_changes_come_in_while_a_column_is_built(
     go_on.set()
     assert (await waiting).products
     catalog = follower._held.overlay.catalog
-    assert catalog.columns.is_ready(parse("brand:Birk"))
+    assert catalog.columns.are_ready(keys_of(parse("brand:Birk")))
     assert catalog.matching(parse("brand:Birk AND price:5"))[catalog.row_of("rake")]
 
 
@@ -139,6 +140,6 @@ async def test_columns_often_asked_are_built_before_anybody_asks(
 ) -> None:
     monkeypatch.setattr(follower_module, "OFTEN_ASKED", (("field", "brand"),))
     columns = follower._held.overlay.catalog.columns
-    assert not columns.is_ready(parse("brand:Birk"))
+    assert not columns.are_ready(keys_of(parse("brand:Birk")))
     await upload(stores, PRODUCTS[:1])
-    await until(lambda: columns.is_ready(parse("brand:Birk")))
+    await until(lambda: columns.are_ready(keys_of(parse("brand:Birk"))))

@@ -24,7 +24,7 @@ from actors.recommender.champion import Champion
 from actors.recommender.events import Events
 from actors.recommender.messages import Kind, ReaderQuery
 from actors.recommender.recommender import Recommender
-from actors.recommender.score import score_all
+from actors.recommender.score import own_of, start_of
 from actors.recommender.taste import taste_of, traces_of, unpack
 from actors.recommender.trending import DAY_MS
 from cluster.records.recent import RecentEvent
@@ -149,7 +149,10 @@ def test_a_reader_with_a_history_gets_three_times_what_popularity_gives(split: S
             continue
         taste = taste_of(traces_of(unpack(split.recents(reader)), overlay.catalog), overlay.index)
         for found, scores in (
-            (personal, score_all(taste, recommender.holdings, standing).scores),
+            (
+                personal,
+                own_of(taste, recommender.holdings, standing).added_to(start_of(taste, standing).scores),
+            ),
             (popular, sold.astype(np.float32)),
         ):
             scores[list(seen)] = -np.inf
@@ -208,7 +211,7 @@ def test_a_snapshot_is_worth_more_than_the_live_parts_and_live_parts_keep_an_old
             if not new:
                 continue
             taste = taste_of(traces_of(unpack(split.recents(reader)), catalog), index)
-            scores = score_all(taste, holdings, standing).scores
+            scores = own_of(taste, holdings, standing).added_to(start_of(taste, standing).scores)
             scores[list(seen)] = -np.inf
             figures[name].append(ndcg(np.argsort(-scores)[:10].tolist(), new))
             if holdings.champion is not None and learned is not None:

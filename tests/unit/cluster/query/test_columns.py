@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from cluster.query.columns import ColumnStore
+from cluster.query.columns import ColumnStore, keys_of
 from cluster.query.parser import parse
 from tests.unit.cluster.query.strategies import steps_of
 
@@ -210,12 +210,12 @@ def test_one_thread_asks_while_another_changes() -> None:
 def test_it_says_which_questions_cost_no_pass_over_the_records() -> None:
     store = ColumnStore()
     store.append({"brand": "a", "price": 3, "location": {"lat": 1.0, "lon": 2.0}})
-    assert not store.is_ready(parse("brand:a AND price:3"))
+    assert not store.are_ready(keys_of(parse("brand:a AND price:3")))
     store.warm(["brand"])
-    assert store.is_ready(parse("brand:a OR -brand:b"))
-    assert not store.is_ready(parse("brand:a AND price:3"))
-    assert store.is_ready(parse("color:red")), "nobody has it"
-    assert not store.has_points("location")
+    assert store.are_ready(keys_of(parse("brand:a OR -brand:b")))
+    assert not store.are_ready(keys_of(parse("brand:a AND price:3")))
+    assert store.are_ready(keys_of(parse("color:red"))), "nobody has it"
+    assert not store.are_ready([("points", "location")])
     store.within(1.0, 2.0, 5.0)
-    assert store.has_points("location")
-    assert store.has_points("elsewhere")
+    assert store.are_ready([("points", "location")])
+    assert store.are_ready([("points", "elsewhere")])
