@@ -41,6 +41,8 @@ _BOUNDS = {
     "less_than": ("lt", "less than"),
 }
 _FORMATS = {UUID: "uuid", IPV4: "ipv4"}
+_RIGHT_NAMES: Mapping[str | int, str] = {"product_id": "product_ids", "product_group_id": "product_group_ids"}
+"Names that callers often give to an attribute of an interaction -> its name."
 _TAGGED_FIELDS = {"location": ("one", "many")}
 
 
@@ -139,6 +141,8 @@ def explain(error: ErrorDetails, *, tagged: bool) -> tuple[list[str | int], str]
         return [*path, "type"], _type_text(value, ctx)
     if not path and kind in _EXPECTED:
         return path, f"The record expected to be of type 'object', but '{json_type(value)}' is given."
+    if tagged and kind == "extra_forbidden" and path[-1] in _RIGHT_NAMES:
+        return path, f"The attribute is not allowed; use '{_RIGHT_NAMES[path[-1]]}'."
     return path, _text(kind, value, ctx)
 
 
@@ -157,7 +161,7 @@ def _type_text(record: Any, ctx: Mapping[str, Any]) -> str:
         return "The attribute is required."
     if not isinstance(kind, str):
         return wrong_type("string", kind)
-    return f"The attribute should be one of {ctx['expected_tags']}."
+    return f"The attribute should be one of {', '.join(sorted(ctx['expected_tags'].split(', ')))}."
 
 
 def _text(kind: str, value: Any, ctx: Mapping[str, Any]) -> str:
