@@ -22,9 +22,11 @@ PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_optio
 def ingest(context: typer.Context) -> None:
     """Bring files of records, or an archive of articles (`kiosk ingest archive`), into an app of the running
     installation (see `kiosk ingest --help` and `kiosk ingest archive --help`)."""
-    asks_for_help = any(word in ("--help", "-h") for word in context.args)
+    needs_nothing = context.args[:1] == ["fields"] or any(
+        word in ("--help", "-h", "--dry-run") for word in context.args
+    )
     installation = Installation()
-    if not asks_for_help and not installation.is_running and not installation.settings.redis_is_external:
+    if not needs_nothing and not installation.is_running and not installation.settings.redis_is_external:
         raise Unavailable("Kiosk does not run; start it with `kiosk up`")
     if context.args[:1] == ["archive"]:
         _run("jobs.archive", context.args[1:])

@@ -13,7 +13,9 @@ _ABOUT = """\
 Ingest users, products or interactions from files of any size: JSON Lines, CSV, TSV or Parquet, packed or not.
 
 Started again after an interruption it goes on where it was. Rows that are refused are set aside with their reasons
-and do not stop it: exit code 0 when every row is in, 1 when some were refused, 2 when it could not be done.
+and do not stop it, unless none of the first 1,000 is accepted. Look first: --dry-run writes nothing.
+
+exit codes: 0 every row is in, 1 some rows were refused, 2 wrong use, 3 Kiosk does not run
 """
 
 _RULES = """\
@@ -23,8 +25,15 @@ mapping: what a file calls a field (without a mapping every column is the field 
                                            number, integer, text, bool, time, list, numbers, paths
   categories=cat|>                         split: `|` between paths, `>` inside a path
   type:=book                               the same value for every row
+  price=Preis:number(,)                    a number with a decimal comma
+  timestamp=Date:time(%m/%d/%Y %H:%M)      a time in a form of its own (UTC unless it names an offset)
+  user_id=CustomerID:integer               whole numbers that a table wrote as 17850.0
+  availability=Stock{ja:IN_STOCK,nein:OUT_OF_STOCK}
+                                           one value for another
+`kiosk ingest fields user|product|interaction` lists the fields, what each takes and which are required.
 
 examples
+  kiosk ingest orders.csv --noun interaction --app bookshop --dry-run --limit 100
   kiosk ingest people.csv --noun user --app bookshop --map user_id=nr --map created_at=since
   kiosk ingest catalog.parquet --noun product --app bookshop --map-file catalog.map
   kiosk ingest s3://bucket/events --noun interaction --app bookshop --at-once 8
@@ -55,6 +64,27 @@ def read_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--format", choices=("jsonl", "csv", "tsv", "parquet"), help="when the name does not tell"
+    )
+    parser.add_argument(
+        "--delimiter",
+        default="",
+        metavar="SIGN",
+        help="what parts the cells; found in the header when not said",
+    )
+    parser.add_argument(
+        "--encoding",
+        default="",
+        metavar="NAME",
+        help="of CSV and TSV, for example cp1252; UTF-8 when not said",
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="read, map and check the first 1,000 rows, show what they become, and write nothing",
+    )
+    parser.add_argument("--limit", type=count, default=0, metavar="N", help="read so many rows at most")
+    parser.add_argument(
+        "--keep-going", action="store_true", help="read on although none of the first 1,000 rows was accepted"
     )
     parser.add_argument(
         "--chunk",

@@ -7,11 +7,12 @@ store that fails, stalls or cuts a body short is asked again, behind the rows th
 
 from __future__ import annotations
 
+import contextlib
 import io
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Protocol, TypeVar
@@ -24,7 +25,7 @@ from pyarrow import fs
 from cluster.artifacts.shelf import Patience
 from cluster.errors import Invalid, Unavailable
 from jobs.ingest.columns import ColumnRows
-from jobs.ingest.delimited import delimited_rows
+from jobs.ingest.delimited import delimited_rows, header_names
 from jobs.ingest.row import Row, Unreadable, beginning
 
 T = TypeVar("T")
@@ -63,6 +64,27 @@ class Asking:
 
 
 @dataclass(frozen=True, slots=True)
+class Layout:
+    """How a delimited file is written."""
+
+    delimiter: str = ""
+    "One character; empty: a comma, or what the header line is parted by."
+    encoding: str = ""
+    "A name Python knows; empty: UTF-8."
+
+    def __post_init__(self) -> None:
+        if len(self.delimiter) > 1 or self.delimiter in ('"', "\n", "\r"):
+            raise Invalid(f"a delimiter is one character that is no quote, not {self.delimiter!r}")
+        try:
+            # reading bytes as text is what is asked of it; base64 and its like do something else
+            "".encode(self.encoding or "utf-8")
+        except LookupError as error:
+            raise Invalid(
+                f"there is no encoding {self.encoding!r}; common ones are utf-8, cp1252, latin-1 and utf-16"
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """One file to read."""
 
@@ -74,6 +96,7 @@ class Source:
     files: Any
     "pyarrow.fs.FileSystem"
     asking: Asking = field(default_factory=Asking)
+    layout: Layout = field(default_factory=lambda: Layout())
 
     @property
     def name(self) -> str:
@@ -103,9 +126,10 @@ class PlainFiles:
 
     format: Format | None = None
     "Of all of them; None: by their names."
+    layout: Layout = Layout()
 
     def find(self, address: str) -> list[Source]:
-        return find(address, self.format)
+        return [replace(source, layout=self.layout) for source in find(address, self.format)]
 
     def chunks(self, source: Source, size: int, skip: int = 0) -> Iterator[tuple[int, Sequence[Row]]]:
         return chunks(source, size, skip)
@@ -158,6 +182,26 @@ def format_of(path: str) -> Format | None:
     return FORMATS.get(PurePosixPath(name).suffix)
 
 
+def column_names(source: Source) -> Sequence[str] | None:
+    """Read the names of a file's columns; None for formats without any.
+
+    Errors:
+        Invalid: the file as a whole is not of its format
+        Unavailable: an object store does not give it after all attempts
+    """
+    if source.format == "jsonl":
+        return None
+    return _patiently(source.files, source.name, source.asking, lambda: _column_names(source))
+
+
+def _column_names(source: Source) -> Sequence[str]:
+    if source.format == "parquet":
+        with source.files.open_input_file(source.path) as stream, _told_as_parquet(source):
+            return list(pq.read_schema(stream).names)
+    with _stream(source) as stream, _text(source, _Readable(stream)) as text:
+        return header_names(text, _separator_of(source), source.name, LONGEST_ROW)
+
+
 def rows(source: Source) -> Iterator[Row]:
     """Read a file row by row; what an object store breaks off is gone on with.
 
@@ -173,7 +217,7 @@ def _read(source: Source) -> Iterator[Row]:
         return _parquet_rows(source)
     if source.format == "jsonl":
         return _jsonl_rows(source)
-    return _csv_rows(source, "\t" if source.format == "tsv" else ",")
+    return _csv_rows(source, _separator_of(source))
 
 
 def chunks(source: Source, size: int, skip: int = 0) -> Iterator[tuple[int, Sequence[Row]]]:
@@ -248,10 +292,7 @@ def _csv_rows(source: Source, separator: str) -> Iterator[Row]:
     held: Row | None = None
     with _stream(source) as stream:
         counted = _Readable(stream)
-        text = io.TextIOWrapper(
-            io.BufferedReader(counted, _BLOCK), encoding="utf-8-sig", errors="surrogateescape", newline=""
-        )
-        for row in delimited_rows(text, separator, source.name, LONGEST_ROW):
+        for row in delimited_rows(_text(source, counted), separator, source.name, LONGEST_ROW):
             if held is not None:
                 yield held
             held = row
@@ -261,6 +302,26 @@ def _csv_rows(source: Source, separator: str) -> Iterator[Row]:
         yield held
 
 
+def _separator_of(source: Source) -> str:
+    return source.layout.delimiter or ("\t" if source.format == "tsv" else "")
+
+
+def _text(source: Source, stream: io.RawIOBase) -> io.TextIOWrapper:
+    encoding = source.layout.encoding or "utf-8-sig"
+    return io.TextIOWrapper(
+        io.BufferedReader(stream, _BLOCK), encoding=encoding, errors="surrogateescape", newline=""
+    )
+
+
+@contextlib.contextmanager
+def _told_as_parquet(source: Source) -> Iterator[None]:
+    """Raise what Arrow says of a file as a refusal of the file."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise Invalid(f"{source.name} can't be read as Parquet: {error}") from error
+
+
 def _parquet_rows(source: Source) -> Iterator[Row]:
     for batch in _batches(source, _PARQUET_ROWS):
         yield from ColumnRows(pa.Table.from_batches([batch]))
@@ -268,18 +329,16 @@ def _parquet_rows(source: Source) -> Iterator[Row]:
 
 def _batches(source: Source, most: int) -> Iterator[Any]:
     """Read Parquet in record batches of at most so many rows."""
-    try:
-        with (
-            source.files.open_input_file(source.path) as stream,
-            # read ahead, it would hold the whole file
-            pq.ParquetFile(stream, pre_buffer=False) as parquet,
-        ):
-            names = parquet.schema_arrow.names
-            if len(set(names)) < len(names):
-                raise Invalid(f"{source.name} has two columns of one name")
-            yield from parquet.iter_batches(batch_size=most, use_threads=False)
-    except pa.ArrowException as error:
-        raise Invalid(f"{source.name} can't be read as Parquet: {error}") from error
+    with (
+        _told_as_parquet(source),
+        source.files.open_input_file(source.path) as stream,
+        # read ahead, it would hold the whole file
+        pq.ParquetFile(stream, pre_buffer=False) as parquet,
+    ):
+        names = parquet.schema_arrow.names
+        if len(set(names)) < len(names):
+            raise Invalid(f"{source.name} has two columns of one name")
+        yield from parquet.iter_batches(batch_size=most, use_threads=False)
 
 
 def _cut(batches: Iterator[Any], size: int, skip: int) -> Iterator[Any]:
