@@ -15,12 +15,11 @@ from cluster.clock import SystemClock
 from cluster.errors import HouseError, Unavailable
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
-from jobs.ingest.arguments import read_arguments, rules_of
+from jobs.ingest.arguments import order_of, read_arguments
 from jobs.ingest.display import Display, show_preview, tell_end, tell_stop
 from jobs.ingest.fields import show_fields
 from jobs.ingest.pipeline import Order, Report, ingest
 from jobs.ingest.preview import preview
-from jobs.ingest.sources import Layout
 
 
 def main() -> int:
@@ -31,17 +30,7 @@ def main() -> int:
     settings = Settings()
     state_dir = arguments.state or settings.data_dir / "ingest"
     try:
-        order = Order(
-            address=arguments.address,
-            noun=arguments.noun,
-            app_id=arguments.app,
-            mapping=rules_of(arguments),
-            format=arguments.format,
-            chunk=arguments.chunk or (2_000 if arguments.noun == "interaction" else 500),
-            layout=Layout(arguments.delimiter.replace("\\t", "\t"), arguments.encoding),
-            limit=arguments.limit,
-            keep_going=arguments.keep_going,
-        )
+        order = order_of(arguments)
         if arguments.dry_run:
             found = preview(order, now_ms=SystemClock().now_ms())
             show_preview(order, found, as_json=arguments.json)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cluster.errors import Invalid
+from jobs.ingest.delimited import Layout
+from jobs.ingest.pipeline import Order
 
 _MOST = 100_000
 _ABOUT = """\
@@ -65,6 +67,29 @@ def read_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--format", choices=("jsonl", "csv", "tsv", "parquet"), help="when the name does not tell"
     )
+    _add_looks(parser)
+    parser.add_argument(
+        "--chunk",
+        type=count,
+        metavar="N",
+        help="rows written together; 2,000 interactions or 500 records when not said",
+    )
+    parser.add_argument(
+        "--at-once", type=count, default=1, metavar="N", help="so many files at once, each as a task on Ray"
+    )
+    parser.add_argument(
+        "--state",
+        type=Path,
+        metavar="DIR",
+        help="where progress and refused rows are kept; `ingest` in the data directory when not said",
+    )
+    parser.add_argument("--restart", action="store_true", help="forget an earlier run; take every row again")
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output at the end")
+    return parser.parse_args(words)
+
+
+def _add_looks(parser: argparse.ArgumentParser) -> None:
+    """Add what says how files are written and how much of them is read."""
     parser.add_argument(
         "--delimiter",
         default="",
@@ -86,24 +111,6 @@ def read_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--keep-going", action="store_true", help="read on although none of the first 1,000 rows was accepted"
     )
-    parser.add_argument(
-        "--chunk",
-        type=count,
-        metavar="N",
-        help="rows written together; 2,000 interactions or 500 records when not said",
-    )
-    parser.add_argument(
-        "--at-once", type=count, default=1, metavar="N", help="so many files at once, each as a task on Ray"
-    )
-    parser.add_argument(
-        "--state",
-        type=Path,
-        metavar="DIR",
-        help="where progress and refused rows are kept; `ingest` in the data directory when not said",
-    )
-    parser.add_argument("--restart", action="store_true", help="forget an earlier run; take every row again")
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output at the end")
-    return parser.parse_args(words)
 
 
 def rules_of(arguments: argparse.Namespace) -> tuple[str, ...]:
@@ -120,6 +127,25 @@ def rules_of(arguments: argparse.Namespace) -> tuple[str, ...]:
         raise Invalid(f"mapping {arguments.map_file} can't be read: {error}") from error
     rules = [line.strip() for line in lines]
     return (*(rule for rule in rules if rule and not rule.startswith("#")), *arguments.map)
+
+
+def order_of(arguments: argparse.Namespace) -> Order:
+    """Make the order of a command line.
+
+    Errors:
+        Invalid: the file of rules can't be read, or the layout makes no sense
+    """
+    return Order(
+        address=arguments.address,
+        noun=arguments.noun,
+        app_id=arguments.app,
+        mapping=rules_of(arguments),
+        format=arguments.format,
+        chunk=arguments.chunk or (2_000 if arguments.noun == "interaction" else 500),
+        layout=Layout(arguments.delimiter.replace("\\t", "\t"), arguments.encoding),
+        limit=arguments.limit,
+        keep_going=arguments.keep_going,
+    )
 
 
 def count(text: str) -> int:

@@ -7,9 +7,11 @@ is left out.
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Iterator, Sequence
-from typing import TextIO
+from dataclasses import dataclass
+from typing import Any, TextIO
 
 from cluster.errors import Invalid
 from jobs.ingest.row import Row, Unreadable, beginning
@@ -17,8 +19,54 @@ from jobs.ingest.row import Row, Unreadable, beginning
 LONGEST_CELL = 1 << 20
 "Characters; a quote that is left open takes no more than this from the rows behind it."
 
+_BLOCK = 1 << 20
 _NEWLINES = ("\n", "\r")
 _QUOTED = re.compile(r'"[^"]*"')
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a delimited file is written."""
+
+    delimiter: str = ""
+    "One character; empty: a comma, or what the header line is parted by."
+    encoding: str = ""
+    "A name Python knows; empty: UTF-8."
+
+    def __post_init__(self) -> None:
+        if len(self.delimiter) > 1 or self.delimiter in ('"', "\n", "\r"):
+            raise Invalid(f"a delimiter is one character that is no quote, not {self.delimiter!r}")
+        try:
+            # reading bytes as text is what is asked of it; base64 and its like do something else
+            "".encode(self.encoding or "utf-8")
+        except LookupError as error:
+            raise Invalid(
+                f"there is no encoding {self.encoding!r}; common ones are utf-8, cp1252, latin-1 and utf-16"
+            ) from error
+
+
+class ByteStream(io.RawIOBase):
+    """A pyarrow stream as Python's text layer takes it; `count` says how many bytes were read."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any) -> int:
+        data = self._stream.read(len(target))
+        target[: len(data)] = data
+        self.count += len(data)
+        return len(data)
+
+
+def open_text(stream: ByteStream, layout: Layout) -> io.TextIOWrapper:
+    """Decode a stream as `delimited_rows` reads it; bytes that are no characters become surrogates."""
+    encoding = layout.encoding or "utf-8-sig"
+    buffered = io.BufferedReader(stream, _BLOCK)
+    return io.TextIOWrapper(buffered, encoding=encoding, errors="surrogateescape", newline="")
 
 
 def delimited_rows(text: TextIO, separator: str, name: str, longest: int) -> Iterator[Row]:

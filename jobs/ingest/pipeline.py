@@ -27,19 +27,19 @@ from cluster.store.ports import Noun, Stores
 from jobs.ingest import sources as reading
 from jobs.ingest.chunks import Checked, Part, Refused, check_columns, check_interactions, check_records
 from jobs.ingest.columns import ColumnRows
-from jobs.ingest.mapping import FieldMap, Reader
+from jobs.ingest.delimited import Layout
+from jobs.ingest.first_look import check_columns_of, warnings_of
+from jobs.ingest.mapping import FieldMap
 from jobs.ingest.plain import PlainInteractions
 from jobs.ingest.plain_columns import PlainColumns
 from jobs.ingest.progress import Progress, Run
 from jobs.ingest.reasons import Reason, ReasonCounter
-from jobs.ingest.row import Row, Unreadable
 from jobs.ingest.writing import Handed, InteractionWriter, Patience, RecordWriter
 
 Watcher = Callable[[Progress], None]
 
 HOPELESS_ROWS = 1_000
 "After so many rows an ingest stops when none of them was accepted."
-_SAMPLED_ROWS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Order:
     "Chunks the intake may have at a time."
     patience_s: float = 600.0
     "How long a store that is away is waited for."
-    layout: reading.Layout = field(default_factory=reading.Layout)
+    layout: Layout = field(default_factory=Layout)
     limit: int = 0
     "Rows to read at most; 0: all."
     keep_going: bool = False
@@ -171,34 +171,11 @@ def run_of(order: Order, state_dir: Path) -> Run:
     address = order.address
     if "://" not in address:
         address = str(Path(address).expanduser().resolve())
-    layout = (order.layout.delimiter, order.layout.encoding) if order.layout != reading.Layout() else ()
+    layout = (order.layout.delimiter, order.layout.encoding) if order.layout != Layout() else ()
     limit = (f"limit {order.limit}",) if order.limit else ()
     return Run.of(
         state_dir, order.app_id, order.noun, address, order.format or "", *order.mapping, *layout, *limit
     )
-
-
-def check_columns_of(mapping: FieldMap, found: Sequence[reading.Source]) -> None:
-    """See that files have the columns that a mapping names.
-
-    Errors:
-        Invalid: one lacks a column
-    """
-    if not mapping.rules:
-        return
-    for source in found:
-        names = reading.column_names(source)
-        if names is not None:
-            mapping.check_columns(names)
-
-
-def warnings_of(rows: Sequence[Row], read: Reader, mapping: FieldMap) -> list[str]:
-    """Say what looks wrong with the first rows of an ingest although they may be accepted."""
-    records = [read(row) for row in rows[:_SAMPLED_ROWS] if not isinstance(row, Unreadable)]
-    name = mapping.float_ids(records)
-    if not name:
-        return []
-    return [f"every {name} ends in '.0': whole numbers that a table wrote as decimals; map it with :integer"]
 
 
 async def _applied_here(loop: IntakeLoop, writing: Coroutine[Any, Any, None]) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 from jobs.ingest import sources as reading
 from jobs.ingest.chunks import Checked, check_interactions, check_records
+from jobs.ingest.first_look import check_columns_of, warnings_of
 from jobs.ingest.mapping import FieldMap
-from jobs.ingest.pipeline import Order, check_columns_of, warnings_of
+from jobs.ingest.pipeline import Order
 from jobs.ingest.reasons import Reason, ReasonCounter
 from jobs.ingest.row import Unreadable
 

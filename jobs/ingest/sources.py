@@ -8,7 +8,6 @@ store that fails, stalls or cuts a body short is asked again, behind the rows th
 from __future__ import annotations
 
 import contextlib
-import io
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,8 +23,8 @@ from pyarrow import fs
 
 from cluster.artifacts.shelf import Patience
 from cluster.errors import Invalid, Unavailable
-from jobs.ingest.columns import ColumnRows
-from jobs.ingest.delimited import delimited_rows, header_names
+from jobs.ingest.columns import ColumnRows, cut_batches
+from jobs.ingest.delimited import ByteStream, Layout, delimited_rows, header_names, open_text
 from jobs.ingest.row import Row, Unreadable, beginning
 
 T = TypeVar("T")
@@ -64,27 +63,6 @@ class Asking:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """How a delimited file is written."""
-
-    delimiter: str = ""
-    "One character; empty: a comma, or what the header line is parted by."
-    encoding: str = ""
-    "A name Python knows; empty: UTF-8."
-
-    def __post_init__(self) -> None:
-        if len(self.delimiter) > 1 or self.delimiter in ('"', "\n", "\r"):
-            raise Invalid(f"a delimiter is one character that is no quote, not {self.delimiter!r}")
-        try:
-            # reading bytes as text is what is asked of it; base64 and its like do something else
-            "".encode(self.encoding or "utf-8")
-        except LookupError as error:
-            raise Invalid(
-                f"there is no encoding {self.encoding!r}; common ones are utf-8, cp1252, latin-1 and utf-16"
-            ) from error
-
-
-@dataclass(frozen=True, slots=True)
 class Source:
     """One file to read."""
 
@@ -96,7 +74,7 @@ class Source:
     files: Any
     "pyarrow.fs.FileSystem"
     asking: Asking = field(default_factory=Asking)
-    layout: Layout = field(default_factory=lambda: Layout())
+    layout: Layout = field(default_factory=Layout)
 
     @property
     def name(self) -> str:
@@ -126,7 +104,7 @@ class PlainFiles:
 
     format: Format | None = None
     "Of all of them; None: by their names."
-    layout: Layout = Layout()
+    layout: Layout = field(default_factory=Layout)
 
     def find(self, address: str) -> list[Source]:
         return [replace(source, layout=self.layout) for source in find(address, self.format)]
@@ -198,7 +176,7 @@ def _column_names(source: Source) -> Sequence[str]:
     if source.format == "parquet":
         with source.files.open_input_file(source.path) as stream, _told_as_parquet(source):
             return list(pq.read_schema(stream).names)
-    with _stream(source) as stream, _text(source, _Readable(stream)) as text:
+    with _stream(source) as stream, open_text(ByteStream(stream), source.layout) as text:
         return header_names(text, _separator_of(source), source.name, LONGEST_ROW)
 
 
@@ -239,7 +217,9 @@ def _lots(source: Source, size: int, skip: int) -> Iterator[list[Row]]:
 
 
 def _parquet_lots(source: Source, size: int, skip: int) -> Iterator[ColumnRows]:
-    return _again(source, skip, lambda done: map(ColumnRows, _cut(_batches(source, size), size, done)), len)
+    return _again(
+        source, skip, lambda done: map(ColumnRows, cut_batches(_batches(source, size), size, done)), len
+    )
 
 
 # --- formats ------------------------------------------------------------------------------------------------------
@@ -291,8 +271,8 @@ def _lines(source: Source) -> Iterator[bytes | Unreadable]:
 def _csv_rows(source: Source, separator: str) -> Iterator[Row]:
     held: Row | None = None
     with _stream(source) as stream:
-        counted = _Readable(stream)
-        for row in delimited_rows(_text(source, counted), separator, source.name, LONGEST_ROW):
+        counted = ByteStream(stream)
+        for row in delimited_rows(open_text(counted, source.layout), separator, source.name, LONGEST_ROW):
             if held is not None:
                 yield held
             held = row
@@ -304,13 +284,6 @@ def _csv_rows(source: Source, separator: str) -> Iterator[Row]:
 
 def _separator_of(source: Source) -> str:
     return source.layout.delimiter or ("\t" if source.format == "tsv" else "")
-
-
-def _text(source: Source, stream: io.RawIOBase) -> io.TextIOWrapper:
-    encoding = source.layout.encoding or "utf-8-sig"
-    return io.TextIOWrapper(
-        io.BufferedReader(stream, _BLOCK), encoding=encoding, errors="surrogateescape", newline=""
-    )
 
 
 @contextlib.contextmanager
@@ -341,42 +314,7 @@ def _batches(source: Source, most: int) -> Iterator[Any]:
         yield from parquet.iter_batches(batch_size=most, use_threads=False)
 
 
-def _cut(batches: Iterator[Any], size: int, skip: int) -> Iterator[Any]:
-    """Put batches together to tables of exactly `size` rows (the last one may be smaller) behind `skip` rows."""
-    waiting: list[Any] = []
-    wanted = size
-    for batch in batches:
-        at = min(skip, batch.num_rows)
-        skip -= at
-        while at < batch.num_rows:
-            waiting.append(batch.slice(at, wanted))
-            at += waiting[-1].num_rows
-            wanted -= waiting[-1].num_rows
-            if not wanted:
-                yield pa.Table.from_batches(waiting)
-                waiting, wanted = [], size
-    if waiting:
-        yield pa.Table.from_batches(waiting)
-
-
 # --- inside -------------------------------------------------------------------------------------------------------
-
-
-class _Readable(io.RawIOBase):
-    """A pyarrow stream as Python's text layer wants it."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-        self.count = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, target: Any) -> int:
-        data = self._stream.read(len(target))
-        target[: len(data)] = data
-        self.count += len(data)
-        return len(data)
 
 
 def _again(

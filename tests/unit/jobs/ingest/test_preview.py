@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from cluster.errors import Invalid
+from jobs.ingest.delimited import Layout
 from jobs.ingest.fields import show_fields
 from jobs.ingest.pipeline import Order
 from jobs.ingest.preview import Preview, preview
 from jobs.ingest.reasons import Reason, merged
-from jobs.ingest.sources import Layout, PlainFiles
+from jobs.ingest.sources import PlainFiles
 
 
 def _order(
