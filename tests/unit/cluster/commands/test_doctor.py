@@ -124,7 +124,7 @@ def test_a_clock_that_is_off_is_bad(off_ms: int, level: str) -> None:
 @pytest.mark.parametrize(
     ("information", "level", "words"),
     [
-        ({"redis_version": "6.2.14"}, "warning", "running Redis 6.2.14 has 11 published faults"),
+        ({"redis_version": "6.2.14"}, "warning", "running Redis 6.2.14 has"),
         ({"redis_version": "7.2.4", "valkey_version": "9.1.4"}, "ok", "running Valkey 9.1.4, no known fault"),
         (
             {"redis_version": "7.2.4", "valkey_version": "9.1.2"},
