@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
+from packaging.utils import NormalizedName, canonicalize_name
 
 from cluster.errors import HouseError
 from cluster.runtime import about
@@ -105,7 +105,7 @@ def _licences(each: Distribution) -> list[dict[str, Any]]:
     return [{"license": {"name": name}} for name in dict.fromkeys(names)]
 
 
-def _requirements(each: Distribution, installed: Mapping[str, Distribution]) -> list[str]:
+def _requirements(each: Distribution, installed: Mapping[NormalizedName, Distribution]) -> list[str]:
     needs: set[str] = set()
     for text in each.requires or ():
         try:
