@@ -21,6 +21,7 @@ from cluster.commands import (
     report,
     rules,
     runs,
+    sbom,
     schedules,
     screen,
     status,
@@ -47,6 +48,7 @@ def command_line() -> typer.Typer:
     line.command("down")(down.down)
     line.command("status", epilog=status.EPILOG)(status.status)
     line.command("doctor", epilog=doctor.EPILOG)(doctor.doctor)
+    line.command("sbom", epilog=sbom.EPILOG)(sbom.sbom)
     for group in (apps, keys, users, rules, engines, clients, report, runs, schedules, experiments):
         line.add_typer(group.app, name=group.__name__.rpartition(".")[2])
     line.command("train", epilog=train.EPILOG)(train.train)

