@@ -12,6 +12,7 @@ from cluster.runtime import probe
 from cluster.runtime.processes import belonging_to
 from cluster.runtime.redis_server import OLDEST
 from cluster.runtime.state import State
+from cluster.settings import Settings
 
 LOOPBACK = ("127.", "::1", "::ffff:127.")
 CLOCK_SLACK_MS = 2_000
@@ -30,6 +31,21 @@ def public_address(state: State) -> Finding:
     return Finding(
         "doors", "warning", f"{state.host}:{state.port} is reachable from outside, without TLS", advice
     )
+
+
+def sign_in(state: State, settings: Settings) -> Finding:
+    """Check that passwords can't be typed in where they travel in the clear."""
+    if settings.public_url or state.host.startswith(LOOPBACK) or state.host == "localhost":
+        return Finding("sign-in", "ok", "https or this machine only")
+    if settings.plain_sign_in:
+        advice = (
+            "set KIOSK_PUBLIC_URL to the https address of the proxy in front, and KIOSK_PLAIN_SIGN_IN=false"
+        )
+        return Finding(
+            "sign-in", "warning", "KIOSK_PLAIN_SIGN_IN lets passwords travel over plain http", advice
+        )
+    advice = "set KIOSK_PUBLIC_URL to the https address of a proxy in front"
+    return Finding("sign-in", "ok", "refused beyond this machine, as there is no https address", advice)
 
 
 def ports(installation: Installation, state: State) -> Iterator[Finding]:

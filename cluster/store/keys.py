@@ -42,6 +42,12 @@ def account_quarantine() -> str:
     return "kiosk:{oauth}:quarantine"
 
 
+def account_sessions() -> str:
+    """Hash user id -> random text, a new one with every sign-out: sessions that began under another have ended.
+    Owner: the API replica the person signs out at. For ever."""
+    return "kiosk:{oauth}:sessions"
+
+
 def oauth_code(sha256: str) -> str:
     """Hash: code (sealed JSON `Code`), used (`1` after the first attempt). Owner: the door that issued it.
     Ten minutes; the code itself is good for one, the rest is the memory of a replay."""

@@ -104,6 +104,20 @@ def test_doors_open_to_the_network_ask_for_tls(host: str, level: str) -> None:
     assert running_checks.public_address(_state(host=host)).level == level
 
 
+@pytest.mark.parametrize(
+    ("host", "url", "plain", "level"),
+    [
+        ("127.0.0.1", "", False, "ok"),
+        ("0.0.0.0", "", False, "ok"),
+        ("0.0.0.0", "", True, "warning"),
+        ("0.0.0.0", "https://news.example.com", True, "ok"),
+    ],
+)
+def test_passwords_over_plain_http_are_named(host: str, url: str, plain: bool, level: str) -> None:
+    settings = Settings(public_url=url, plain_sign_in=plain)
+    assert running_checks.sign_in(_state(host=host), settings).level == level
+
+
 @pytest.mark.parametrize(("status", "level"), [(401, "ok"), (403, "ok"), (200, "bad"), (404, "bad")])
 def test_a_dashboard_that_answers_strangers_is_bad(
     monkeypatch: pytest.MonkeyPatch, status: int, level: str
