@@ -34,7 +34,9 @@ def examine(installation: Installation) -> list[Finding]:
     findings += running_checks.actors(installation)
     try:
         findings += running_checks.redis_settings(installation)
-        findings += running_checks.clock(installation.information("server"), SystemClock().now_ms())
+        now_ms = SystemClock().now_ms()
+        findings += running_checks.clock(installation.information("server"), now_ms)
+        findings.append(running_checks.exposed_keys(installation, now_ms))
     except HouseError as error:
         findings.append(Finding("redis", "bad", error.message, f"see {state.logs_dir}/redis.log"))
     return findings

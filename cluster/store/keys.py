@@ -24,6 +24,11 @@ def access_key() -> str:
     return "kiosk:{access}:key"
 
 
+def access_exposed() -> str:
+    """Hash key id -> ms: when a secret key came in an address last. Owner: API replicas, once an hour. For ever."""
+    return "kiosk:{access}:exposed"
+
+
 def access_quarantine() -> str:
     """Stream, capped at about 10,000: broken apps and keys, as `quarantine`. Read by people."""
     return "kiosk:{access}:quarantine"

@@ -19,6 +19,7 @@ from deployments.edge import cors, idempotency
 from deployments.edge.admission import Gate, enter, examine
 from deployments.edge.arrival import Arrival, Scope, Send
 from deployments.edge.body import Gone, Receive
+from deployments.edge.credentials import HEADER as KEY_HEADER
 from deployments.edge.deadline import Deadline, TookTooLong
 from deployments.edge.envelope import NO_STORE, NOSNIFF, REVALIDATED, Header, Reply, is_known
 from deployments.edge.errors import method_not_allowed, not_found, reply_to, timed_out
@@ -129,7 +130,13 @@ class Door:
 
     def _note(self, arrival: Arrival, endpoint: Endpoint | None, reply: Reply, took_ms: float) -> None:
         name = endpoint.name if endpoint is not None else "none"
-        app = arrival.app_id if arrival.caller is not None else ""
+        app = ""
+        if arrival.caller is not None:
+            credential = arrival.caller.credential
+            app = credential.app.app_id
+            if credential.is_secret and not arrival.headers.get(KEY_HEADER):
+                self._gate.keyring.record_exposed(credential, self._clock.now_ms())
+                self._gate.meter.count("kiosk_secret_keys_in_addresses", app=app)
         self._tally.note(name, reply.status, took_ms)
         self._access_log.note(arrival.request_id, name, reply.status, took_ms, app=app)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from random import Random
 from typing import Any
@@ -142,6 +144,9 @@ async def test_pages_and_documents_load_nothing_and_can_not_be_framed(app: Any) 
     assert page.headers["referrer-policy"] == "no-referrer"
     assert page.headers["cache-control"].startswith("public")
     text = page.body.decode()
+    (style,) = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"style-src 'sha256-{digest}'" in policy
     assert not re.search(
         r"<(?:script|link|img|iframe|base)\b|\ssrc=|\sstyle=|@import|url\(|\son[a-z]+=", text
     )
