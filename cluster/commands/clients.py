@@ -12,7 +12,7 @@ from cluster.commands.archive_report import ClientLine, summarise
 from cluster.commands.installation import Installation, now_ms
 from cluster.commands.report import span_ms
 from cluster.errors import Invalid, NotFound
-from cluster.records.client_rule import DEFAULT_CALLS_PER_MINUTE, EVERYBODY, ClientRule, folded
+from cluster.records.client_rule import DEFAULT_CALLS_PER_MINUTE, EVERYBODY, ClientRule, folded, is_claim
 from cluster.runtime.keeping import Keeping
 from cluster.store.connect import OpenStores
 
@@ -130,6 +130,8 @@ def _change(client: str, name: str, as_json: bool, **change: object) -> None:
         return
     may = "may call" if rule.decision == "allow" else "is refused"
     screen.out().print(screen.quoted(f"{rule.client} {may}; calls per minute: {_rate(rule)}."))
+    if rule.decision == "allow" and is_claim(rule.client):
+        screen.out().print("Any client may give itself this name; host:HOST lets in only who answers there.")
 
 
 def _rate(rule: ClientRule) -> str:

@@ -36,10 +36,14 @@ def rule_for(rules: Mapping[str, ClientRule], client_id: str, client_name: str, 
     """
     everybody = rules.get(EVERYBODY) or ClientRule(client=EVERYBODY)
     own = rules.get(folded(client_id)) or (rules.get(folded(HOST + host)) if host else None)
-    name = folded(client_name)
-    if own is None and not _RESERVED.fullmatch(name):
-        own = rules.get(name)
+    if own is None and is_claim(client_name):
+        own = rules.get(folded(client_name))
     return own or everybody
+
+
+def is_claim(client: str) -> bool:
+    """Say whether a rule's client is a name that any client may give itself, neither an id nor a host nor `*`."""
+    return _RESERVED.fullmatch(folded(client)) is None
 
 
 def folded(name: str) -> str:

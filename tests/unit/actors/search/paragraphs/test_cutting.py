@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
 from actors.intake.steps import plain_text
+from actors.search.paragraphs import page_parser
 from actors.search.paragraphs.cutting import LONGEST_SELECTOR, MOST_PARAGRAPHS, page_of, paragraphs
 from actors.search.paragraphs.page_parser import DEEPEST, MOST_ATTRIBUTES, MOST_NODES
 from actors.search.paragraphs.showing import show, written
@@ -188,6 +190,16 @@ def test_twice_the_page_costs_no_more_than_twice_the_work(shape: str) -> None:
         if max(second_s / max(first_s, 0.06), third_s / max(second_s, 0.06)) < 3:
             return
     raise AssertionError(f"10,000: {first_s:.2f} s, 20,000: {second_s:.2f} s, 40,000: {third_s:.2f} s")
+
+
+def test_html_is_parsed_in_one_place() -> None:
+    folder = Path(page_parser.__file__).parents[3]
+    sources = (
+        path
+        for name in ("actors", "cluster", "deployments", "jobs")
+        for path in (folder / name).rglob("*.py")
+    )
+    assert [path.name for path in sources if "selectolax" in path.read_text("utf-8")] == ["page_parser.py"]
 
 
 @pytest.mark.parametrize("shape", HOSTILE_SHAPES)
