@@ -14,6 +14,8 @@ from jobs.archive.story import Story
 
 LARGEST_FEED = 64 << 20
 "Bytes; a feed is read whole."
+MOST_TAGS = 2_000_000
+"Of one feed: each takes 130 bytes of memory and more, however short it is."
 
 _ATOM = "{http://www.w3.org/2005/Atom}"
 _CONTENT = "{http://purl.org/rss/1.0/modules/content/}encoded"
@@ -29,6 +31,8 @@ def stories(data: bytes) -> Iterator[Story]:
     """
     if len(data) > LARGEST_FEED:
         raise Invalid(f"feed is larger than {LARGEST_FEED} bytes")
+    if data.count(b"<") > MOST_TAGS:
+        raise Invalid(f"feed holds more than {MOST_TAGS} tags")
     root = _parsed(data)
     if root.tag == _ATOM + "feed":
         language = root.get("{http://www.w3.org/XML/1998/namespace}lang", "")

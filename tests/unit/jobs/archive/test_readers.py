@@ -154,6 +154,12 @@ def test_entities_of_a_document_are_never_expanded(tmp_path: Path) -> None:
         rows_of(write(tmp_path, "feed.rss", parameter))
 
 
+def test_a_feed_of_nothing_but_tags_is_not_read(tmp_path: Path) -> None:
+    for feed in (b"<rss>" + b"<a/>" * 2_000_001, ("<rss>" + "<a/>" * 2_000_001).encode("utf-16")):
+        with pytest.raises(Invalid, match="tags"):
+            rows_of(write(tmp_path, "feed.rss", feed))
+
+
 def test_a_feed_may_name_a_document_type_which_is_never_fetched(tmp_path: Path) -> None:
     feed = """<?xml version="1.0"?><!DOCTYPE rss PUBLIC "-//Netscape Communications//DTD RSS 0.91//EN"
       "http://127.0.0.1:9/rss-0.91.dtd"><rss version="0.91"><channel><item><title>Mill opens</title>
