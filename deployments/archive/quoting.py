@@ -43,7 +43,7 @@ def readable(text: str) -> str:
     """Take out what nobody can see; line ends become plain ones.
 
     Cost:
-        0.1 microseconds for ASCII, 15 for 1,000 other characters
+        2 microseconds for 1,000 characters of ASCII, 9 for others
     """
     if text.isascii() and text.isprintable():
         return text
