@@ -49,6 +49,9 @@ class Settings(BaseSettings):
     public_url: str = ""
     """Origin by which clients reach the doors, as `https://news.example.com`; every address in the archive's
     metadata is built from it. Without one only loopback addresses work for agents. Not secret."""
+    plain_sign_in: bool = False
+    """People may sign in over plain http beyond loopback, because a proxy in front speaks TLS or the network is safe
+    by other means; not needed where `KIOSK_PUBLIC_URL` is set. Not secret."""
     archive_app: str = "playground"
     "The app whose articles agents search over MCP. Not secret."
     archive_title: str = "News Archive Search"

@@ -8,7 +8,7 @@ answered is the same to the byte but for the request id.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from cluster.clock import Clock
 from cluster.errors import HouseError, Unavailable
@@ -19,8 +19,9 @@ from deployments.edge import cors, idempotency
 from deployments.edge.admission import Gate, enter, examine
 from deployments.edge.arrival import Arrival, Scope, Send
 from deployments.edge.body import Gone, Receive
+from deployments.edge.credentials import HEADER as KEY_HEADER
 from deployments.edge.deadline import Deadline, TookTooLong
-from deployments.edge.envelope import Reply
+from deployments.edge.envelope import NO_STORE, NOSNIFF, REVALIDATED, Header, Reply, is_known
 from deployments.edge.errors import method_not_allowed, not_found, reply_to, timed_out
 from deployments.edge.tally import Tally
 from deployments.edge.trace import AccessLog
@@ -129,7 +130,13 @@ class Door:
 
     def _note(self, arrival: Arrival, endpoint: Endpoint | None, reply: Reply, took_ms: float) -> None:
         name = endpoint.name if endpoint is not None else "none"
-        app = arrival.app_id if arrival.caller is not None else ""
+        app = ""
+        if arrival.caller is not None:
+            credential = arrival.caller.credential
+            app = credential.app.app_id
+            if credential.is_secret and not arrival.headers.get(KEY_HEADER):
+                self._gate.keyring.record_exposed(credential, self._clock.now_ms())
+                self._gate.meter.count("kiosk_secret_keys_in_addresses", app=app)
         self._tally.note(name, reply.status, took_ms)
         self._access_log.note(arrival.request_id, name, reply.status, took_ms, app=app)
 
@@ -159,13 +166,29 @@ def _elsewhere(match: Match | None, method: str) -> Reply:
     return not_found() if match is None else method_not_allowed(match.place.allowed)
 
 
+_ALWAYS: Final = (cors.ORIGIN, cors.EXPOSE, NOSNIFF)
+_USUAL: Final = (*_ALWAYS, NO_STORE)
+_TAGGED: Final = (*_ALWAYS, *REVALIDATED)
+
+
 async def _write(reply: Reply, arrival: Arrival, send: Send) -> None:
+    request_id = (b"x-request-id", arrival.request_id.encode())
+    if reply.etag:
+        tag = (b"etag", reply.etag)
+        given = arrival.headers.get(b"if-none-match")
+        if given is not None and is_known(reply.etag, given):
+            headers = [request_id, tag, *_TAGGED, *reply.headers]
+            await send({"type": "http.response.start", "status": 304, "headers": headers})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        usual: tuple[Header, ...] = (tag, *_TAGGED)
+    else:
+        usual = _USUAL
     headers = [
         reply.content_type,
         (b"content-length", b"%d" % len(reply.body)),
-        (b"x-request-id", arrival.request_id.encode()),
-        cors.ORIGIN,
-        cors.EXPOSE,
+        request_id,
+        *usual,
         *reply.headers,
     ]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})

@@ -208,6 +208,7 @@ def archive_config(settings: Settings) -> ArchiveConfig:
         port=settings.port,
         origins=tuple(origin.strip() for origin in settings.archive_origins.split(",") if origin.strip()),
         citation=CitationRules(settings.archive_licence, settings.archive_citation),
+        plain_sign_in=settings.plain_sign_in,
     )
 
 
