@@ -19,6 +19,7 @@ from deployments.edge import cors, idempotency
 from deployments.edge.admission import Gate, enter, examine
 from deployments.edge.arrival import Arrival, Scope, Send
 from deployments.edge.body import Gone, Receive
+from deployments.edge.client_address import DIRECT, ClientAddresses
 from deployments.edge.deadline import Deadline, TookTooLong
 from deployments.edge.envelope import Reply
 from deployments.edge.errors import method_not_allowed, not_found, reply_to, timed_out
@@ -40,6 +41,7 @@ class Door:
         access_log: AccessLog,
         most_in_flight: int = 256,
         deadline_s: float = 30.0,
+        addresses: ClientAddresses = DIRECT,
     ) -> None:
         self.endpoints = endpoints
         self._paths = Paths(endpoints)
@@ -49,6 +51,7 @@ class Door:
         self._tally = tally
         self._access_log = access_log
         self._deadline_s = deadline_s
+        self._addresses = addresses
         self.most_in_flight = most_in_flight
         "Requests answered at once in front of the framework; more are refused with 503."
         self.in_flight = 0
@@ -65,7 +68,7 @@ class Door:
 
     async def serve(self, match: Match | None, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request whose path was looked up already."""
-        arrival = Arrival(scope, receive, self._clock)
+        arrival = Arrival(scope, receive, self._clock, self._addresses)
         endpoint = match.endpoint(arrival.method) if match is not None else None
         self.in_flight += 1
         try:
@@ -86,7 +89,7 @@ class Door:
 
     async def refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request for which there is no room."""
-        arrival = Arrival(scope, receive, self._clock)
+        arrival = Arrival(scope, receive, self._clock, self._addresses)
         full = Unavailable("over the bound of requests in flight", retry_after_s=1)
         reply = reply_to(full, "message", request_id=arrival.request_id)
         await _write(reply, arrival, send)

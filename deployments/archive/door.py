@@ -25,6 +25,7 @@ from deployments.archive.oauth.routes import oauth_routes
 from deployments.archive.research import Research
 from deployments.archive.transport import Origins
 from deployments.archive.usage import UsageBook
+from deployments.edge.client_address import DIRECT, ClientAddresses
 from deployments.edge.tally import Tally
 from deployments.edge.trace import AccessLog
 
@@ -44,6 +45,7 @@ class ArchiveConfig:
     origins: tuple[str, ...] = ()
     "Origins of pages that may call from a browser, beside our own and loopback."
     citation: CitationRules = field(default_factory=CitationRules)
+    client_addresses: ClientAddresses = DIRECT
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,9 @@ def open_archive(
         Invalid: the public address is none
     """
     addresses = Addresses.of(config.public_url, host=config.host, port=config.port)
-    oauth = open_oauth(stores, vault, clock, addresses, title=config.title)
+    oauth = open_oauth(
+        stores, vault, clock, addresses, title=config.title, client_addresses=config.client_addresses
+    )
     usage = UsageBook(stores.archive_calls, config.app_id, clock)
     gate = ClientGate(stores.client_rules, stores.limits, config.app_id, clock)
     research = Research(
