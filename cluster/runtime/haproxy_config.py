@@ -11,7 +11,7 @@ What `tighten` changes, and why:
     metrics and statistics      gone: they asked nobody who he is; Serve uses the admin socket
     public address              the doors' own, while replicas listen on loopback only
     502, 503                    503 with `Retry-After` and a JSON body instead of a bare 500
-    timeouts                    request head 10 s, first 30 KB of the body 10 s (2 s for sign-in), silence 60 s
+    timeouts                    request head 10 s, first 30 KB of the body 10 s (2 s for sign-in), silence 30 s
     headers of Serve's own      a stranger may not switch off time limits or choose replicas
     `X-Forwarded-For`           holds one address, found by HAProxy; only trusted proxies are believed (RFC 7239, 8.1)
     `Upgrade`                   websockets are refused, other upgrades are ignored
@@ -217,7 +217,7 @@ def _default_lines(wishes: Wishes) -> list[str]:
         f"timeout connect {wishes.connect_ms}ms",
         f"timeout http-request {wishes.patience_s}s",
         "timeout http-keep-alive 60s",
-        "timeout client 60s",
+        "timeout client 30s",
         "timeout server 60s",
         "timeout queue 5s",
         "timeout check 2s",
@@ -227,16 +227,19 @@ def _default_lines(wishes: Wishes) -> list[str]:
 
 
 def _connection_lines(wishes: Wishes) -> list[str]:
-    """Bound the connections of one address, more strictly when HAProxy is half full."""
-    most = wishes.address_connections
+    """Bound the connections of one address, more strictly when HAProxy is half full, and nearly full."""
+    most, all_of_them = wishes.address_connections, wishes.max_connections
     if not most:
         return []
     return [
         *([f"tcp-request connection accept if {{ src {wishes.networks} }}"] if wishes.networks else []),
         f"tcp-request connection track-sc0 src,ipmask(32,64) table {CONNECTIONS}",
         f"tcp-request connection reject if {{ sc0_conn_cur({CONNECTIONS}) gt {most} }}",
-        f"tcp-request connection reject if {{ fe_conn gt {wishes.max_connections // 2} }} "
-        f"{{ sc0_conn_cur({CONNECTIONS}) gt {max(1, most // 8)} }}",
+        *(
+            f"tcp-request connection reject if {{ fe_conn gt {int(all_of_them * full)} }} "
+            f"{{ sc0_conn_cur({CONNECTIONS}) gt {max(1, most // part)} }}"
+            for full, part in ((0.5, 8), (0.8, 64))
+        ),
     ]
 
 
