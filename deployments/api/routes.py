@@ -88,7 +88,10 @@ def _json_page(document: Document) -> Callable[[Request], Awaitable[Response]]:
 
 
 def _html_page(document: Document) -> Callable[[Request], Awaitable[Response]]:
+    # Anybody may ask for it, so it is written once.
+    written = cache(lambda: page(document()))
+
     async def show(_: Request) -> Response:
-        return Response(page(document()), media_type="text/html", headers=HEADERS)
+        return Response(written(), media_type="text/html", headers=HEADERS)
 
     return show
