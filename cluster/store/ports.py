@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from cluster.records.access import ApiKey, App
 from cluster.records.task import Task
+from cluster.store.access_ports import AccessBook as AccessBook
+from cluster.store.access_ports import AccessStore as AccessStore
 from cluster.store.engine_ports import Asked as Asked
 from cluster.store.engine_ports import EngineStore as EngineStore
 from cluster.store.engine_ports import EngineWatch as EngineWatch
@@ -42,16 +43,6 @@ Op = Literal["put", "remove", "erase"]
 
 
 # --- messages between stores and their users ------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class AccessBook:
-    """Everything a door must know to check keys: few records, all in memory."""
-
-    version: int
-    apps: Mapping[str, App]
-    keys: Mapping[str, ApiKey]
-    "SHA-256 hex of the key -> the key's record. Revoked keys are absent."
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,32 +114,6 @@ class Replay:
 
 
 # --- ports ------------------------------------------------------------------------------------------------------
-
-
-class AccessStore(Protocol):
-    """Apps and API keys."""
-
-    async def version(self) -> int:
-        """Read the counter that every change increments."""
-        ...
-
-    async def book(self) -> AccessBook: ...
-
-    async def put_app(self, app: App) -> None: ...
-
-    async def put_key(self, key: ApiKey) -> None: ...
-
-    async def revoke_key(self, sha256: str) -> bool:
-        """Remove a key; False when it was not there."""
-        ...
-
-    async def put_exposed(self, key_id: str, at_ms: int) -> None:
-        """Record that a secret key came in an address."""
-        ...
-
-    async def exposed(self) -> dict[str, int]:
-        """Read key ids and when they came in an address last; revoked ones among them."""
-        ...
 
 
 class RecordStore(Protocol):
