@@ -10,12 +10,14 @@ start, and a command line by everybody on the machine.
 from __future__ import annotations
 
 from functools import cached_property
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from cluster.errors import Invalid
 from cluster.origin import parse_origin, parse_origins
 
 REDIS_URL_FILE = "redis.url"
@@ -46,9 +48,23 @@ class Settings(BaseSettings):
     "Address the doors listen on. Not secret."
     port: int = 8000
     "Port the doors listen on. Not secret."
+    trusted_proxies: str = ""
+    """Addresses and networks of the proxies in front of the doors, separated by commas: only from them is
+    `X-Forwarded-For` read. Without any, the address of a caller is the one that connects. Not secret."""
+    address_connections: int = Field(default=1024, ge=0)
+    "Connections one address may keep; 0: no bound. Trusted proxies have none. Not secret."
+    address_requests: int = Field(default=128, ge=0)
+    """Requests of one address that may be under way at once, those with a proven secret key not counted;
+    0: no bound. Not secret."""
+    address_rate: int = Field(default=300, ge=0)
+    """Requests of one address in a second, averaged over ten, those with a proven secret key not counted;
+    0: no bound. Not secret."""
     public_url: str = ""
     """Origin by which clients reach the doors, as `https://news.example.com`; every address in the archive's
     metadata is built from it. Without one only loopback addresses work for agents. Not secret."""
+    plain_sign_in: bool = False
+    """People may sign in over plain http beyond loopback, because a proxy in front speaks TLS or the network is safe
+    by other means; not needed where `KIOSK_PUBLIC_URL` is set. Not secret."""
     archive_app: str = "playground"
     "The app whose articles agents search over MCP. Not secret."
     archive_title: str = "News Archive Search"
@@ -100,10 +116,26 @@ class Settings(BaseSettings):
     def _is_origin(cls, text: str) -> str:
         return parse_origin(text) if text else ""
 
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_networks(cls, text: str) -> str:
+        parts = [part.strip() for part in text.split(",") if part.strip()]
+        try:
+            return ",".join(str(ip_network(part, strict=False)) for part in parts)
+        except ValueError as error:
+            raise Invalid(
+                f"KIOSK_TRUSTED_PROXIES names addresses and networks, as 10.0.0.0/8: {error}"
+            ) from error
+
     @field_validator("archive_origins")
     @classmethod
     def _are_origins(cls, text: str) -> str:
         return parse_origins(text)
+
+    @property
+    def proxy_networks(self) -> tuple[str, ...]:
+        """The trusted proxies one by one."""
+        return tuple(self.trusted_proxies.split(",")) if self.trusted_proxies else ()
 
     @cached_property
     def shelf_dir(self) -> Path:

@@ -29,11 +29,14 @@ def examine(installation: Installation) -> list[Finding]:
     if state is None:
         return [*findings, machine_checks.redis_to_start(), *machine_checks.leftovers(installation)]
     findings.append(running_checks.public_address(state))
+    findings.append(running_checks.sign_in(state, installation.settings))
     findings += [*running_checks.ports(installation, state), *running_checks.ray_asks_for_token(state)]
     findings += running_checks.actors(installation)
     try:
         findings += running_checks.redis_settings(installation)
-        findings += running_checks.clock(installation.information("server"), SystemClock().now_ms())
+        now_ms = SystemClock().now_ms()
+        findings += running_checks.clock(installation.information("server"), now_ms)
+        findings.append(running_checks.exposed_keys(installation, now_ms))
     except HouseError as error:
         findings.append(Finding("redis", "bad", error.message, f"see {state.logs_dir}/redis.log"))
     return findings

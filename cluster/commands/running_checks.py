@@ -7,16 +7,21 @@ from collections.abc import Iterator, Mapping
 
 import psutil
 
+from cluster.clock import iso_ms
 from cluster.commands.finding import Finding
 from cluster.commands.installation import Installation
 from cluster.commands.machine_checks import judge_redis
 from cluster.runtime import probe
+from cluster.runtime.keeping import Keeping
 from cluster.runtime.processes import belonging_to
 from cluster.runtime.redis_binary import RedisBinary
 from cluster.runtime.state import State
+from cluster.settings import Settings
+from cluster.store.connect import OpenStores
 
 LOOPBACK = ("127.", "::1", "::ffff:127.")
 CLOCK_SLACK_MS = 2_000
+EXPOSED_FOR_MS = 30 * 24 * 3_600_000
 ACTORS = (
     ("assigner", "AssignerHost", "doors give variants themselves, other programs can't ask for them"),
     ("tracker", "TrackerHost", "readers of history threads are not told of news"),
@@ -32,6 +37,40 @@ def public_address(state: State) -> Finding:
     return Finding(
         "doors", "warning", f"{state.host}:{state.port} is reachable from outside, without TLS", advice
     )
+
+
+def sign_in(state: State, settings: Settings) -> Finding:
+    """Check that passwords can't be typed in where they travel in the clear."""
+    if settings.public_url or state.host.startswith(LOOPBACK) or state.host == "localhost":
+        return Finding("sign-in", "ok", "https or this machine only")
+    if settings.plain_sign_in:
+        advice = (
+            "set KIOSK_PUBLIC_URL to the https address of the proxy in front, and KIOSK_PLAIN_SIGN_IN=false"
+        )
+        return Finding(
+            "sign-in", "warning", "KIOSK_PLAIN_SIGN_IN lets passwords travel over plain http", advice
+        )
+    advice = "set KIOSK_PUBLIC_URL to the https address of a proxy in front"
+    return Finding("sign-in", "ok", "refused beyond this machine, as there is no https address", advice)
+
+
+def exposed_keys(installation: Installation, now_ms: int) -> Finding:
+    """Check whether a live secret key came in an address (`?api_key=`), which proxies and browsers write down."""
+
+    async def read(keeping: Keeping, stores: OpenStores) -> list[str]:
+        exposed, book = await stores.access.exposed(), await stores.access.book()
+        found = []
+        for key in book.keys.values():
+            at_ms = exposed.get(key.key_id)
+            if at_ms is not None and now_ms - at_ms < EXPOSED_FOR_MS:
+                found.append(f"{key.key_id} of {key.app_id} on {iso_ms(at_ms)[:16]}")
+        return sorted(found)
+
+    found = installation.administer(read)
+    if not found:
+        return Finding("secret keys", "ok", "none came in an address within 30 days")
+    advice = "send it as the header X-API-KEY, then `kiosk keys rotate`: proxies write addresses down"
+    return Finding("secret keys", "warning", f"came as ?api_key=: {', '.join(found)}", advice)
 
 
 def ports(installation: Installation, state: State) -> Iterator[Finding]:

@@ -21,7 +21,8 @@ import psutil
 import structlog
 
 from cluster.errors import Fault
-from cluster.runtime.front import LAST, Wishes, predecessor, stand_in_config, wrapper_script
+from cluster.runtime.front import LAST, predecessor, stand_in_config, wrapper_script
+from cluster.runtime.haproxy_config import Wishes
 from cluster.runtime.places import Places
 from cluster.runtime.processes import is_alive
 from cluster.runtime.sockets import answers

@@ -24,6 +24,11 @@ def access_key() -> str:
     return "kiosk:{access}:key"
 
 
+def access_exposed() -> str:
+    """Hash key id -> ms: when a secret key came in an address last. Owner: API replicas, once an hour. For ever."""
+    return "kiosk:{access}:exposed"
+
+
 def access_quarantine() -> str:
     """Stream, capped at about 10,000: broken apps and keys, as `quarantine`. Read by people."""
     return "kiosk:{access}:quarantine"
@@ -40,6 +45,12 @@ def account() -> str:
 def account_quarantine() -> str:
     """Stream, capped at about 10,000: broken accounts, as `quarantine`. Read by people."""
     return "kiosk:{oauth}:quarantine"
+
+
+def account_sessions() -> str:
+    """Hash user id -> random text, a new one with every sign-out: sessions that began under another have ended.
+    Owner: the API replica the person signs out at. For ever."""
+    return "kiosk:{oauth}:sessions"
 
 
 def oauth_code(sha256: str) -> str:

@@ -142,6 +142,14 @@ class AccessStore(Protocol):
         """Remove a key; False when it was not there."""
         ...
 
+    async def put_exposed(self, key_id: str, at_ms: int) -> None:
+        """Record that a secret key came in an address."""
+        ...
+
+    async def exposed(self) -> dict[str, int]:
+        """Read key ids and when they came in an address last; revoked ones among them."""
+        ...
+
 
 class RecordStore(Protocol):
     """Stored users and products, as JSON bytes. A record whose checksum fails is moved to quarantine and

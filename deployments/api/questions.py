@@ -30,7 +30,7 @@ from deployments.api.wire.ask import AskAnswers, AskQuestion, question_id_of
 from deployments.api.wire.faults import refuse, unprocessable
 from deployments.api.wire.shared import tree_of
 from deployments.edge.arrival import Arrival
-from deployments.edge.envelope import Reply, dumps, success, success_json
+from deployments.edge.envelope import Reply, dumps, success, success_json, tagged
 
 NAMED = "question_id"
 QUOTA_SPENT = "The number of questions for today is used up."
@@ -144,7 +144,7 @@ class Questions:
         shown = await self._means.store.shown(request.app_id, request.parsed)
         if shown is None:
             raise NotFound(messages.NOT_FOUND)
-        return success_json(shown)
+        return tagged(success_json(shown))
 
     def read_many(self, request: Arrival) -> AskAnswers:
         """Read a list of ids."""

@@ -19,6 +19,8 @@ from cluster.secrecy import Vault, key_sha256
 from cluster.store.ports import AccessBook, AccessStore
 from deployments.edge.caller import Credential
 
+EXPOSED_EVERY_MS = 3_600_000
+
 _log = structlog.get_logger()
 
 
@@ -33,6 +35,8 @@ class Keyring:
         self._credentials: dict[str, Credential] = {}
         self._task: asyncio.Task[None] | None = None
         self._listeners: list[Callable[[frozenset[str]], None]] = []
+        self._exposed: dict[str, int] = {}
+        self._unwritten: dict[str, int] = {}
         self.ready = False
         "False until the first book was read; a door answers 503 and not 401 as long."
 
@@ -47,6 +51,17 @@ class Keyring:
     def on_change(self, listener: Callable[[frozenset[str]], None]) -> None:
         """Call `listener` with the ids of all live keys after every change."""
         self._listeners.append(listener)
+
+    def record_exposed(self, credential: Credential, now_ms: int) -> None:
+        """Record that a secret key came in an address, which proxies write down; once an hour for each key.
+
+        Cost:
+            0.2 microseconds when that happened within the hour
+        """
+        if now_ms - self._exposed.get(credential.key_id, -EXPOSED_EVERY_MS) < EXPOSED_EVERY_MS:
+            return
+        self._exposed[credential.key_id] = self._unwritten[credential.key_id] = now_ms
+        _log.warning("secret_key_in_address", key_id=credential.key_id, app=credential.app.app_id)
 
     @property
     def app_ids(self) -> tuple[str, ...]:
@@ -88,6 +103,7 @@ class Keyring:
         live = frozenset(credential.key_id for credential in self._credentials.values())
         for listener in self._listeners:
             listener(live)
+        self._exposed = {key_id: at_ms for key_id, at_ms in self._exposed.items() if key_id in live}
         _log.info("keys_loaded", keys=len(live), version=book.version)
 
     def _open(self, book: AccessBook) -> dict[str, Credential]:
@@ -117,12 +133,18 @@ class Keyring:
             _log.error("key_unreadable", key_id=key.key_id, app=key.app_id, reason=error.message)
             return ""
 
+    async def _write_exposed(self) -> None:
+        for key_id, at_ms in list(self._unwritten.items()):
+            await self._store.put_exposed(key_id, at_ms)
+            del self._unwritten[key_id]
+
     async def _follow(self) -> None:
         away = False
         while True:
             await asyncio.sleep(self._poll_s)
             try:
                 await self.refresh()
+                await self._write_exposed()
                 if away:
                     _log.info("keys_followed_again")
                 away = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 from functools import partial
 from random import Random
 from typing import Any
@@ -36,6 +37,7 @@ from cluster.runtime.disk import DiskGuard
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.places import Places
 from cluster.runtime.priority import come_first
+from cluster.runtime.ray_environment import is_behind_haproxy
 from cluster.runtime.vault import vault_of
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
@@ -49,6 +51,7 @@ from deployments.api.warming import warm_up
 from deployments.archive.citation import CitationRules
 from deployments.archive.door import ArchiveConfig, archive_routes, open_archive
 from deployments.edge.admission import Gate
+from deployments.edge.client_address import ClientAddresses
 from deployments.edge.keyring import Keyring
 from deployments.edge.limits import Limits
 from deployments.edge.scaling import Load
@@ -102,21 +105,16 @@ class Gateway:
         passages = PassageShelf(settings.shelf_dir, partial(find_encoder, settings.data_dir / "models"))
         self._answers = AnswersHost(self._stores, segments, passages, clock, meter, ARCHIVE_BUDGET_MB)
         config = archive_config(settings)
-        self._archive = open_archive(
-            self._stores, vault, LocalArchiveClient(self._answers), clock, config, tally=self._tally
-        )
+        local_archive = LocalArchiveClient(self._answers)
+        self._archive = open_archive(self._stores, vault, local_archive, clock, config, tally=self._tally)
         guard = DiskGuard(settings.data_dir, settings.disk_limit, clock)
         most_bytes = settings.max_body_mb << 20
         gate = Gate(self._keyring, self._limits, meter, most_bytes=most_bytes, why_no_writes=guard.reason)
         means = self._open_means(settings, shelf, clock)
         self.door = Door(
-            endpoints(means),
-            gate,
-            replays=self._stores.idempotency,
-            clock=clock,
-            tally=self._tally,
-            access_log=AccessLog(ACCESS_SHARE, Random()),
-        )
+            endpoints(means), gate, replays=self._stores.idempotency, clock=clock, tally=self._tally,
+            access_log=AccessLog(ACCESS_SHARE, Random()), addresses=config.client_addresses,
+        )  # fmt: skip
         self._load = Load(clock, lambda: self.door.busy_s + self._archive.endpoint.busy_s)
         await self._keyring.start()
         await self._host.start()
@@ -208,6 +206,10 @@ def archive_config(settings: Settings) -> ArchiveConfig:
         port=settings.port,
         origins=tuple(origin.strip() for origin in settings.archive_origins.split(",") if origin.strip()),
         citation=CitationRules(settings.archive_licence, settings.archive_citation),
+        plain_sign_in=settings.plain_sign_in,
+        client_addresses=ClientAddresses(
+            settings.proxy_networks, behind_haproxy=is_behind_haproxy(os.environ)
+        ),
     )
 
 

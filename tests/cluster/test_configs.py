@@ -121,8 +121,8 @@ def test_one_machine_in_a_container_is_reachable_from_that_machine_only() -> Non
 
 
 def test_a_baked_wrapper_leaves_the_address_to_serve(tmp_path: Path) -> None:
-    from cluster.runtime.front import Wishes, tighten
     from cluster.runtime.fronting import bake
+    from cluster.runtime.haproxy_config import Wishes, tighten
 
     bake(tmp_path)
     wishes = Wishes.load(tmp_path / "haproxy.json")

@@ -20,6 +20,7 @@ class MemoryAccess:
         self._version = 0
         self._apps: dict[str, App] = {}
         self._keys: dict[str, ApiKey] = {}
+        self._exposed: dict[str, int] = {}
 
     async def version(self) -> int:
         return self._version
@@ -40,6 +41,12 @@ class MemoryAccess:
             return False
         self._version += 1
         return True
+
+    async def put_exposed(self, key_id: str, at_ms: int) -> None:
+        self._exposed[key_id] = at_ms
+
+    async def exposed(self) -> dict[str, int]:
+        return dict(self._exposed)
 
 
 class MemoryEngines:

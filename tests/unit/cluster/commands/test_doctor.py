@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from collections.abc import Iterator
@@ -16,10 +17,13 @@ from cluster.commands import machine_checks, running_checks
 from cluster.commands.finding import Finding
 from cluster.commands.installation import Installation
 from cluster.commands.parts import describe_server
+from cluster.records.access import App
+from cluster.records.issue import issue_key
 from cluster.runtime.redis_binary import RedisBinary
 from cluster.runtime.state import State
-from cluster.secrecy import create_master_key
+from cluster.secrecy import Vault, create_master_key
 from cluster.settings import Settings
+from cluster.store.memory import memory_stores
 
 pytestmark = pytest.mark.usefixtures("allow_world")
 
@@ -104,6 +108,20 @@ def test_advice_is_shown_with_its_brackets(
 )
 def test_doors_open_to_the_network_ask_for_tls(host: str, level: str) -> None:
     assert running_checks.public_address(_state(host=host)).level == level
+
+
+@pytest.mark.parametrize(
+    ("host", "url", "plain", "level"),
+    [
+        ("127.0.0.1", "", False, "ok"),
+        ("0.0.0.0", "", False, "ok"),
+        ("0.0.0.0", "", True, "warning"),
+        ("0.0.0.0", "https://news.example.com", True, "ok"),
+    ],
+)
+def test_passwords_over_plain_http_are_named(host: str, url: str, plain: bool, level: str) -> None:
+    settings = Settings(public_url=url, plain_sign_in=plain)
+    assert running_checks.sign_in(_state(host=host), settings).level == level
 
 
 @pytest.mark.parametrize(("status", "level"), [(401, "ok"), (403, "ok"), (200, "bad"), (404, "bad")])
@@ -193,6 +211,31 @@ def test_a_redis_that_may_lose_records_is_bad(told: dict[str, str], check: str) 
     found = {finding.check: finding for finding in running_checks.redis_settings(Informed(Settings()))}
     assert found.pop(check).level == "bad"
     assert {finding.level for finding in found.values()} == {"ok"}
+
+
+@pytest.mark.parametrize(("days", "level"), [(1, "warning"), (40, "ok")])
+def test_a_secret_key_that_came_in_an_address_is_named_without_its_text(days: int, level: str) -> None:
+    issued = issue_key(
+        Vault(bytes(32)), App(app_id="shop", environment="development", created_at=0), "secret", now_ms=1
+    )
+    now_ms = 1_700_000_000_000
+
+    class Administered(Installation):
+        def administer(self, work: Any) -> Any:
+            async def run() -> Any:
+                stores = memory_stores()
+                await stores.access.put_key(issued.record)
+                for key_id in (issued.record.key_id, "revoked"):
+                    await stores.access.put_exposed(key_id, now_ms - days * 86_400_000)
+                return await work(None, stores)
+
+            return asyncio.run(run())
+
+    found = running_checks.exposed_keys(Administered(Settings()), now_ms)
+    assert found.level == level
+    assert (issued.record.key_id in found.words) == (level == "warning")
+    assert "revoked" not in found.words
+    assert issued.text not in found.words
 
 
 @pytest.fixture

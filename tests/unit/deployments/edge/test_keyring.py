@@ -143,3 +143,23 @@ async def test_listeners_hear_which_keys_are_alive(store: AccessStore) -> None:
     await store.revoke_key(issued.record.sha256)
     await ring.refresh()
     assert heard == [frozenset({issued.record.key_id}), frozenset()]
+
+
+async def test_a_secret_key_in_an_address_is_told_once_an_hour_without_the_key(store: AccessStore) -> None:
+    vault = Vault(MASTER)
+    issued = issue_key(vault, APP, "secret", now_ms=1)
+    await store.put_app(APP)
+    await store.put_key(issued.record)
+    ring = Keyring(store, vault, poll_s=0.01)
+    await ring.start()
+    credential = ring.find(issued.text)
+    assert credential is not None
+    with structlog.testing.capture_logs() as lines:
+        for at_ms in (0, 1, 3_599_999, 3_600_000, 3_600_001):
+            ring.record_exposed(credential, at_ms)
+            await until(lambda: not ring._unwritten)
+    await ring.close()
+    told = [line for line in lines if line["event"] == "secret_key_in_address"]
+    assert [line["key_id"] for line in told] == [credential.key_id] * 2
+    assert issued.text not in str(lines)
+    assert await store.exposed() == {credential.key_id: 3_600_000}
