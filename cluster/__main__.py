@@ -36,13 +36,9 @@ from cluster.log import set_up_logging
 def command_line() -> typer.Typer:
     """Put the commands together."""
     line = typer.Typer(
-        name="kiosk",
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        rich_markup_mode="rich",
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
+        name="kiosk", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+        rich_markup_mode="rich", context_settings={"help_option_names": ["-h", "--help"]},
+    )  # fmt: skip
     line.callback()(_quietly)
     line.command("up", epilog=up.EPILOG)(up.up)
     line.command("down")(down.down)

@@ -67,11 +67,12 @@ def _redis(installation: Installation, state: State) -> Part:
     except HouseError as error:
         return Part("redis", False, f"{state.redis}: {error.message}")
     saved = persistence.get("aof_last_write_status", "ok") == "ok"
-    words = f"{_server_words(state, server)}, {memory.get('used_memory_human', '?')} used"
+    words = f"{describe_server(state, server)}, {memory.get('used_memory_human', '?')} used"
     return Part("redis", saved, words if saved else f"{words}, can't write its file")
 
 
-def _server_words(state: State, server: RedisBinary | None) -> str:
+def describe_server(state: State, server: RedisBinary | None) -> str:
+    """Name the server that answers, and say whether it has published faults."""
     if server is None:
         return state.redis
     name = state.redis if server.name in state.redis else f"{state.redis} {server.name}"

@@ -135,3 +135,13 @@ def test_a_service_that_knows_not_every_package_is_no_answer(
     done = _audit(tmp_path, path=f"{tmp_path}:/usr/bin:/bin")
     assert done.returncode == code, done.stderr
     assert words in done.stdout + done.stderr
+
+
+def test_a_python_without_packaging_can_not_tell(tmp_path: Path) -> None:
+    (tmp_path / "packaging.py").write_text("raise ImportError('absent')\n")
+    done = subprocess.run(
+        [sys.executable, ROOT / ".ci" / "audit"],
+        capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": str(tmp_path)}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 69
+    assert "a Python that has `packaging`" in done.stderr

