@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import psutil
 
@@ -12,6 +13,7 @@ from cluster.runtime import probe
 from cluster.runtime.processes import belonging_to
 from cluster.runtime.redis_server import OLDEST
 from cluster.runtime.state import State
+from cluster.settings import Settings
 
 LOOPBACK = ("127.", "::1", "::ffff:127.")
 CLOCK_SLACK_MS = 2_000
@@ -29,6 +31,20 @@ def public_address(state: State) -> Finding:
     advice = "put a proxy with TLS in front: keys travel in headers"
     return Finding(
         "doors", "warning", f"{state.host}:{state.port} is reachable from outside, without TLS", advice
+    )
+
+
+def client_addresses(state: State, settings: Settings) -> Finding:
+    """Callers can be told apart by their addresses, also behind a proxy."""
+    if settings.proxy_networks:
+        words = f"X-Forwarded-For is believed from {', '.join(settings.proxy_networks)}"
+        return Finding("client addresses", "ok", words)
+    if settings.public_url and urlsplit(settings.public_url).port != state.port:
+        advice = "name the proxy's address in KIOSK_TRUSTED_PROXIES, as 127.0.0.1 if it runs on this machine"
+        words = f"{settings.public_url} is served by a proxy that is not trusted: all callers look like one address"
+        return Finding("client addresses", "warning", words, advice)
+    return Finding(
+        "client addresses", "ok", "the address that connects counts; X-Forwarded-For is not believed"
     )
 
 
@@ -51,7 +67,7 @@ def ports(installation: Installation, state: State) -> Iterator[Finding]:
         advice = "`kiosk down && kiosk up`; close these ports in the firewall until then"
         yield Finding("open ports", "bad", f"listening to the network: {', '.join(strangers)}", advice)
     elif outside:
-        words = "replicas listen for other nodes, and ask for Ray's token"
+        words = "replicas listen for other nodes, and ask for Ray's token; close them in the firewall"
         yield Finding("open ports", "ok", f"{words} ({', '.join(str(port) for _, port in outside)})")
     else:
         yield Finding("open ports", "ok", "nothing but the doors listens to the network")
