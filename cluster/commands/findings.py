@@ -30,6 +30,7 @@ def examine(installation: Installation) -> list[Finding]:
         return [*findings, machine_checks.redis_to_start(), *machine_checks.leftovers(installation)]
     findings.append(running_checks.public_address(state))
     findings.append(running_checks.sign_in(state, installation.settings))
+    findings.append(running_checks.client_addresses(state, installation.settings))
     findings += [*running_checks.ports(installation, state), *running_checks.ray_asks_for_token(state)]
     findings += running_checks.actors(installation)
     try:

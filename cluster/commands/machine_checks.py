@@ -131,7 +131,8 @@ def haproxy(state: State | None) -> Finding:
             "haproxy",
             "bad",
             f"requests go through the {state.proxy}",
-            "pip install 'ray[serve]' on Linux brings HAProxy; then `kiosk down` and `kiosk up`",
+            "HAProxy is tried again by itself, after longer and longer pauses; if it is missing: "
+            "pip install 'ray[serve]' on Linux, then `kiosk down` and `kiosk up`",
         )
     try:
         return Finding("haproxy", "ok", find_haproxy())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from urllib.parse import urlsplit
 
 import psutil
 
@@ -73,6 +74,20 @@ def exposed_keys(installation: Installation, now_ms: int) -> Finding:
     return Finding("secret keys", "warning", f"came as ?api_key=: {', '.join(found)}", advice)
 
 
+def client_addresses(state: State, settings: Settings) -> Finding:
+    """Callers can be told apart by their addresses, also behind a proxy."""
+    if settings.proxy_networks:
+        words = f"X-Forwarded-For is believed from {', '.join(settings.proxy_networks)}"
+        return Finding("client addresses", "ok", words)
+    if settings.public_url and urlsplit(settings.public_url).port != state.port:
+        advice = "name the proxy's address in KIOSK_TRUSTED_PROXIES, as 127.0.0.1 if it runs on this machine"
+        words = f"{settings.public_url} is served by a proxy that is not trusted: all callers look like one address"
+        return Finding("client addresses", "warning", words, advice)
+    return Finding(
+        "client addresses", "ok", "the address that connects counts; X-Forwarded-For is not believed"
+    )
+
+
 def ports(installation: Installation, state: State) -> Iterator[Finding]:
     """Nothing but the doors listens to the network, save what asks for Ray's token."""
     outside = []
@@ -92,7 +107,7 @@ def ports(installation: Installation, state: State) -> Iterator[Finding]:
         advice = "`kiosk down && kiosk up`; close these ports in the firewall until then"
         yield Finding("open ports", "bad", f"listening to the network: {', '.join(strangers)}", advice)
     elif outside:
-        words = "replicas listen for other nodes, and ask for Ray's token"
+        words = "replicas listen for other nodes, and ask for Ray's token; close them in the firewall"
         yield Finding("open ports", "ok", f"{words} ({', '.join(str(port) for _, port in outside)})")
     else:
         yield Finding("open ports", "ok", "nothing but the doors listens to the network")

@@ -8,7 +8,8 @@ What `tighten` changes, and why:
 
     no log line at all          HAProxy would log request lines, which hold query strings
     admin socket mode 600       Serve asks for 666
-    metrics and statistics      gone: they asked nobody who he is; Serve uses the admin socket
+    metrics                     on loopback instead of all interfaces
+    statistics page             gone: it asks for no token, and Serve uses the admin socket
     public address              the doors' own, while replicas listen on loopback only
     502, 503                    503 with `Retry-After` and a JSON body instead of a bare 500
     timeouts                    request head 10 s, first 30 KB of the body 10 s (2 s for sign-in), silence 30 s
@@ -71,7 +72,6 @@ _TABLES = {
     # Hashes of keys that replicas accepted; strangers can't add any.
     KEYS: "type binary len 20 size 20k expire 10m store gpt0",
 }
-DROPPED = ("frontend prometheus", "listen stats")
 SETTINGS = {
     "KIOSK_TRUSTED_PROXIES": "trusted_proxies",
     "KIOSK_ADDRESS_CONNECTIONS": "address_connections",
@@ -145,7 +145,7 @@ def tighten(config: str, wishes: Wishes) -> str:
         words = line.split()
         if words and not line[:1].isspace():
             section = " ".join(words[:2])
-        if section in DROPPED:
+        if section == "listen stats":
             continue
         kept = _line(line, words, section, wishes)
         if kept is not None:
@@ -173,6 +173,8 @@ def _line(line: str, words: list[str], section: str, wishes: Wishes) -> str | No
         return line.replace("mode 666", "mode 600")
     if first == "bind" and section == "frontend http_frontend" and wishes.bind:
         return f"    bind {wishes.bind}"
+    if first == "bind" and section == "frontend prometheus":
+        return re.sub(r"bind\s+\*?:", "    bind 127.0.0.1:", line.strip())
     if first in ("tune.bufsize", "tune.stick-counters"):
         return None
     if first == "timeout" and second in ("client", "connect", "http-keep-alive", "server"):

@@ -188,6 +188,7 @@ class Gateway:
             await asyncio.sleep(1.0)
             if second % TELL_EVERY_S == 0:
                 self._tally.tell(self._meter)
+                self._meter.gauge("kiosk_slow_front", float(not is_behind_haproxy(os.environ)))
                 await self._experiments.treatments.flush()
             for app_id, asked in self._placed.take_counts().items():
                 with contextlib.suppress(HouseError):

@@ -254,7 +254,7 @@ def test_haproxy_accepts_what_we_make_of_rays_configuration(front: Proxy, replic
     assert not [line for line in lines if line[0] == "log" or line[:2] == ["option", "httplog"]]
     assert all(line[1].startswith("127.0.0.1:") for line in lines if line[0] == "bind")
     assert not [line for line in lines if line[0] == "errorfile" or line[-1] == "backup"]
-    assert sum(line[0] == "bind" for line in lines) == 1
+    assert sum(line[0] == "bind" for line in lines) == 2
 
 
 def test_nothing_listens_to_the_network_and_the_admin_socket_is_private(serving: Proxy) -> None:

@@ -10,7 +10,7 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,9 @@ from cluster.runtime.haproxy_config import Wishes
 from cluster.runtime.sockets import free_ports
 from tests.cluster.test_front import Proxy, Replica
 from tests.fakes.edge import Edge
+from tests.suites.hostile_requests import READ, ROWS, addresses, held, hostile_requests
 
 pytestmark = pytest.mark.ray
-READ = "/v1/recommendation/user_to_trending"
-PADDING = "".join(f"X-Pad-{number}: {'p' * 1000}\r\n" for number in range(24))
 
 
 class Front(Proxy):
@@ -95,83 +94,14 @@ WELL = {
 }  # fmt: skip
 
 
-def hostile_rows(edge: Edge) -> dict[str, bytes]:
-    """Give the raw bytes of findings 1 and 2, and some more of their kind."""
-    public = edge.corner.publishable()
-    expect = "Host: x\r\nExpect: 100-continue\r\nContent-Length: 200\r\n\r\n"
-    rows = {
-        "expect, wrong key": f"POST /v1/search/search?api_key=nonsense HTTP/1.1\r\n{expect}",
-        "GET with a length, no key": "GET /v1/search/x HTTP/1.1\r\nHost: x\r\nContent-Length: 200\r\n\r\n",
-        "16.5 KB of 200 KB, no key": (
-            "POST /v1/search/search HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n" + " " * 16_500
-        ),
-        "DELETE with expect, no key": f"DELETE /v1/search/search HTTP/1.1\r\n{expect}",
-        "expect, browser key": f"POST {READ}?api_key={public} HTTP/1.1\r\n{expect}",
-        "GET with a length, browser key": (
-            f"GET {READ}?api_key={public} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
-        ),
-        "40 KB of 200 KB, browser key": (
-            f"POST {READ}?api_key={public} HTTP/1.1\r\nHost: x\r\nUser-Agent: Mozilla/5.0\r\n"
-            "Content-Length: 200000\r\n\r\n" + " " * 40_000
-        ),
-        "long head, browser key": (
-            f"POST {READ}?api_key={public} HTTP/1.1\r\nHost: x\r\nUser-Agent: Mozilla/5.0\r\n{PADDING}"
-            "Content-Length: 12000\r\n\r\n" + " " * 9_000
-        ),
-        "chunks without an end, browser key": (
-            f"POST {READ}?api_key={public} HTTP/1.1\r\nHost: x\r\nUser-Agent: Mozilla/5.0\r\n"
-            "Transfer-Encoding: chunked\r\n\r\n9c40\r\n" + " " * 40_000 + "\r\n"
-        ),
-        "forged secret key, wrong": f"POST {READ} HTTP/1.1\r\nX-API-KEY: ksk_dev_nonsense\r\n{expect}",
-        "sign-in, 16.5 KB of 20 KB": (
-            "POST /oauth/token HTTP/1.1\r\nHost: x\r\nContent-Length: 20000\r\n"
-            "Content-Type: application/x-www-form-urlencoded\r\n\r\n" + "a" * 16_500
-        ),
-        "sign-in, expect": (
-            "POST /oauth/token HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 20000\r\n\r\n"
-        ),
-        "sign-in, long head": (
-            f"POST /oauth/register HTTP/1.1\r\nHost: x\r\n{PADDING}Content-Length: 19000\r\n\r\n" + "{" * 9_000
-        ),
-        "archive, no token": "POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n" + " " * 40_000,
-        "upload, no key": "POST /v1/users HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n" + " " * 40_000,
-        "half a head": "POST /v1/users HTTP/1.1\r\nHost: x\r\nX-Slow: ",
-    }  # fmt: skip
-    return {name: text.encode() for name, text in rows.items()}
-
-
-ROWS = (
-    "expect, wrong key", "GET with a length, no key", "16.5 KB of 200 KB, no key", "DELETE with expect, no key",
-    "expect, browser key", "GET with a length, browser key", "40 KB of 200 KB, browser key", "long head, browser key",
-    "chunks without an end, browser key", "forged secret key, wrong", "sign-in, 16.5 KB of 20 KB", "sign-in, expect",
-    "sign-in, long head", "archive, no token", "upload, no key", "half a head",
-)  # fmt: skip
-
-
-@contextmanager
-def held(front: Front, raw: bytes, count: int, addresses: list[str]) -> Iterator[None]:
-    """Open connections from several addresses, send the same bytes over each, and nothing more."""
-    with ExitStack() as stack:
-        for number in range(count):
-            line = stack.enter_context(socket.socket())
-            line.bind((addresses[number % len(addresses)], 0))
-            line.settimeout(3)
-            try:
-                line.connect(("127.0.0.1", front.port))
-                line.sendall(raw)
-            except OSError:
-                pass  # refused: that is an answer too
-        yield
-
-
 @pytest.mark.parametrize("spread", [1, 50])
 @pytest.mark.parametrize("row", ROWS)
 def test_held_requests_of_strangers_take_nobodys_place(
     front: Front, edge: Edge, row: str, spread: int
 ) -> None:
-    raw = hostile_rows(edge)[row]
+    raw = hostile_requests(edge.corner.publishable())[row]
     assert honest(front, edge) == WELL
-    with held(front, raw, 300, [f"127.0.0.{2 + number}" for number in range(spread)]):
+    with held(front.port, raw, 300, addresses(spread)):
         for _ in range(2):
             assert honest(front, edge) == WELL
             time.sleep(0.2)
@@ -180,7 +110,7 @@ def test_held_requests_of_strangers_take_nobodys_place(
 
 def test_one_address_keeps_so_many_connections_and_asks_so_much(edge: Edge) -> None:
     with front_of(edge, address_connections=20, address_requests=5, address_rate=4) as front:
-        with held(front, b"GET / HTTP/1.1\r\n", 40, ["127.0.0.2"]):
+        with held(front.port, b"GET / HTTP/1.1\r\n", 40, ["127.0.0.2"]):
             with socket.socket() as line:
                 line.bind(("127.0.0.2", 0))
                 line.settimeout(2)
@@ -190,11 +120,11 @@ def test_one_address_keeps_so_many_connections_and_asks_so_much(edge: Edge) -> N
                     assert line.recv(100) == b"", "closed without an answer"
             assert front.ask("GET", "/docs")[0] == 200
         raw = f"POST {READ}?api_key={edge.corner.publishable()} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
-        with held(front, raw.encode(), 5, ["127.0.0.1"]):
+        with held(front.port, raw.encode(), 5, ["127.0.0.1"]):
             assert front.ask("GET", "/docs")[0] == 429
             assert front.ask("POST", READ, b"{}", _key(edge))[0] == 429
         assert front.ask("POST", READ, b"{}", _key(edge))[0] == 200
-        with held(front, raw.encode(), 5, ["127.0.0.1"]):
+        with held(front.port, raw.encode(), 5, ["127.0.0.1"]):
             # The secret key is proven now: neither the place nor the rate of its neighbours is its business.
             assert {front.ask("POST", READ, b"{}", _key(edge))[0] for _ in range(60)} == {200}
         statuses = [front.ask("GET", "/docs") for _ in range(60)]
@@ -311,8 +241,7 @@ def test_other_upgrades_are_ignored(front: Front, edge: Edge) -> None:
     assert front.say(raw.encode(), within_s=1.0).startswith(b"HTTP/1.1 200")
 
 
-def test_nothing_answers_for_haproxys_own_figures(front: Front) -> None:
-    assert front.config.read_text().count("bind ") == 1
+def test_haproxys_page_of_statistics_is_gone(front: Front) -> None:
     assert "stats uri" not in front.config.read_text()
 
 

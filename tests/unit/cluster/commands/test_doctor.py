@@ -92,6 +92,14 @@ def test_the_slow_proxy_is_bad() -> None:
     assert machine_checks.haproxy(_state()).level == "ok"
 
 
+def test_a_proxy_that_is_not_trusted_is_warned_of() -> None:
+    assert running_checks.client_addresses(_state(), Settings()).level == "ok"
+    hidden = running_checks.client_addresses(_state(), Settings(public_url="https://shop.example.com"))
+    assert (hidden.level, "KIOSK_TRUSTED_PROXIES" in hidden.advice) == ("warning", True)
+    trusting = Settings(public_url="https://shop.example.com", trusted_proxies="10.0.0.0/8")
+    assert running_checks.client_addresses(_state(), trusting).level == "ok"
+
+
 def test_advice_is_shown_with_its_brackets(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
