@@ -22,6 +22,7 @@ from deployments.api.wire.experiments import ExperimentBody
 from deployments.api.wire.faults import unprocessable
 from deployments.edge.arrival import Arrival
 from deployments.edge.envelope import Reply, bare
+from deployments.edge.proof import Claimed, prove_reader
 
 NAMED = "experiment_id_or_slug"
 _MOST_TOLD = 1 << 20
@@ -37,10 +38,14 @@ class ExperimentEvents:
 
     def read(self, request: Arrival) -> ExperimentEvent:
         """Read the body; who names nobody is a visitor made from key, address, agent and day."""
+        given = parsed(request.body)
         try:
-            body = ExperimentBody.model_validate(parsed(request.body))
+            body = ExperimentBody.model_validate(given)
         except ValidationError as error:
             raise unprocessable(error) from error
+        credential = request.credential
+        if not credential.is_secret and credential.app.settings.prove_writers:
+            prove_reader(request, Claimed.of(given))
         user_id, anonymous_id = body.user_id or "", body.anonymous_id or ""
         if not user_id and not anonymous_id:
             anonymous_id = default_anonymous_id(request, self._clock.now_ms())

@@ -18,6 +18,7 @@ from cluster.records.issue import reveal_key
 from cluster.secrecy import Vault, key_sha256
 from cluster.store.ports import AccessBook, AccessStore
 from deployments.edge.caller import Credential
+from deployments.edge.signatures import derive_token_key
 
 _log = structlog.get_logger()
 
@@ -98,13 +99,19 @@ class Keyring:
         for _, key, text in opened:
             if key.kind == "secret" and text:
                 secrets.setdefault(key.app_id, []).append((key.created_at, text.encode()))
+        signing = {
+            app_id: tuple(secret for _, secret in sorted(found, reverse=True))
+            for app_id, found in secrets.items()
+        }
+        token_keys = {app_id: tuple(map(derive_token_key, found)) for app_id, found in signing.items()}
         return {
             sha256: Credential(
                 app=book.apps[key.app_id],
                 key_id=key.key_id,
                 kind=key.kind,
                 text=text,
-                secrets=tuple(secret for _, secret in sorted(secrets.get(key.app_id, []), reverse=True)),
+                secrets=signing.get(key.app_id, ()),
+                token_keys=token_keys.get(key.app_id, ()),
             )
             for sha256, key, text in opened
             if text
