@@ -332,6 +332,11 @@ def question_count(app: str, reader_id: str, day: int) -> str:
     return f"{{{app}}}:question-count:{day}:{reader_id}"
 
 
+def provider_tokens(app: str, day: int) -> str:
+    """String, integer: tokens of the language model that answers cost on one day since 1970. Two days."""
+    return f"{{{app}}}:provider-tokens:{day}"
+
+
 def question_asked(app: str, day: int) -> str:
     """Sorted set text -> how many readers asked it on one day since 1970. Eight days, 20,000 texts."""
     return f"{{{app}}}:question-asked:{day}"

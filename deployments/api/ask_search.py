@@ -22,6 +22,7 @@ from actors.recommender.messages import ReaderQuery, RecommendationResult
 from cluster.errors import NotFound
 from cluster.ids import ServiceId
 from deployments.api.askers import Asker, asker_of
+from deployments.api.browser_questions import check_browser_question
 from deployments.api.filtered import few_that_pass
 from deployments.api.query_log import QueryLog
 from deployments.api.questions import AskMeans, Questions, read_body
@@ -66,6 +67,7 @@ class AskSearches:
     def read(self, request: Arrival) -> tuple[AskSearch, Asker, ReaderQuery]:
         """Read the body."""
         body: AskSearch = read_body(AskSearch, request.payload)
+        check_browser_question(request, body)
         asker = asker_of(request, body, self._means.clock.now_ms())
         return body, asker, self._query(request, body, asker)
 

@@ -54,6 +54,13 @@ class Keyring:
         """Apps that have at least one live key."""
         return tuple(sorted({credential.app.app_id for credential in self._credentials.values()}))
 
+    def tokens_of(self, app_id: str) -> int:
+        """Return how many tokens of the language model an app's answers may cost on a day; 0: no bound."""
+        for credential in self._credentials.values():
+            if credential.app.app_id == app_id:
+                return credential.app.settings.provider_tokens_per_day
+        return 0
+
     @property
     def is_following(self) -> bool:
         """Is the background task alive?"""

@@ -142,7 +142,7 @@ class Gateway:
         archive = LocalArchiveClient(self._answers)
         self._asking = open_questions(
             self._stores, archive, clock, self._meter, app_ids=lambda: self._keyring.app_ids,
-            begun=noted_in(history), llm=settings.llm,
+            begun=noted_in(history), llm=settings.llm, tokens_of=self._keyring.tokens_of,
         )  # fmt: skip
         ask = AskMeans(self._asking, archive, self._stores.questions, clock, history)
         return Means(

@@ -70,9 +70,10 @@ class MemoryInteractions:
                 _link(app, visitor, user_id)
         for user_id, visitor, packed in recents:
             linked = app.links.get(visitor, "") or user_id
-            for reader_id in (visitor and anonymous_reader(visitor), linked and user_reader(linked)):
-                if reader_id and packed:
-                    pushes.setdefault(reader_id, []).append(packed)
+            if visitor and packed:
+                pushes.setdefault(anonymous_reader(visitor), []).append(packed)
+            if linked and packed:
+                pushes.setdefault(user_reader(linked), []).append(packed)
         for reader_id, oldest_first in pushes.items():
             listed = len(app.recents.get(reader_id, []))
             if listed or reader_id[2:] in writer.proven or self._admit(app_id, writer):
