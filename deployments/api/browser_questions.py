@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import orjson
 
+from deployments.api.confidential import check_format
 from deployments.api.wire.ask import AskBody, Formatted
 from deployments.api.wire.faults import refuse
 from deployments.edge.arrival import Arrival
@@ -32,6 +33,7 @@ def check_browser_format(request: Arrival, body: Formatted) -> None:
     """
     if request.credential.is_secret:
         return
+    check_format(request, body)
     for name in ("cite_start", "cite_end"):
         mark = getattr(body, name) or ""
         if any(char in _MARKUP or not char.isprintable() for char in mark):

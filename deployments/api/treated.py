@@ -13,6 +13,7 @@ from actors.experiments.messages import Treatment
 from actors.recommender.client import RecommenderClient
 from actors.recommender.messages import ReaderQuery, RecommendationResult
 from cluster.errors import Invalid
+from deployments.api.confidential import hide
 from deployments.api.experiments import device_of
 from deployments.api.stored_rules import StoredRules
 from deployments.edge.arrival import Arrival
@@ -40,12 +41,12 @@ class TreatedQueries:
             through=query.kind, device=device_of(request.user_agent),
         )  # fmt: skip
         if not met:
-            return await self._client.answer(await self._rules.apply(query))
+            return hide(request, query, await self._client.answer(await self._rules.apply(query)))
         started_s, failed = request.clock.monotonic_s(), True
         try:
             found = await self._client.answer(await self._rules.apply(treated(query, met)))
             failed = False
-            return found
+            return hide(request, query, found)
         except Invalid:
             failed = False
             raise
