@@ -27,6 +27,7 @@ import structlog
 
 from cluster.errors import Fault, Invalid, Unavailable
 from cluster.runtime.aof import mend
+from cluster.runtime.memory import redis_memory_mb
 from cluster.runtime.places import Places, write_private
 
 OLDEST = (6, 2)
@@ -98,7 +99,7 @@ class RedisServer:
 
     def __init__(self, places: Places, *, memory_mb: int = 0, password: str | None = None) -> None:
         self._places = places
-        self._memory_mb = memory_mb
+        self._memory_mb = redis_memory_mb(memory_mb)
         self._password = secrets.token_hex(24) if password is None else password
         self.binary = find_redis(self._data_version())
         self.process: subprocess.Popen[bytes] | None = None
@@ -207,7 +208,6 @@ class RedisServer:
 
     def configuration(self) -> str:
         """Write redis.conf."""
-        memory = f"maxmemory {self._memory_mb}mb" if self._memory_mb else ""
         return "\n".join(
             line
             for line in (
@@ -226,7 +226,7 @@ class RedisServer:
                 "auto-aof-rewrite-min-size 64mb",
                 'save ""',
                 "maxmemory-policy noeviction",
-                memory,
+                f"maxmemory {self._memory_mb}mb",
                 "maxclients 4000",
                 "loglevel notice",
                 # A title would overwrite the environment, by which our processes are known.

@@ -20,7 +20,7 @@ from actors.history.client import LocalHistoryClient
 from actors.language.links import has_link
 from actors.recommender.client import RecommenderClient
 from cluster.clock import Clock
-from cluster.errors import HouseError, NotFound, TooMany, Unauthenticated, messages
+from cluster.errors import HouseError, NotFound, TooMany, Unauthenticated, Unavailable, messages
 from cluster.ids import new_question_id
 from cluster.records.question import ANSWER_WITHIN_MS, CLAIMS_MARK, Format, Question
 from cluster.records.searched import UNKNOWN
@@ -123,11 +123,15 @@ class Questions:
 
         Errors:
             NotFound: no such parent, or another reader's
-            TooMany, Unavailable
+            TooMany
+            Unavailable: also while there is no room for writes
         """
         means = self._means
         if parent_id is not None:
             question = self._after(question, await means.store.read(request.app_id, parent_id), parent_id)
+        reason = request.gate.why_no_writes()
+        if reason:
+            raise Unavailable(reason, retry_after_s=10, told=True)
         day = question.asked_at // _DAY_MS
         await self._admit(request, asker, day)
         quotas = request.credential.app.settings.questions_per_day.items()
