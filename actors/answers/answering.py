@@ -50,6 +50,8 @@ _DAY_MS = 86_400_000
 _CHARS_A_TOKEN = 3
 "Of a prompt and of what is written, on the careful side: the provider's own count comes too late."
 _MOST_SOURCE_CHARS = 2_000
+_RULES_CHARS = 1_500
+"Of what the model is told beside question and sources."
 _RESERVED = 1_000
 "Tokens set aside for what the model writes, until it is known."
 _ALWAYS_THERE = frozenset({"title", "product_id", "snippet"})
@@ -186,7 +188,8 @@ class Answering:
         """Let the model write within what the app may spend today; None when nothing is left, or nothing came of it."""
         question, tools = hand.question, self._tools
         day, most = tools.clock.now_ms() // _DAY_MS, tools.tokens_of(question.app_id)
-        prompt = (len(asked) + sum(min(len(one.text), _MOST_SOURCE_CHARS) for one in found)) // _CHARS_A_TOKEN
+        sources = sum(min(len(one.text), _MOST_SOURCE_CHARS) for one in found)
+        prompt = (_RULES_CHARS + len(asked) + sources) // _CHARS_A_TOKEN
         if not await tools.questions.spend_tokens(question.app_id, day, prompt + _RESERVED, most=most):
             tools.meter.count("kiosk_provider_ceiling_total", app=question.app_id)
             self._log.warning("provider_ceiling_reached", app=question.app_id, most=most)

@@ -119,6 +119,13 @@ def browser_writer(request: Arrival, now_ms: int, proven: frozenset[str] = froze
     )
 
 
+def stranger_of(request: Arrival, proven_id: str) -> BrowserWriter | None:
+    """Return how many readers this request may add; None when its key or its user is proven."""
+    if request.credential.is_secret or proven_id:
+        return None
+    return browser_writer(request, request.clock.now_ms())
+
+
 def origin_of(request: Arrival) -> str:
     """Name the client's address for counting different people, the same for 30 days."""
     return _digest(request, request.clock.now_ms() // (30 * _DAY_MS))

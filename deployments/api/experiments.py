@@ -17,6 +17,7 @@ from actors.experiments.messages import ExperimentEvent
 from cluster.clock import Clock
 from cluster.errors import Malformed
 from cluster.records.json_limits import load_json
+from deployments.api.browser_writes import stranger_of
 from deployments.api.interactions import default_anonymous_id
 from deployments.api.wire.experiments import ExperimentBody
 from deployments.api.wire.faults import unprocessable
@@ -57,6 +58,7 @@ class ExperimentEvents:
             body.variant_name or None,
             body.timestamp,
             device_of(request.user_agent),
+            stranger_of(request, user_id if credential.app.settings.prove_writers else ""),
         )
 
     async def answer(self, request: Arrival) -> Reply:
