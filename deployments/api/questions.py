@@ -17,11 +17,11 @@ from pydantic_core import PydanticCustomError
 
 from actors.answers.archive.client import ArchiveClient, QuestionClient
 from actors.history.client import LocalHistoryClient
-from actors.language.links import has_link
 from actors.recommender.client import RecommenderClient
 from cluster.clock import Clock
 from cluster.errors import HouseError, NotFound, TooMany, Unauthenticated, Unavailable, messages
 from cluster.ids import new_question_id
+from cluster.records.links import has_link
 from cluster.records.question import ANSWER_WITHIN_MS, CLAIMS_MARK, Format, Question
 from cluster.records.searched import UNKNOWN
 from cluster.store.ports import QuestionStore, Recorded

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from actors.language.links import has_link
 from actors.recommender.completion.built import Hit, Laid
 from actors.recommender.completion.field_texts import FieldTexts
 from actors.recommender.completion.field_values import LONGEST
 from actors.search.folding import folded
 from actors.vectors.types import Floats, Mask, room_for
+from cluster.records.links import has_link
 from cluster.records.upload import ORIGIN
 
 _DAY_MS = 86_400_000

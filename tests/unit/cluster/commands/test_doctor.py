@@ -133,6 +133,7 @@ def test_a_clock_that_is_off_is_bad(off_ms: int, level: str) -> None:
 def test_a_redis_that_may_lose_records_is_bad(told: dict[str, str], check: str) -> None:
     good = {
         "redis_version": "7.2.0", "aof_enabled": "1", "aof_last_write_status": "ok", "maxmemory_policy": "noeviction",
+        "maxmemory": "100", "used_memory": "10",
     }  # fmt: skip
 
     class Informed(Installation):
