@@ -89,7 +89,8 @@ class Settings(BaseSettings):
     object_store_mb: int = Field(default=128, ge=80)
     "Shared memory Ray may use for objects between processes. Not secret."
     redis_memory_mb: int = Field(default=0, ge=0)
-    "Memory our own Redis may use before it refuses writes; 0: no bound. Not secret."
+    """Memory in MiB our own Redis may use before it refuses writes; 0: a quarter of the machine's or container's, at
+    least 256. Not secret."""
 
     llm_url: str = ""
     """Address of a server with the OpenAI chat interface, as `https://models.example.com/v1`, that writes answers;

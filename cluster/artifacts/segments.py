@@ -19,6 +19,7 @@ from cluster.artifacts.manifest import FileEntry, Manifest
 from cluster.artifacts.segment_files import Damage, SegmentFiles, position
 from cluster.artifacts.settled import SettledState, assemble_products
 from cluster.artifacts.shelf import Shelf
+from cluster.artifacts.strangers import without_crowds
 from cluster.artifacts.tables import INTERACTIONS, LOADED_INTERACTIONS, Noun
 from cluster.clock import Clock, SystemClock
 from cluster.errors import Fault, NotFound
@@ -118,23 +119,24 @@ class SegmentShelf:
     def did(self, app_id: str, kinds: Sequence[str], since_ms: int) -> Any:
         """Read who did something of some types from a moment on, as far as the segments are whole.
 
-        Returns a table with the columns `reader` and `at_ms`, oldest first.
+        Returns a table with the columns `reader` and `at_ms`, oldest first. Of readers whom nobody proved an address
+        counts for a few (`without_crowds`).
         """
 
         def attempt() -> Any:
             damaged: list[Damage] = []
-            found = [INTERACTIONS.empty_table().select(_DID)]
+            found = [INTERACTIONS.empty_table().select(_SEARCHED)]
             for entry in self._files.manifest(app_id).files:
                 if entry.facts["noun"] != "interaction":
                     continue
-                table = self._files.table(app_id, entry, ["type", *_DID], damaged)
+                table = self._files.table(app_id, entry, ["type", *_SEARCHED], damaged)
                 if table is not None:
                     wanted = pc.and_(
                         pc.is_in(table["type"], pa.array(list(kinds), pa.string())),
                         pc.greater_equal(table["at_ms"], since_ms),
                     )
-                    found.append(table.filter(wanted).select(_DID))
-            return pa.concat_tables(found)
+                    found.append(table.filter(wanted).select(_SEARCHED))
+            return without_crowds(pa.concat_tables(found)).select(_DID)
 
         return self._stable(attempt)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cluster.clock import SystemClock
-from cluster.commands import machine_checks, running_checks
+from cluster.commands import access_checks, machine_checks, running_checks
 from cluster.commands.finding import Finding
 from cluster.commands.installation import Installation
 from cluster.errors import HouseError
@@ -38,6 +38,7 @@ def examine(installation: Installation) -> list[Finding]:
         now_ms = SystemClock().now_ms()
         findings += running_checks.clock(installation.information("server"), now_ms)
         findings.append(running_checks.exposed_keys(installation, now_ms))
+        findings += access_checks.open_switches(installation.apps())
     except HouseError as error:
         findings.append(Finding("redis", "bad", error.message, f"see {state.logs_dir}/redis.log"))
     return findings

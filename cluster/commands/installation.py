@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from cluster.clock import SystemClock
 from cluster.errors import Conflict, Unavailable
+from cluster.records.access import App
 from cluster.runtime.connecting import ADMIN_S, connect
 from cluster.runtime.keeping import Keeping
 from cluster.runtime.places import Places
@@ -77,6 +78,14 @@ class Installation:
 
         async def read(keeping: Keeping, stores: OpenStores) -> dict[str, str]:
             return await stores.info(section)
+
+        return self.administer(read)
+
+    def apps(self) -> list[App]:
+        """List the apps with their settings."""
+
+        async def read(keeping: Keeping, stores: OpenStores) -> list[App]:
+            return await keeping.apps()
 
         return self.administer(read)
 

@@ -14,6 +14,7 @@ from cluster.commands.installation import Installation
 from cluster.commands.machine_checks import judge_redis
 from cluster.runtime import probe
 from cluster.runtime.keeping import Keeping
+from cluster.runtime.memory import REFUSED_FROM, WARNED_FROM, used_memory_share
 from cluster.runtime.processes import belonging_to
 from cluster.runtime.redis_binary import RedisBinary
 from cluster.runtime.state import State
@@ -188,12 +189,30 @@ def redis_settings(installation: Installation) -> Iterator[Finding]:
         )
     else:
         yield Finding("redis persistence", "ok", "append-only file on, last write good")
-    policy = installation.information("memory").get("maxmemory_policy", "noeviction")
+    memory = installation.information("memory")
+    policy = memory.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
         advice = "`CONFIG SET maxmemory-policy noeviction`: records may not vanish"
         yield Finding("redis memory", "bad", f"policy {policy} throws records away", advice)
     else:
-        yield Finding("redis memory", "ok", "never throws records away")
+        yield _redis_memory(memory)
+
+
+def _redis_memory(memory: dict[str, str]) -> Finding:
+    """Redis has a bound, and room below it."""
+    if memory.get("maxmemory", "0") == "0":
+        advice = (
+            "`CONFIG SET maxmemory` to what it may use: without a bound, writes of strangers end in its death"
+        )
+        return Finding("redis memory", "warning", "no bound", advice)
+    share = used_memory_share(memory)
+    words = f"{share:.0%} of {int(memory['maxmemory']) >> 20:,} MiB used, never throws records away"
+    if share >= REFUSED_FROM:
+        return Finding("redis memory", "bad", f"{words}: writes are refused", "raise KIOSK_REDIS_MEMORY_MB")
+    if share >= WARNED_FROM:
+        advice = f"raise KIOSK_REDIS_MEMORY_MB: writes are refused from {REFUSED_FROM:.0%} on"
+        return Finding("redis memory", "warning", words, advice)
+    return Finding("redis memory", "ok", words)
 
 
 def clock(server: dict[str, str], now_ms: int) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Any, Final, Literal, overload
+from typing import Any, Final, Literal, Protocol, overload
 
 import orjson
 from pydantic import TypeAdapter, ValidationError
@@ -32,11 +32,27 @@ from cluster.records.user import USER_TIMES, User
 MAX_RECORDS: Final = 20_000
 "Records in one call; twice what the specification advises for its largest kind."
 
+ORIGIN: Final = "_origin"
+"""Field of a stored interaction whose reader nobody proved: a pseudonym of the client's address, another one every 30
+days. Whoever counts different readers counts these addresses instead, for a stranger can invent ids."""
+
 _SLICE = 10
 _USERS: TypeAdapter[list[User]] = TypeAdapter(list[User])
 _PRODUCTS: TypeAdapter[list[Product]] = TypeAdapter(list[Product])
 _INTERACTIONS: TypeAdapter[list[Interaction]] = TypeAdapter(list[Interaction])
 _FIELDS = frozenset().union(*(model.model_fields for model in (User, *PRODUCT_MODELS, *INTERACTION_MODELS)))
+
+
+class UploadCheck(Protocol):
+    """Looks at the interactions of one upload: who sent them, and how many."""
+
+    def take_proofs(self, body: dict[str, Any], items: list[Any]) -> None:
+        """Take out of the body, before it is validated, what proves who its readers are."""
+        ...
+
+    def check(self, at: int, user_id: str, anonymous_id: str) -> str:
+        """Check the readers of the valid interaction `at`, empty where it names none; return its `ORIGIN`."""
+        ...
 
 
 # --- the way in -----------------------------------------------------------------------------------------------
@@ -58,6 +74,7 @@ def parse_upload(
     default_anonymous_id: str | Callable[[], str] = "",
     token_user_id: str = "",
     is_detailed: bool = False,
+    check: UploadCheck | None = None,
 ) -> AcceptedInteractions: ...
 
 
@@ -70,12 +87,14 @@ def parse_upload(
     default_anonymous_id: str | Callable[[], str] = "",
     token_user_id: str = "",
     is_detailed: bool = False,
+    check: UploadCheck | None = None,
 ) -> AcceptedRecords | AcceptedInteractions:
     """Validate the body of an upload, `{"data": [...]}`.
 
     `default_anonymous_id` names the visitor of interactions without any id (a function is called at most once).
     `token_user_id` is the user of a verified reader token: it fills in a missing `user_id`. With `is_detailed` a
-    message words up to five faults of its record.
+    message words up to five faults of its record. `check` looks at the interactions before and after they are
+    validated, and may raise.
 
     Errors:
         Malformed: not JSON, or beyond its limits
@@ -86,7 +105,8 @@ def parse_upload(
     Source:
         reference 4.3, 5.1 to 5.3, 7, 8.1, 8.2
     """
-    items = _items(load_json(body, refuse_duplicates=True), noun)
+    tree = load_json(body, refuse_duplicates=True)
+    items = _items(tree, noun)
     has_nulls = b"null" in body
     if noun == "user":
         return AcceptedRecords(noun, _users(items, has_nulls, is_detailed))
@@ -95,7 +115,9 @@ def parse_upload(
     aliases = [alias for alias in service_id_aliases if alias.encode() in body]
     if aliases:
         _rename_aliases(items, aliases)
-    return _interactions(items, has_nulls, now_ms, default_anonymous_id, token_user_id, is_detailed)
+    if check is not None:
+        check.take_proofs(tree, items)
+    return _interactions(items, has_nulls, now_ms, default_anonymous_id, token_user_id, is_detailed, check)
 
 
 def parse_interactions(items: list[Any], *, now_ms: int) -> AcceptedInteractions:
@@ -109,7 +131,7 @@ def parse_interactions(items: list[Any], *, now_ms: int) -> AcceptedInteractions
     """
     check_tree(items)
     has_nulls = b"null" in orjson.dumps(items)
-    return _interactions(items, has_nulls, now_ms, "", "", False)
+    return _interactions(items, has_nulls, now_ms, "", "", False, None)
 
 
 def refused(noun: str, *faults: str) -> Unprocessable:
@@ -220,6 +242,7 @@ def _interactions(
     default_anonymous_id: str | Callable[[], str],
     token_user_id: str,
     is_detailed: bool,
+    check: UploadCheck | None,
 ) -> AcceptedInteractions:
     models: list[Interaction] = _validated(_INTERACTIONS, items, "interaction", is_detailed)
     if has_nulls:
@@ -227,7 +250,7 @@ def _interactions(
     now_text = moment_text(now_ms)
     recents: list[tuple[int, tuple[str, str, bytes]]] = []
     links: dict[tuple[str, str], None] = {}
-    for record, model in zip(items, models, strict=True):
+    for at, (record, model) in enumerate(zip(items, models, strict=True)):
         at_ms = model.timestamp
         if at_ms is None:
             at_ms, record["timestamp"] = now_ms, now_text
@@ -241,6 +264,9 @@ def _interactions(
                 default_anonymous_id = default_anonymous_id()
             if default_anonymous_id:
                 visitor_id = record["anonymous_id"] = default_anonymous_id
+        origin = check.check(at, user_id, visitor_id) if check is not None else ""
+        if origin:
+            record[ORIGIN] = origin
         event = event_of(model, at_ms=min(at_ms, now_ms))
         if event is not None and (user_id or visitor_id):
             recents.append((event.at_ms, (user_id, visitor_id, event.pack())))

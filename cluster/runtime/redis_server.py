@@ -23,6 +23,7 @@ import structlog
 
 from cluster.errors import Fault, Unavailable
 from cluster.runtime.aof import mend
+from cluster.runtime.memory import redis_memory_mb
 from cluster.runtime.places import Places, write_private
 from cluster.runtime.redis_binary import PRODUCTS, find_redis
 from cluster.runtime.redis_faults import Version
@@ -53,7 +54,7 @@ class RedisServer:
 
     def __init__(self, places: Places, *, memory_mb: int = 0, password: str | None = None) -> None:
         self._places = places
-        self._memory_mb = memory_mb
+        self._memory_mb = redis_memory_mb(memory_mb)
         self._password = secrets.token_hex(24) if password is None else password
         self.binary = find_redis(self._data_version(), self._data_product())
         self.process: subprocess.Popen[bytes] | None = None
@@ -164,7 +165,6 @@ class RedisServer:
 
     def configuration(self) -> str:
         """Write redis.conf."""
-        memory = f"maxmemory {self._memory_mb}mb" if self._memory_mb else ""
         return "\n".join(
             line
             for line in (
@@ -183,7 +183,7 @@ class RedisServer:
                 "auto-aof-rewrite-min-size 64mb",
                 'save ""',
                 "maxmemory-policy noeviction",
-                memory,
+                f"maxmemory {self._memory_mb}mb",
                 "maxclients 4000",
                 "loglevel notice",
                 *(f'rename-command {command} ""' for command in REMOVED_COMMANDS),

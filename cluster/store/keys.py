@@ -6,6 +6,8 @@ value carries a checksum in front (see `seal`), salted with the key, and for has
 
 from __future__ import annotations
 
+import hashlib
+
 # --- access: global, few, read by every door four times a second; `{access}` is their hash tag ----------------
 
 
@@ -175,7 +177,7 @@ def quarantine(app: str) -> str:
 
 def recent(app: str, reader_id: str) -> str:
     """List, latest arrival first, capped at 200: packed interactions of a reader. 400 days after the last (an hour
-    less where they come by the hundred)."""
+    less where they come by the hundred); one day when a stranger began it and did not return."""
     return f"{{{app}}}:recent:{reader_id}"
 
 
@@ -189,9 +191,22 @@ def linked(app: str, user_id: str) -> str:
     return f"{{{app}}}:linked:{user_id}"
 
 
+def stranger(app: str, day: int) -> str:
+    """Hash of what callers without proof did on one day since 1970: `new` and `ask` in all, and `new:<digest>`,
+    `ask:<digest>` by client address (keyed digests of that day, no address). Two days. Owner: doors."""
+    return f"{{{app}}}:stranger:{day}"
+
+
+def browser_bytes(app: str, minute: int) -> str:
+    """String, integer: bytes that publishable keys wrote to the change log in one minute since 1970. Two minutes."""
+    return f"{{{app}}}:browser-bytes:{minute}"
+
+
 def page(app: str, reader_id: str, pagination_id: str) -> str:
-    """List of product ids already returned to a reader under one `pagination_id`. 30 minutes idle."""
-    return f"{{{app}}}:page:{reader_id}:{pagination_id}"
+    """List of product ids already returned to a reader under one `pagination_id`, both as one digest: no two pairs
+    share a key, and no key names a reader. 30 minutes idle."""
+    pair = f"{len(reader_id)}:{reader_id}{pagination_id}".encode("utf-8", "surrogatepass")
+    return f"{{{app}}}:page:{hashlib.sha256(pair).hexdigest()[:32]}"
 
 
 # --- the archive ---------------------------------------------------------------------------------------------
@@ -242,8 +257,13 @@ def limit(app: str, key_id: str, bucket: str) -> str:
 
 def idempotency(app: str, token: str) -> str:
     """Hash state, body (sha256), status, reply: what a write with this Idempotency-Key answered. 24 hours once
-    it answered, 60 seconds while it is in flight."""
+    it answered (an hour for a publishable key), 60 seconds while it is in flight. `token` is a digest."""
     return f"{{{app}}}:idempotency:{token}"
+
+
+def idempotency_count(app: str) -> str:
+    """String, integer: writes that browsers began with an Idempotency-Key. One hour after the first."""
+    return f"{{{app}}}:idempotency-count"
 
 
 def engine_history(app: str, engine_id: str) -> str:
@@ -321,6 +341,11 @@ def question_same(app: str, digest: str) -> str:
 def question_count(app: str, reader_id: str, day: int) -> str:
     """String, integer: questions of a reader on one day since 1970, for metering. Two days."""
     return f"{{{app}}}:question-count:{day}:{reader_id}"
+
+
+def provider_tokens(app: str, day: int) -> str:
+    """String, integer: tokens of the language model that answers cost on one day since 1970. Two days."""
+    return f"{{{app}}}:provider-tokens:{day}"
 
 
 def question_asked(app: str, day: int) -> str:

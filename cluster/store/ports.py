@@ -20,6 +20,8 @@ from cluster.store.engine_ports import RuleStore as RuleStore
 from cluster.store.experiment_ports import ExperimentBook as ExperimentBook
 from cluster.store.experiment_ports import ExperimentStore as ExperimentStore
 from cluster.store.experiment_ports import Mode as Mode
+from cluster.store.interaction_ports import BrowserWriter as BrowserWriter
+from cluster.store.interaction_ports import InteractionStore as InteractionStore
 from cluster.store.people import AccountStore as AccountStore
 from cluster.store.people import GrantStore as GrantStore
 from cluster.store.people import Held as Held
@@ -106,9 +108,10 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """State of an Idempotency-Key: `new` (go on), `flying`, `done` (repeat the reply), `other` (other body)."""
+    """State of an Idempotency-Key: `new` (go on), `flying`, `done` (repeat the reply), `other` (other body), `full`
+    (too many keys)."""
 
-    state: Literal["new", "flying", "done", "other"]
+    state: Literal["new", "flying", "done", "other", "full"]
     status: int = 0
     reply: bytes = b""
 
@@ -222,34 +225,6 @@ class TaskStore(Protocol):
         ...
 
 
-class InteractionStore(Protocol):
-    """Interactions: appended by doors, read back as a reader's recent list."""
-
-    async def append(self, app_id: str, payload: bytes, recents: Sequence[tuple[str, str, bytes]]) -> str:
-        """Append one change-log entry and push to recent lists in one step; return the offset.
-
-        `recents` are (user_id or "", anonymous_id or "", packed) per interaction that belongs into a recent
-        list, oldest first. Both ids link the visitor to the user: what the visitor did so far is copied to
-        the user's list, and what the visitor does later goes to both. A visitor linked to somebody else moves
-        to the new user and starts an empty list; nothing is copied then. Empty bytes as `packed` only link.
-        """
-        ...
-
-    async def recent(self, app_id: str, reader_ids: Sequence[str], limit: int = 200) -> list[bytes]:
-        """Packed interactions of one or two readers (`u:`/`a:`), newest first, each list up to `limit`.
-        What stands in both lists comes once."""
-        ...
-
-    async def links(self, app_id: str, anonymous_ids: Sequence[str]) -> dict[str, str]:
-        """Which users visitors turned out to be; those who did not are absent."""
-        ...
-
-    async def erase(self, app_id: str, user_ids: Sequence[str]) -> None:
-        """Forget all interactions of users and of visitors linked to them, and which variants they were
-        given; logs an `erase` change."""
-        ...
-
-
 class ChangeLog(Protocol):
     """The ordered stream of what was written, one per noun."""
 
@@ -308,12 +283,17 @@ class LimitStore(Protocol):
 class IdempotencyStore(Protocol):
     """What writes with an Idempotency-Key answered."""
 
-    async def begin(self, app_id: str, token: str, body_sha256: str) -> Replay:
-        """Begin a write; `new` takes a lock that lapses after 60 s unless `finish` or `forget` comes first."""
+    async def begin(self, app_id: str, token: str, body_sha256: str, *, most: int = 0) -> Replay:
+        """Begin a write; `new` takes a lock that lapses after 60 s unless `finish` or `forget` comes first.
+
+        `most` bounds the bounded ones among an app's keys: so many may be begun within an hour; 0: no bound.
+        """
         ...
 
-    async def finish(self, app_id: str, token: str, status: int, reply: bytes) -> None:
-        """Keep the answer for 24 hours."""
+    async def finish(
+        self, app_id: str, token: str, status: int, reply: bytes, *, life_ms: int = 86_400_000
+    ) -> None:
+        """Keep the answer."""
         ...
 
     async def forget(self, app_id: str, token: str) -> None:

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cluster.clock import Clock
-from cluster.errors import HouseError, Unavailable
+from cluster.errors import HouseError, Unauthenticated, Unavailable
 from cluster.store.ports import IdempotencyStore
 from deployments.api.endpoint import Endpoint
 from deployments.api.paths import Match, Paths
 from deployments.edge import cors, idempotency
-from deployments.edge.admission import Gate, enter, examine
+from deployments.edge.admission import Gate, bearer_user, enter, examine
 from deployments.edge.arrival import Arrival, Scope, Send
 from deployments.edge.body import Gone, Receive
 from deployments.edge.client_address import DIRECT, ClientAddresses
@@ -156,7 +156,16 @@ class Door:
             return reply_to(error, endpoint.family, request_id=arrival.request_id)
 
         same = (endpoint.name.encode(), *_pairs(arrival), arrival.body)
-        return await idempotency.once(self._replays, arrival.app_id, key, same, answer, refused)
+        credential = arrival.credential
+        try:
+            user_id = bearer_user(arrival) if endpoint.rules.reads_token else ""
+        except Unauthenticated:
+            # Whoever can't say who they are shares a key with nobody; `examine` finds the right words.
+            return await answer()
+        owner = idempotency.KeyOwner(
+            arrival.app_id, credential.key_id, user_id, is_browser=not credential.is_secret
+        )
+        return await idempotency.once(self._replays, owner, key, same, answer, refused)
 
     def _note(self, arrival: Arrival, endpoint: Endpoint | None, reply: Reply, took_ms: float) -> None:
         name = endpoint.name if endpoint is not None else "none"

@@ -18,6 +18,7 @@ from cluster.records.issue import reveal_key
 from cluster.secrecy import Vault, key_sha256
 from cluster.store.ports import AccessBook, AccessStore
 from deployments.edge.caller import Credential
+from deployments.edge.signatures import derive_token_key
 
 EXPOSED_EVERY_MS = 3_600_000
 
@@ -68,6 +69,13 @@ class Keyring:
         """Apps that have at least one live key."""
         return tuple(sorted({credential.app.app_id for credential in self._credentials.values()}))
 
+    def tokens_of(self, app_id: str) -> int:
+        """Return how many tokens of the language model an app's answers may cost on a day; 0: no bound."""
+        for credential in self._credentials.values():
+            if credential.app.app_id == app_id:
+                return credential.app.settings.provider_tokens_per_day
+        return 0
+
     @property
     def is_following(self) -> bool:
         """Is the background task alive?"""
@@ -114,13 +122,19 @@ class Keyring:
         for _, key, text in opened:
             if key.kind == "secret" and text:
                 secrets.setdefault(key.app_id, []).append((key.created_at, text.encode()))
+        signing = {
+            app_id: tuple(secret for _, secret in sorted(found, reverse=True))
+            for app_id, found in secrets.items()
+        }
+        token_keys = {app_id: tuple(map(derive_token_key, found)) for app_id, found in signing.items()}
         return {
             sha256: Credential(
                 app=book.apps[key.app_id],
                 key_id=key.key_id,
                 kind=key.kind,
                 text=text,
-                secrets=tuple(secret for _, secret in sorted(secrets.get(key.app_id, []), reverse=True)),
+                secrets=signing.get(key.app_id, ()),
+                token_keys=token_keys.get(key.app_id, ()),
             )
             for sha256, key, text in opened
             if text

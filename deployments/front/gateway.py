@@ -33,7 +33,7 @@ from cluster.errors import HouseError
 from cluster.log import set_up_logging
 from cluster.runtime import roster
 from cluster.runtime.about import version
-from cluster.runtime.disk import DiskGuard
+from cluster.runtime.memory import guard_writes
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.places import Places
 from cluster.runtime.priority import come_first
@@ -107,9 +107,9 @@ class Gateway:
         config = archive_config(settings)
         local_archive = LocalArchiveClient(self._answers)
         self._archive = open_archive(self._stores, vault, local_archive, clock, config, tally=self._tally)
-        guard = DiskGuard(settings.data_dir, settings.disk_limit, clock)
-        most_bytes = settings.max_body_mb << 20
-        gate = Gate(self._keyring, self._limits, meter, most_bytes=most_bytes, why_no_writes=guard.reason)
+        self._memory = guard_writes(settings.data_dir, settings.disk_limit, self._stores.info, meter, clock)
+        gate = Gate(self._keyring, self._limits, meter, most_bytes=settings.max_body_mb << 20)
+        gate.why_no_writes = self._memory.reason
         means = self._open_means(settings, shelf, clock)
         self.door = Door(
             endpoints(means), gate, replays=self._stores.idempotency, clock=clock, tally=self._tally,
@@ -140,7 +140,7 @@ class Gateway:
         archive = LocalArchiveClient(self._answers)
         self._asking = open_questions(
             self._stores, archive, clock, self._meter, app_ids=lambda: self._keyring.app_ids,
-            begun=noted_in(history), llm=settings.llm,
+            begun=noted_in(history), llm=settings.llm, tokens_of=self._keyring.tokens_of,
         )  # fmt: skip
         ask = AskMeans(self._asking, archive, self._stores.questions, clock, history)
         return Means(
@@ -186,6 +186,7 @@ class Gateway:
     async def _tell(self) -> None:
         for second in itertools.count(1):
             await asyncio.sleep(1.0)
+            await self._memory.look()
             if second % TELL_EVERY_S == 0:
                 self._tally.tell(self._meter)
                 self._meter.gauge("kiosk_slow_front", float(not is_behind_haproxy(os.environ)))

@@ -13,11 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from cluster.__main__ import command_line
-from cluster.commands import machine_checks, running_checks
+from cluster.commands import access_checks, machine_checks, running_checks
 from cluster.commands.finding import Finding
 from cluster.commands.installation import Installation
 from cluster.commands.parts import describe_server
-from cluster.records.access import App
+from cluster.records.access import App, AppSettings, new_app_settings
 from cluster.records.issue import issue_key
 from cluster.runtime.redis_binary import RedisBinary
 from cluster.runtime.state import State
@@ -210,6 +210,7 @@ def test_a_build_of_a_distribution_may_carry_repairs(monkeypatch: pytest.MonkeyP
 def test_a_redis_that_may_lose_records_is_bad(told: dict[str, str], check: str) -> None:
     good = {
         "redis_version": "7.2.14", "aof_enabled": "1", "aof_last_write_status": "ok", "maxmemory_policy": "noeviction",
+        "maxmemory": "100", "used_memory": "10",
     }  # fmt: skip
 
     class Informed(Installation):
@@ -267,3 +268,31 @@ def test_a_port_open_to_the_network_is_bad_unless_it_is_the_doors(
     assert found(listener).level == "ok"
     bad = found(1)
     assert (bad.level, str(listener) in bad.words) == ("bad", True)
+
+
+def test_every_open_switch_of_an_app_is_named() -> None:
+    def said(environment: Any, settings: AppSettings) -> Finding:
+        app = App(app_id="shop", environment=environment, settings=settings, created_at=1)
+        (finding,) = access_checks.open_switches([app])
+        return finding
+
+    before = said("production", AppSettings())
+    assert before.level == "warning"
+    for name in (
+        "prove_writers",
+        "typed_user_hash",
+        "token_max_age_h",
+        "confidential_fields",
+        "address_share",
+    ):
+        assert f"{name}: " in before.words
+        assert f"{name}=" in before.advice
+    new = said("production", new_app_settings("production"))
+    assert (new.level, new.advice) == ("ok", "")
+    assert "derived_token_key: " in new.words
+    assert said("development", new_app_settings("development")).level == "ok"
+    closed = new_app_settings("production").model_copy(
+        update={"derived_token_key": True, "strict_user_hash": True}
+    )
+    assert said("production", closed).words == "its switches leave nothing open that can be closed"
+    assert list(access_checks.open_switches([App(app_id="p", environment="playground", created_at=1)])) == []
