@@ -53,7 +53,11 @@ READING_POSTS = "/v1/recommendation/ /v1/search/"
 "POST endpoints that change nothing, so they may be sent again."
 LAST = "last.cfg"
 "Copy of the newest configuration that named a replica."
-SECRET_VARIABLES = ("KIOSK_REDIS_URL", "KIOSK_MASTER_KEY", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+SECRET_VARIABLES = (
+    "KIOSK_REDIS_URL", "KIOSK_MASTER_KEY", "KIOSK_LLM_KEY",
+    "KIOSK_REDIS_URL_FILE", "KIOSK_MASTER_KEY_FILE", "KIOSK_LLM_KEY_FILE", "KIOSK_MANIFEST_KEY_FILE",
+    "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH",
+)  # fmt: skip
 ROOM = "kiosk_room"
 "Name of the table that counts reads under way."
 STAND_IN = "stand-in"

@@ -25,10 +25,12 @@ from cluster.errors import Fault, HouseError
 from cluster.log import set_up_logging, strike_out
 from cluster.runtime import probe
 from cluster.runtime.about import version
+from cluster.runtime.adoption import adopt_unsigned
 from cluster.runtime.connecting import ADMIN_S, connect, connect_actor
 from cluster.runtime.keeping import Keeping
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.plan import Plan
+from cluster.runtime.shelves import open_shelf
 from cluster.runtime.vault import vault_of
 from cluster.settings import Settings
 
@@ -90,6 +92,7 @@ def _last_line(error: Exception) -> str:
 
 def bring_up(plan: Plan, settings: Settings, teller: Teller) -> None:
     """Do all steps."""
+    asyncio.run(adopt_unsigned(settings))
     fresh = asyncio.run(ensure_apps(settings))
     teller.tell("apps", "apps and keys are there", first_start=fresh)
     filling = _start_filling() if plan.playground else None
@@ -99,7 +102,7 @@ def bring_up(plan: Plan, settings: Settings, teller: Teller) -> None:
     connect_ray(plan.ray_address)
     if plan.intake:
         teller.tell("intake", "starting the intake")
-        ensure_intake(plan.intake, settings)
+        ensure_intake(plan.intake)
     keeper = ensure_keeper(plan.engines) if plan.engines else None
     teller.tell("doors", "starting the doors")
     _deploy(plan)
@@ -113,7 +116,7 @@ def bring_up(plan: Plan, settings: Settings, teller: Teller) -> None:
     if plan.assigner:
         ensure_assigner(plan.assigner)
     if plan.tracker:
-        ensure_tracker(plan.tracker, plan.tracker_means, settings)
+        ensure_tracker(plan.tracker, plan.tracker_means)
     if plan.trainer:
         ensure_trainer(plan.trainer, settings)
     teller.tell("ready", "ready")
@@ -162,13 +165,13 @@ def connect_ray(address: str) -> None:
     )
 
 
-def ensure_intake(kind: str, settings: Settings) -> None:
+def ensure_intake(kind: str) -> None:
     """Make the intake actor of this release, and end those of others."""
     from cluster.runtime import roster
 
     release = version()
     roster.sweep("intake", keep=release)
-    roster.find_or_create("intake", release, kind, connect_actor, str(settings.shelf_dir), meter=RayMeter)
+    roster.find_or_create("intake", release, kind, connect_actor, open_shelf, meter=RayMeter)
 
 
 def ensure_trainer(kind: str, settings: Settings) -> None:
@@ -177,7 +180,7 @@ def ensure_trainer(kind: str, settings: Settings) -> None:
 
     release, scratch = version(), str(settings.data_dir / "scratch")
     roster.sweep("trainer", keep=release)
-    roster.find_or_create("trainer", release, kind, connect_actor, str(settings.shelf_dir), scratch)
+    roster.find_or_create("trainer", release, kind, connect_actor, open_shelf, scratch)
 
 
 def ensure_assigner(kind: str) -> None:
@@ -189,14 +192,13 @@ def ensure_assigner(kind: str) -> None:
     roster.find_or_create("assigner", release, kind, connect_actor)
 
 
-def ensure_tracker(kind: str, means: str, settings: Settings) -> None:
+def ensure_tracker(kind: str, means: str) -> None:
     """Make the actor of this release that watches history threads, and end those of others."""
     from cluster.runtime import roster
 
     release = version()
     roster.sweep("tracker", keep=release)
-    shelf_uri = str(settings.shelf_dir)
-    roster.find_or_create("tracker", release, kind, connect_actor, means, shelf_uri, meter=RayMeter)
+    roster.find_or_create("tracker", release, kind, connect_actor, means, open_shelf, meter=RayMeter)
 
 
 def ensure_keeper(build: str) -> Any:

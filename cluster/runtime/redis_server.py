@@ -12,6 +12,7 @@ byte costs the whole file.
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import secrets
 import shutil
@@ -27,6 +28,7 @@ import structlog
 
 from cluster.errors import Fault, Invalid, Unavailable
 from cluster.runtime.aof import mend
+from cluster.runtime.handover import without_secrets
 from cluster.runtime.places import Places, write_private
 
 OLDEST = (6, 2)
@@ -125,6 +127,7 @@ class RedisServer:
             self.process = subprocess.Popen(
                 [self.binary.path, str(folder / "redis.conf")],
                 cwd=folder,
+                env=without_secrets(os.environ),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,

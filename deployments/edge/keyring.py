@@ -91,22 +91,21 @@ class Keyring:
         _log.info("keys_loaded", keys=len(live), version=book.version)
 
     def _open(self, book: AccessBook) -> dict[str, Credential]:
-        opened = [
-            (sha256, key, self._reveal(key)) for sha256, key in book.keys.items() if key.app_id in book.apps
-        ]
+        opened = [(key, self._reveal(key)) for key in book.keys.values() if key.app_id in book.apps]
         secrets: dict[str, list[tuple[int, bytes]]] = {}
-        for _, key, text in opened:
+        for key, text in opened:
             if key.kind == "secret" and text:
                 secrets.setdefault(key.app_id, []).append((key.created_at, text.encode()))
         return {
-            sha256: Credential(
+            # the hash the record is bound to, not the one it was found under: else a copy would open for another key
+            key.sha256: Credential(
                 app=book.apps[key.app_id],
                 key_id=key.key_id,
                 kind=key.kind,
                 text=text,
                 secrets=tuple(secret for _, secret in sorted(secrets.get(key.app_id, []), reverse=True)),
             )
-            for sha256, key, text in opened
+            for key, text in opened
             if text
         }
 
