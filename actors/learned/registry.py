@@ -128,9 +128,7 @@ def imported_loader(learner: str, config: Mapping[str, Any]) -> Loader:
         # a module of yours may raise anything while it is imported, even that it is no Python
         raise Invalid(f"learner {learner} can't be used: {type(error).__name__}: {error}") from error
     if not isinstance(made, Loader):
-        raise Invalid(
-            f"learner {learner} needs to be a class with the methods train(data, rng) and load(parts)"
-        )
+        raise Invalid(f"learner {learner} needs the methods train(data, rng) and load(parts), as a class")
     return made
 
 

@@ -135,10 +135,14 @@ class Shelf:
         raise Fault(f"file on the shelf is damaged: {path} ({len(data)} bytes, {size} expected)", path=path)
 
     def entries(self, folder: str) -> list[Entry]:
-        """List all files below a folder, sorted by path; an absent folder is empty."""
+        """List all files below a folder (empty: the whole shelf), sorted by path; an absent folder is empty.
+
+        Links on a local shelf, and what is below linked folders, are left out.
+        """
 
         def attempt() -> list[Entry]:
-            selector = fs.FileSelector(self._full(folder), allow_not_found=True, recursive=True)
+            above = self._full(folder) if folder else self._root
+            selector = fs.FileSelector(above, allow_not_found=True, recursive=True)
             found = self._files.get_file_info(selector)
             if self._local:
                 found = _without_links(found)

@@ -31,7 +31,7 @@ def sign_manifests(shelf: Shelf, *, foreign: bool, dry_run: bool = False) -> Sig
     """
     assert shelf.signer is not None
     done, valid, damaged = [], 0, []
-    for entry in shelf.entries("."):
+    for entry in shelf.entries(""):
         if not _is_manifest(entry.path):
             continue
         try:

@@ -49,7 +49,7 @@ def sign(
 
     async def run(keeping: Keeping, stores: OpenStores) -> Any:
         vault = vault_of(installation.settings)
-        keys = await sign_keys(stores.access, vault, foreign=True, dry_run=dry_run)
+        keys = await sign_keys(stores.access, vault, dry_run=dry_run)
         shelf = open_shelf(installation.settings)
         return keys, await asyncio.to_thread(sign_manifests, shelf, foreign=True, dry_run=dry_run)
 
@@ -67,7 +67,7 @@ def sign(
     screen.tell_lines(
         *(f"{done}: {name}" for name in (*found.signed, *keys.signed)),
         *(f"damaged, can't be signed: {name}" for name in found.damaged),
-        *(f"does not open under this master key: {name}" for name in keys.refused),
+        *(f"not made with this master key, can't be signed: {name}" for name in keys.refused),
         f"{len(found.signed)} manifests and {len(keys.signed)} key records {done}, "
         f"{found.valid} and {keys.valid} were signed before",
     )

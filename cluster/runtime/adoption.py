@@ -14,7 +14,6 @@ import structlog
 
 from cluster.artifacts.signing import Signatures, sign_manifests
 from cluster.errors import Fault
-from cluster.records.access import ApiKey
 from cluster.records.issue import bound_key, is_bound, reveal_key
 from cluster.runtime.connecting import ADMIN_S, connect
 from cluster.runtime.places import Places, write_private
@@ -32,10 +31,10 @@ class SignedKeys:
     """What was found among key records."""
 
     signed: tuple[str, ...]
-    "Ids of keys whose records were signed, or with `dry_run` would be."
+    "Keys whose records were signed, or with `dry_run` would be: id, kind and app."
     valid: int
     refused: tuple[str, ...]
-    "Ids of keys that do not open under this master key."
+    "Keys that do not open under this master key, or whose labels somebody changed."
 
 
 async def adopt_unsigned(settings: Settings) -> bool:
@@ -49,7 +48,7 @@ async def adopt_unsigned(settings: Settings) -> bool:
     if places.adopted.exists():
         return False
     async with connect(settings, slow_s=ADMIN_S) as stores:
-        keys = await sign_keys(stores.access, vault_of(settings), foreign=False)
+        keys = await sign_keys(stores.access, vault_of(settings))
     found = await asyncio.to_thread(sign_manifests, open_shelf(settings), foreign=False)
     # last: a start that was interrupted does it again
     write_private(places.adopted, _MARK)
@@ -57,34 +56,28 @@ async def adopt_unsigned(settings: Settings) -> bool:
     return True
 
 
-async def sign_keys(access: AccessStore, vault: Vault, *, foreign: bool, dry_run: bool = False) -> SignedKeys:
-    """Bind the labels of key records that have no proof; with `foreign` also those whose proof does not hold.
+async def sign_keys(access: AccessStore, vault: Vault, *, dry_run: bool = False) -> SignedKeys:
+    """Bind the labels of key records that have no proof; a proof that does not hold is never replaced.
 
     Errors:
         Unavailable: the store is away
     """
     done, valid, refused = [], 0, []
     for key in (await access.book()).keys.values():
-        if is_bound(key) and (not foreign or _holds(vault, key)):
-            valid += 1
-            continue
+        name = f"{key.key_id} ({key.kind} key of {key.app_id})"
         try:
+            if is_bound(key):
+                reveal_key(vault, key)
+                valid += 1
+                continue
             after = bound_key(vault, key)
         except Fault:
-            refused.append(key.key_id)
+            refused.append(name)
             continue
         if not dry_run:
             await access.put_key(after)
-        done.append(key.key_id)
+        done.append(name)
     return SignedKeys(tuple(done), valid, tuple(refused))
-
-
-def _holds(vault: Vault, key: ApiKey) -> bool:
-    try:
-        reveal_key(vault, key)
-    except Fault:
-        return False
-    return True
 
 
 def _tell(found: Signatures, keys: SignedKeys) -> None:

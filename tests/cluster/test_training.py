@@ -45,7 +45,7 @@ class Place:
 
     @property
     def trainer_arguments(self) -> tuple[Any, ...]:
-        return self.connect, str(self.folder / "shelf"), str(self.folder / "scratch")
+        return self.connect, partial(Shelf.open, str(self.folder / "shelf")), str(self.folder / "scratch")
 
     @property
     def versions(self) -> list[str]:
@@ -186,7 +186,12 @@ async def test_variants_of_a_sweep_are_examined_side_by_side(place: Place) -> No
     )
     told: list[tuple[Any, Any]] = []
     await asyncio.to_thread(
-        examine_on_ray, found, str(place.folder / "shelf"), market.APP, "s", lambda *one: told.append(one)
+        examine_on_ray,
+        found,
+        partial(Shelf.open, str(place.folder / "shelf")),
+        market.APP,
+        "s",
+        lambda *one: told.append(one),
     )
     table = rows(told)
     assert sorted(row["parts.rules.window"] for row in table) == [3, 10]
