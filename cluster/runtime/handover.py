@@ -78,11 +78,10 @@ def prepare_node() -> None:
     """Hand over this process's secrets for everything it starts, and leave trainers the key they need.
 
     Errors:
-        Fault: there is no master key, or it is damaged
-        Invalid: the data directory can't be used
+        Fault: there is no master key, or it is damaged; or somebody else took the run directory
     """
     places = Places.of(Settings().data_dir)
-    places.make()
+    places.make_run_dir()
     hand_over(os.environ, places.secrets_dir)
     leave_manifest_key(Settings())
 

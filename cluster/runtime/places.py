@@ -142,6 +142,14 @@ class Places:
                 f"the data directory {self.data_dir} can't be used ({error.strerror}); set KIOSK_DATA_DIR to "
                 "a directory you own"
             ) from error
+        self.make_run_dir()
+
+    def make_run_dir(self) -> None:
+        """Make the run directory alone: all that a node needs whose data directory others share.
+
+        Errors:
+            Fault: somebody else took its name
+        """
         try:
             self.run_dir.mkdir(exist_ok=True, mode=0o700)
             self._claim(self.run_dir)
