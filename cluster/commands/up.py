@@ -67,7 +67,7 @@ def up(
     _turn_log(installation)
     if foreground and handed_over:
         # what a process was started with stays readable for as long as it lives
-        os.execv(sys.executable, [sys.executable, "-m", "cluster", *sys.argv[1:]])
+        os.execv(sys.executable, sys.orig_argv)
     if foreground:
         raise typer.Exit(_here(installation, as_json=as_json))
     state = _in_background(installation)
