@@ -28,6 +28,7 @@ EPILOG = """
 
 A running system trains beside serving, with lower priority; stopped, or with --local, this command trains itself.
 Whatever happens to the worker, the training goes on or starts again, and what serves stays untouched.
+Exit code 1: the training failed, was cancelled, or --promote was refused by the gate.
 Recipes that come along: default, fast, sequence, shop, session.
 """
 
@@ -103,7 +104,7 @@ def train(
         )
         raise
     show_run(run, as_json=as_json)
-    if run.status in ("failed", "cancelled"):
+    if is_failure(run):
         raise typer.Exit(1)
 
 
@@ -173,6 +174,12 @@ async def _others_at_work(stores: Stores, run: Run) -> bool:
     return any(other.status == "running" for other in await stores.runs.open(run.app_id))
 
 
+def is_failure(run: Run) -> bool:
+    """Tell whether a pipeline must not go on: nothing was trained, or it was to serve and does not."""
+    is_refused = run.promote and run.status == "finished" and not run.promoted
+    return run.status in ("failed", "cancelled") or is_refused
+
+
 def show_run(run: Run, *, as_json: bool) -> None:
     """Print how a run ended."""
     if as_json:
@@ -194,13 +201,24 @@ def show_run(run: Run, *, as_json: bool) -> None:
         table.add_row(name, f"{value:.4f}")
     screen.out().print(f"Run {run.run_id} published snapshot {run.version} of {run.app_id}/{run.engine_id}.")
     screen.out().print(table)
-    screen.out().print(f"{run.verdict[:1].upper()}{run.verdict[1:]}")
-    if run.promoted:
+    screen.out().print(run.verdict if run.verdict.startswith(run.version) else _capitalised(run.verdict))
+    if run.promote and not run.promoted:
+        screen.out().print(
+            "The gate refused it, so what serves is untouched. To let it serve all the same, give a reason:"
+        )
+        screen.out().print(
+            f'kiosk promote {run.app_id} {run.version} --engine {run.engine_id} --force "..."', soft_wrap=True
+        )
+    elif run.promoted:
         screen.out().print(
             f"It serves from now on. Undo: kiosk rollback {run.app_id} --engine {run.engine_id}"
         )
     else:
         screen.out().print(f"Let it serve: kiosk promote {run.app_id} {run.version} --engine {run.engine_id}")
+
+
+def _capitalised(sentence: str) -> str:
+    return f"{sentence[:1].upper()}{sentence[1:]}"
 
 
 def told(run: Run) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from typing import Any, TextIO
 import structlog
 
 from cluster.clock import SystemClock
-from cluster.errors import Fault, HouseError
+from cluster.errors import Fault, HouseError, Unavailable
 from cluster.log import set_up_logging, strike_out
 from cluster.runtime import probe
 from cluster.runtime.about import version
@@ -29,8 +29,11 @@ from cluster.runtime.adoption import adopt_unsigned
 from cluster.runtime.connecting import ADMIN_S, connect, connect_actor
 from cluster.runtime.keeping import Keeping
 from cluster.runtime.meter import RayMeter
+from cluster.runtime.places import Places
 from cluster.runtime.plan import Plan
+from cluster.runtime.ray_environment import driver_environment
 from cluster.runtime.shelves import open_shelf
+from cluster.runtime.state import load_state, lock_holder
 from cluster.runtime.vault import vault_of
 from cluster.settings import Settings
 
@@ -163,6 +166,43 @@ def connect_ray(address: str) -> None:
         configure_logging=False,
         ignore_reinit_error=True,
     )
+
+
+def connect_installation(settings: Settings) -> None:
+    """Become a driver of the Ray of the installation in a data directory, or of the one `RAY_ADDRESS` names.
+
+    Errors:
+        Unavailable: neither is there; the message says what to set
+    """
+    address = os.environ.get("RAY_ADDRESS", "")
+    if address.startswith(("http://", "https://")):
+        raise Unavailable(
+            "RAY_ADDRESS is the dashboard's address, which is for `ray job submit`; unset it, so that the "
+            "installation is found by KIOSK_DATA_DIR"
+        )
+    if not address:
+        places = Places.of(settings.data_dir)
+        state = load_state(places) if lock_holder(places) else None
+        if state is None or not state.ray_address:
+            raise Unavailable(
+                f"no installation runs in {settings.data_dir}: start it with `kiosk up`, set KIOSK_DATA_DIR to the "
+                "data directory of one that runs here, or name its Ray by RAY_ADDRESS=host:port, "
+                "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH"
+            )
+        address = state.ray_address
+        os.environ |= driver_environment(places)
+        _read_environment_again()
+    connect_ray(address)
+
+
+def _read_environment_again() -> None:
+    """Make Ray read what `driver_environment` set: a program may have imported Ray before."""
+    from ray._private import ray_constants
+
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    compiled: Any = importlib.import_module("ray._raylet")
+    compiled.Config.initialize("")
+    compiled.AuthenticationTokenLoader.instance().reset_cache()
 
 
 def ensure_intake(kind: str) -> None:

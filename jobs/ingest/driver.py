@@ -33,6 +33,7 @@ from cluster.runtime.shelves import open_shelf
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from jobs.ingest.pipeline import Order, Report, ingest, run_of
+from jobs.ingest.reasons import merged
 from jobs.ingest.sources import find
 
 Connect = Callable[[], OpenStores]
@@ -143,6 +144,8 @@ def total(reports: Sequence[Report], seconds: float) -> Report:
         seconds=seconds,
         quarantine=quarantine,
         already=bool(reports) and all(report.already for report in reports),
+        reasons=merged([report.reasons for report in reports]),
+        warnings=tuple(dict.fromkeys(warning for report in reports for warning in report.warnings)),
     )
 
 

@@ -1,6 +1,6 @@
 """Trainings on Ray: the named actor that looks after runs, workers as Ray tasks, sweeps fanned out.
 
-From Python, on a machine of the cluster or with `ray job submit`:
+From Python, where the installation's data directory is (`KIOSK_DATA_DIR`), or with `ray job submit`:
 
     from jobs.refresh.driver import train
     run = train("bookshop", recipe="shop", promote=True)
@@ -31,7 +31,7 @@ from cluster.ids import DEFAULT_ENGINE, new_request_id
 from cluster.records.run import Run
 from cluster.runtime.connecting import connect_actor
 from cluster.runtime.handover import give_up_keys
-from cluster.runtime.head import connect_ray
+from cluster.runtime.head import connect_installation
 from cluster.runtime.learners import allowed_learners
 from cluster.runtime.shelves import open_shelf
 from cluster.settings import Settings
@@ -187,14 +187,15 @@ def train(
     Errors:
         NotFound: no such app, engine or recipe
         Invalid: the recipe makes no sense
-        Unavailable: the store is away
+        Unavailable: the store is away, or no installation runs in the data directory
     """
     from jobs.refresh.recipe import Recipe, load  # numpy and all learners: not for the actor
 
     chosen = recipe if isinstance(recipe, Recipe) else load(recipe)
     settings = Settings() if settings is None else settings
     if not ray.is_initialized():
-        connect_ray(os.environ.get("RAY_ADDRESS", "auto"))
+        connect_installation(settings)
+    ALLOWED.read_from(partial(allowed_learners, settings))
     crew = RayCrew(connect, open_shelf, str(scratch_of(settings.data_dir)))
 
     async def follow() -> Run:

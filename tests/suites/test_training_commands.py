@@ -166,3 +166,21 @@ def test_a_learner_is_held_to_the_protocol_from_the_command_line(shop: Shop) -> 
     done = shop.kiosk(*own, module="jobs.refresh")
     assert done.returncode == 0, done.stderr
     assert "13 of 13 promises are kept" in done.stdout
+
+
+def test_a_program_without_an_installation_is_told_at_once_what_to_set(tmp_path: Path) -> None:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("KIOSK_", "RAY_"))}
+    for more, told in (
+        ({}, "no installation runs in"),
+        ({"RAY_ADDRESS": "http://127.0.0.1:8265"}, "which is for `ray job submit`"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", "from jobs.refresh.driver import train; train('development')"],
+            env={**clean, **more, "KIOSK_DATA_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 1
+        assert told in done.stderr, done.stderr
