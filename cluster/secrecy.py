@@ -131,13 +131,22 @@ class Vault:
 
 
 class Signer:
-    """Proves that an installation wrote something: HMAC-SHA-256 under a key derived from its master key."""
+    """Proves that an installation wrote something: HMAC-SHA-256 under a key derived from its master key.
 
-    def __init__(self, key: bytes) -> None:
+    A key that must be loaded is loaded when something is signed or checked for the first time.
+    """
+
+    def __init__(self, key: bytes | Callable[[], bytes]) -> None:
         self._key = key
 
     def sign(self, place: str, data: bytes) -> str:
-        """Compute the MAC in hex of bytes that stand at one place; elsewhere it does not hold."""
+        """Compute the MAC in hex of bytes that stand at one place; elsewhere it does not hold.
+
+        Errors:
+            Fault: the key can't be loaded
+        """
+        if not isinstance(self._key, bytes):
+            self._key = self._key()
         return hmac.new(self._key, place.encode() + b"\0" + data, hashlib.sha256).hexdigest()
 
 

@@ -11,9 +11,6 @@ def open_shelf(settings: Settings | None = None) -> Shelf:
     """Open the artifact store; manifests and results read from it must be signed by this installation.
 
     Handed to actors as it is, without arguments: no key travels through Ray.
-
-    Errors:
-        Fault: the key of manifests can't be read
     """
     settings = Settings() if settings is None else settings
     return Shelf.open(settings.shelf_dir, signer=manifest_signer(settings))

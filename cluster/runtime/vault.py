@@ -10,6 +10,7 @@ Trainers open the artifact store with the key derived for manifests; nothing her
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from cluster.errors import Fault
@@ -58,16 +59,19 @@ def ensure_master_key(settings: Settings) -> None:
 
 
 def manifest_signer(settings: Settings) -> Signer:
-    """Make what signs and checks manifests: from the derived key, or from the master key where that was not left.
+    """Make what signs and checks manifests; its key is read when the first manifest is."""
+    return Signer(partial(manifest_key, settings))
+
+
+def manifest_key(settings: Settings) -> bytes:
+    """Read the key of manifests where it was left, or derive it from the master key.
 
     Errors:
         Fault: neither can be read
     """
     path = Places.of(settings.data_dir).secrets_dir / MANIFEST_KEY
     text = _text_of(settings.manifest_key_file) if settings.manifest_key_file else read_private(path)
-    if text is None:
-        return Signer(vault_of(settings).derive(_MANIFESTS))
-    return Signer(parse_master_key(text))
+    return vault_of(settings).derive(_MANIFESTS) if text is None else parse_master_key(text)
 
 
 def leave_manifest_key(settings: Settings) -> None:

@@ -131,7 +131,7 @@ def test_a_trainer_signs_without_the_master_key(tmp_path: Path, monkeypatch: pyt
 
 def test_without_any_key_nothing_is_signed_and_nothing_made_up(tmp_path: Path) -> None:
     with pytest.raises(Fault, match="master key can't be read"):
-        manifest_signer(Settings(data_dir=tmp_path))
+        manifest_signer(Settings(data_dir=tmp_path)).sign("a", b"b")
     assert list(tmp_path.iterdir()) == []
 
 
