@@ -52,10 +52,17 @@ def ensure_master_key(settings: Settings) -> None:
     """Make the master key of a fresh installation; one that was given from outside is only checked.
 
     Errors:
-        Fault: the key that is there is damaged
+        Fault: the key that is there is damaged, or the one this installation was started with was not given again
     """
-    if given_master_key(settings) is None:
-        create_master_key(Places.of(settings.data_dir).master_key)
+    if given_master_key(settings) is not None:
+        return
+    places = Places.of(settings.data_dir)
+    if places.adopted.exists() and not places.master_key.exists():
+        raise Fault(
+            "this installation was started with a master key from outside; give it again (KIOSK_MASTER_KEY_FILE), or "
+            f"put back {places.master_key} from your backup"
+        )
+    create_master_key(places.master_key)
 
 
 def manifest_signer(settings: Settings) -> Signer:

@@ -14,6 +14,7 @@ from functools import partial
 from actors.learned.allowed import ALLOWED
 from cluster.errors import HouseError
 from cluster.log import set_up_logging
+from cluster.runtime.handover import give_up_keys
 from cluster.runtime.learners import allowed_learners
 from cluster.runtime.shelves import open_shelf
 from cluster.settings import Settings
@@ -38,6 +39,7 @@ def _do(arguments: argparse.Namespace) -> int:
         return words.conform(arguments)
     settings = Settings()
     ALLOWED.read_from(partial(allowed_learners, settings))
+    give_up_keys()
     place = words.Here(
         partial(_connect, settings), partial(open_shelf, settings), scratch_of(settings.data_dir)
     )

@@ -19,7 +19,9 @@ from cluster.errors import Fault
 from cluster.secrecy import Signer, Vault
 from jobs.refresh.running.checkpoint import Checkpoints
 from tests.fakes import market
+from tests.fakes.corner_shop import APP
 from tests.fakes.trained import built, published
+from tests.suites.snapshot_damage import damaged_loads, folder_of
 
 PLACE = "shop/segments/manifest-000000000012.json"
 OURS = Signer(Vault(bytes(range(32))).derive("artifact manifests"))
@@ -159,6 +161,14 @@ def test_what_is_built_holds_no_key_so_equal_data_gives_equal_bytes(tmp_path: Pa
     assert (tmp_path / "built-ours" / "manifest.json").read_bytes() == (
         tmp_path / "built-theirs" / "manifest.json"
     ).read_bytes()
+
+
+def test_every_cut_and_every_flipped_bit_of_a_signed_snapshot_is_refused(tmp_path: Path) -> None:
+    """The drill over 1,000 bits is `tests/drills/test_snapshot_faults.py`."""
+    snapshots = SnapshotShelf(Shelf.open(tmp_path / "shelf", signer=OURS))
+    version = published(snapshots, tmp_path / "one", APP)
+    models, folder = Models(snapshots, tmp_path / "cache"), folder_of(tmp_path / "shelf", version)
+    assert damaged_loads(models, folder, version, cuts=10, flips=80, seed=12) == {"tried": 90, "refused": 90}
 
 
 def test_the_shelfs_manifest_counts_not_the_one_in_the_folder(tmp_path: Path) -> None:

@@ -159,3 +159,12 @@ def test_what_a_node_starts_has_no_secret_in_its_environment(tmp_path: Path) -> 
     places = Places.of(tmp_path / "data")
     assert Path(seen["KIOSK_MASTER_KEY_FILE"]).read_text().strip() == MASTER
     assert read_private(places.secrets_dir / "manifest.key") is not None
+
+
+def test_a_key_that_was_given_before_is_not_replaced_by_a_new_one(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path)
+    (tmp_path / "adopted").write_text("yes")
+    with pytest.raises(Fault, match="KIOSK_MASTER_KEY_FILE"):
+        ensure_master_key(settings)
+    assert not (tmp_path / "master.key").exists()
+    ensure_master_key(Settings(data_dir=tmp_path, master_key=MASTER))  # type: ignore[arg-type]
