@@ -21,7 +21,7 @@ import structlog
 
 from cluster.errors import HouseError, Invalid
 from cluster.runtime.places import Places, write_private
-from cluster.runtime.vault import MASTER_KEY, leave_manifest_key
+from cluster.runtime.vault import MASTER_KEY, given_master_key, leave_manifest_key
 from cluster.settings import SECRET_VARIABLES, Settings
 
 _FILES = {"KIOSK_MASTER_KEY": MASTER_KEY, "KIOSK_LLM_KEY": "llm.key", "KIOSK_REDIS_URL": "redis.url"}
@@ -78,12 +78,14 @@ def prepare_node() -> None:
     """Hand over this process's secrets for everything it starts, and leave trainers the key they need.
 
     Errors:
-        Fault: there is no master key, or it is damaged; or somebody else took the run directory
+        Fault: the master key is damaged, or somebody else took the run directory
     """
     places = Places.of(Settings().data_dir)
     places.make_run_dir()
     hand_over(os.environ, places.secrets_dir)
-    leave_manifest_key(Settings())
+    settings = Settings()
+    if given_master_key(settings) is not None or places.master_key.exists():
+        leave_manifest_key(settings)
 
 
 def main(command: list[str]) -> int:

@@ -27,6 +27,7 @@ from cluster.runtime import probe
 from cluster.runtime.about import version
 from cluster.runtime.adoption import adopt_unsigned
 from cluster.runtime.connecting import ADMIN_S, connect, connect_actor
+from cluster.runtime.handover import given_in, prepare_node
 from cluster.runtime.keeping import Keeping
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.places import Places
@@ -74,6 +75,8 @@ def main(arguments: list[str]) -> int:
         set_up_logging()
         teller = Teller(out)
         try:
+            if given_in(os.environ):  # on a cluster of yours; `kiosk up` has handed them over
+                prepare_node()
             bring_up(plan, Settings(), teller)
         except HouseError as error:
             teller.tell("failed", error.message)
