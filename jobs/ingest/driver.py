@@ -18,6 +18,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -29,7 +30,7 @@ from cluster.artifacts.shelf import Shelf
 from cluster.errors import HouseError, Refusal
 from cluster.runtime.connecting import ADMIN_S, connect
 from cluster.runtime.head import connect_ray
-from cluster.runtime.shelves import open_shelf
+from cluster.runtime.shelves import open_shelf_of
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from jobs.ingest.pipeline import Order, Report, ingest, run_of
@@ -73,7 +74,7 @@ def ingest_files(
     reports = ingest_on_ray(
         order,
         _connect,
-        open_shelf,
+        partial(open_shelf_of, str(settings.data_dir)),
         state_dir=state_dir,
         restart=restart,
         at_once=at_once,

@@ -33,7 +33,7 @@ from cluster.runtime.connecting import connect_actor
 from cluster.runtime.handover import give_up_keys
 from cluster.runtime.head import connect_installation
 from cluster.runtime.learners import allowed_learners
-from cluster.runtime.shelves import open_shelf
+from cluster.runtime.shelves import open_shelf_of
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from jobs.refresh.running.foreman import Errand, Foreman
@@ -196,7 +196,8 @@ def train(
     if not ray.is_initialized():
         connect_installation(settings)
     ALLOWED.read_from(partial(allowed_learners, settings))
-    crew = RayCrew(connect, open_shelf, str(scratch_of(settings.data_dir)))
+    shelf_of = partial(open_shelf_of, str(settings.data_dir))
+    crew = RayCrew(connect, shelf_of, str(scratch_of(settings.data_dir)))
 
     async def follow() -> Run:
         async with connect() as stores:

@@ -17,11 +17,14 @@ import pytest
 
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
+from cluster.artifacts.signing import sign_manifests
 from cluster.artifacts.snapshots import SnapshotShelf
 from cluster.clock import SystemClock
 from cluster.records.run import Run
 from cluster.records.schedule import Schedule
 from cluster.runtime.processes import is_alive
+from cluster.runtime.shelves import open_shelf
+from cluster.runtime.vault import ensure_master_key
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores, open_stores
 from jobs.refresh.recipe import load
@@ -160,12 +163,15 @@ async def test_from_python_it_is_the_same(place: Place) -> None:
     from jobs.refresh.driver import train
 
     seen: list[str] = []
+    settings = Settings(data_dir=place.folder)
+    ensure_master_key(settings)
+    sign_manifests(open_shelf(settings), foreign=False)
     run = await asyncio.to_thread(
         train,
         market.APP,
         recipe="fast",
         connect=place.connect,
-        settings=Settings(data_dir=place.folder),
+        settings=settings,
         watch=lambda run: seen.append(run.stage),
     )
     assert run.status == "finished"
