@@ -13,6 +13,7 @@ import typer
 from cluster.commands.installation import Installation
 from cluster.errors import Invalid, Unavailable
 from cluster.runtime.about import package_root
+from cluster.runtime.handover import handed_over
 from cluster.runtime.ray_environment import driver_environment, python_path
 
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -55,6 +56,8 @@ def _ray_of(installation: Installation) -> dict[str, str]:
 
 
 def _run(module: str, arguments: list[str], more: Mapping[str, str] = MappingProxyType({})) -> None:
-    environment = {**os.environ, **python_path(os.environ, package_root()), **more}
-    code = subprocess.run([sys.executable, "-m", module, *arguments], env=environment, check=False).returncode
+    with handed_over(os.environ) as clean:
+        environment = {**clean, **python_path(clean, package_root()), **more}
+        command = [sys.executable, "-m", module, *arguments]
+        code = subprocess.run(command, env=environment, check=False).returncode
     raise typer.Exit(code)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cluster.clock import SystemClock
-from cluster.commands import access_checks, machine_checks, running_checks
+from cluster.commands import access_checks, machine_checks, running_checks, trust_checks
 from cluster.commands.finding import Finding
 from cluster.commands.installation import Installation
 from cluster.errors import HouseError
@@ -25,6 +25,9 @@ def examine(installation: Installation) -> list[Finding]:
         machine_checks.shared_memory(Path("/dev/shm")),
         machine_checks.open_files(),
         machine_checks.haproxy(state),
+        trust_checks.learners(installation),
+        trust_checks.artifacts(installation),
+        *trust_checks.secrets(installation),
     ]
     if state is None:
         return [*findings, machine_checks.redis_to_start(), *machine_checks.leftovers(installation)]

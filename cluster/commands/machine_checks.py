@@ -63,15 +63,16 @@ def private_file(check: str, path: Path, advice: str) -> Finding:
 
 def master_key(installation: Installation) -> Finding:
     """The master key is there, readable and private."""
-    path = installation.places.master_key
-    if installation.settings.master_key is None:
+    path, settings = installation.places.master_key, installation.settings
+    is_given = settings.master_key is not None or settings.master_key_file is not None
+    if not is_given:
         found = private_file(
             "master key", path, "rotate all keys if others could read it: `kiosk keys rotate`"
         )
         if found.level == "bad" or not path.exists():
             return found
     try:
-        vault_of(installation.settings)
+        vault_of(settings)
     except HouseError as error:
         return Finding(
             "master key",
@@ -79,7 +80,7 @@ def master_key(installation: Installation) -> Finding:
             error.message,
             "put back the key from your backup; keys can't be read without it",
         )
-    where = "KIOSK_MASTER_KEY" if installation.settings.master_key is not None else str(path)
+    where = str(settings.master_key_file or "KIOSK_MASTER_KEY") if is_given else str(path)
     return Finding("master key", "ok", f"{where}; keep a copy elsewhere, keys can't be read without it")
 
 

@@ -118,7 +118,7 @@ async def _train(
     here: bool,
     wait: bool,
 ) -> Run:
-    from cluster.artifacts.shelf import Shelf
+    from cluster.runtime.shelves import open_shelf
     from jobs.refresh.running.display import Display
     from jobs.refresh.running.here import be_modest, new_owner, scratch_of, work_here
     from jobs.refresh.running.orders import order
@@ -138,7 +138,7 @@ async def _train(
             be_modest()
             settings = installation.settings
             done = await work_here(
-                stores, Shelf.open(settings.shelf_dir), scratch_of(settings.data_dir), app, run.run_id,
+                stores, open_shelf(settings), scratch_of(settings.data_dir), app, run.run_id,
                 owner=owner, watch=display.show,
             )  # fmt: skip
     return done or run
@@ -228,7 +228,7 @@ def told(run: Run) -> dict[str, Any]:
 
 def _rehearse(installation: Installation, app: str, engine: str, recipe: Recipe, *, as_json: bool) -> None:
     from cluster.artifacts.segments import SegmentShelf
-    from cluster.artifacts.shelf import Shelf
+    from cluster.runtime.shelves import open_shelf
     from jobs.refresh.running.here import free_memory_mb
     from jobs.refresh.running.orders import known_engine
     from jobs.refresh.running.rehearsal import rehearse
@@ -240,7 +240,7 @@ def _rehearse(installation: Installation, app: str, engine: str, recipe: Recipe,
 
     asyncio.run(check())
     with screen.err().status("reading what has settled"):
-        source = read_source(SegmentShelf(Shelf.open(installation.settings.shelf_dir)), app, recipe)
+        source = read_source(SegmentShelf(open_shelf(installation.settings)), app, recipe)
         found = rehearse(recipe, source, free_memory_mb())
     if as_json:
         screen.tell_json({"app_id": app, "engine_id": engine, "recipe": recipe.name, **found.told()})

@@ -10,6 +10,7 @@ byte costs the whole file.
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import signal
@@ -23,6 +24,7 @@ import structlog
 
 from cluster.errors import Fault, Unavailable
 from cluster.runtime.aof import mend
+from cluster.runtime.handover import without_secrets
 from cluster.runtime.memory import redis_memory_mb
 from cluster.runtime.places import Places, write_private
 from cluster.runtime.redis_binary import PRODUCTS, find_redis
@@ -83,6 +85,7 @@ class RedisServer:
             self.process = subprocess.Popen(
                 [self.binary.path, str(folder / "redis.conf")],
                 cwd=folder,
+                env=without_secrets(os.environ),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,

@@ -115,11 +115,9 @@ class Keyring:
         _log.info("keys_loaded", keys=len(live), version=book.version)
 
     def _open(self, book: AccessBook) -> dict[str, Credential]:
-        opened = [
-            (sha256, key, self._reveal(key)) for sha256, key in book.keys.items() if key.app_id in book.apps
-        ]
+        opened = [(key, self._reveal(key)) for key in book.keys.values() if key.app_id in book.apps]
         secrets: dict[str, list[tuple[int, bytes]]] = {}
-        for _, key, text in opened:
+        for key, text in opened:
             if key.kind == "secret" and text:
                 secrets.setdefault(key.app_id, []).append((key.created_at, text.encode()))
         signing = {
@@ -128,7 +126,8 @@ class Keyring:
         }
         token_keys = {app_id: tuple(map(derive_token_key, found)) for app_id, found in signing.items()}
         return {
-            sha256: Credential(
+            # the hash the record is bound to, not the one it was found under: else a copy would open for another key
+            key.sha256: Credential(
                 app=book.apps[key.app_id],
                 key_id=key.key_id,
                 kind=key.kind,
@@ -136,7 +135,7 @@ class Keyring:
                 secrets=signing.get(key.app_id, ()),
                 token_keys=token_keys.get(key.app_id, ()),
             )
-            for sha256, key, text in opened
+            for key, text in opened
             if text
         }
 

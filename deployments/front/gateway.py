@@ -22,6 +22,7 @@ from actors.answers.opening import open_questions
 from actors.experiments.client import ActorExperimentClient, LocalExperimentClient
 from actors.history.client import LocalHistoryClient
 from actors.language.encoder import find_encoder
+from actors.learned.allowed import ALLOWED
 from actors.recommender.champions import Models
 from actors.recommender.client import LocalRecommenderClient
 from actors.recommender.host import RecommenderHost
@@ -33,11 +34,13 @@ from cluster.errors import HouseError
 from cluster.log import set_up_logging
 from cluster.runtime import roster
 from cluster.runtime.about import version
+from cluster.runtime.learners import allowed_learners
 from cluster.runtime.memory import guard_writes
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.places import Places
 from cluster.runtime.priority import come_first
 from cluster.runtime.ray_environment import is_behind_haproxy
+from cluster.runtime.shelves import open_shelf
 from cluster.runtime.vault import vault_of
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
@@ -92,17 +95,18 @@ class Gateway:
         self._limits = Limits(self._stores.limits, clock)
         self._keyring.on_change(self._limits.forget)
         self._tally = Tally()
-        shelf = Shelf.open(settings.shelf_dir)
+        shelf = open_shelf(settings)
+        ALLOWED.read_from(partial(allowed_learners, settings))
         segments = SegmentShelf(shelf, clock)
         models = Models(SnapshotShelf(shelf), settings.snapshot_cache_dir)
         self._host = RecommenderHost(self._stores, segments, clock, meter, self._budget_mb, models=models)
-        local = LocalRecommenderClient(self._host)
         run_dir = Places.of(settings.data_dir).run_dir
         self._reaching = Reaching(run_dir, self._stores.engine_watch, _find_handle, (RayActorError,))
         self._placed = PlacedRecommenders(
-            self._stores.engines, local, self._reaching.reach, clock, away=_AWAY
+            self._stores.engines, LocalRecommenderClient(self._host), self._reaching.reach, clock, away=_AWAY
         )
-        passages = PassageShelf(settings.shelf_dir, partial(find_encoder, settings.data_dir / "models"))
+        find = partial(find_encoder, settings.data_dir / "models")
+        passages = PassageShelf(settings.shelf_dir, find, shelf.signer)
         self._answers = AnswersHost(self._stores, segments, passages, clock, meter, ARCHIVE_BUDGET_MB)
         config = archive_config(settings)
         local_archive = LocalArchiveClient(self._answers)

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.clock import SystemClock
 from cluster.errors import HouseError, Unavailable
+from cluster.runtime.shelves import open_shelf
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from jobs.ingest.arguments import order_of, read_arguments
@@ -61,7 +61,7 @@ def _ingest_files(order: Order, state_dir: Path, restart: bool, at_once: int) ->
 
 async def _ingest(order: Order, settings: Settings, state_dir: Path, restart: bool) -> Report:
     assert settings.redis_url is not None
-    segments = SegmentShelf(Shelf.open(settings.shelf_dir))
+    segments = SegmentShelf(open_shelf(settings))
     async with open_stores(settings.redis_url.get_secret_value(), slow_s=10.0) as stores:
         with Display() as display:
             report = await ingest(

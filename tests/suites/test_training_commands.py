@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
+from cluster.runtime.shelves import open_shelf
+from cluster.runtime.vault import ensure_master_key
+from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from tests.fakes import market
 from tests.suites.redis_process import RedisProcess
@@ -72,7 +74,9 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
                 await market.open_market(stores)
 
         asyncio.run(open_market())
-        segments = SegmentShelf(Shelf.open(folder / "shelf"))
+        settings = Settings(data_dir=folder)
+        ensure_master_key(settings)
+        segments = SegmentShelf(open_shelf(settings))
         market.settle(segments, market.table(2_000, 120, 60))
         yield Shop(folder, server.url)
     finally:
