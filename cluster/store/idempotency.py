@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cluster.store import keys
 from cluster.store.ports import Replay
+from cluster.store.salts import Salts
 from cluster.store.script import Script
 from cluster.store.server import Server
 
@@ -20,6 +23,7 @@ class RedisIdempotency:
 
     def __init__(self, server: Server) -> None:
         self._server = server
+        self._salts = Salts(server)
 
     async def begin(self, app_id: str, token: str, body_sha256: str) -> Replay:
         name = keys.idempotency(app_id, token)
@@ -30,8 +34,11 @@ class RedisIdempotency:
             return Replay("new")
         return Replay("other" if state == b"other" else "flying")
 
-    async def finish(self, app_id: str, token: str, status: int, reply: bytes) -> None:
-        await self._server.run(_FINISH, [keys.idempotency(app_id, token)], [status, reply, LIFE_MS])
+    async def finish(
+        self, app_id: str, token: str, status: int, reply: bytes, readers: Sequence[str] = ()
+    ) -> None:
+        marks = " ".join([await self._salts.pseudonym(app_id, reader) for reader in readers])
+        await self._server.run(_FINISH, [keys.idempotency(app_id, token)], [status, reply, LIFE_MS, marks])
 
     async def forget(self, app_id: str, token: str) -> None:
         await self._server.ask_slow("DEL", keys.idempotency(app_id, token))

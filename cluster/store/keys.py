@@ -178,9 +178,10 @@ def linked(app: str, user_id: str) -> str:
     return f"{{{app}}}:linked:{user_id}"
 
 
-def page(app: str, reader_id: str, pagination_id: str) -> str:
-    """List of product ids already returned to a reader under one `pagination_id`. 30 minutes idle."""
-    return f"{{{app}}}:page:{reader_id}:{pagination_id}"
+def page(app: str, reader_mark: str, page_mark: str) -> str:
+    """List of product ids already returned to a reader under one `pagination_id`, both as pseudonyms. 30 minutes
+    idle."""
+    return f"{{{app}}}:page:{reader_mark}:{page_mark}"
 
 
 # --- the archive ---------------------------------------------------------------------------------------------
@@ -230,8 +231,8 @@ def limit(app: str, key_id: str, bucket: str) -> str:
 
 
 def idempotency(app: str, token: str) -> str:
-    """Hash state, body (sha256), status, reply: what a write with this Idempotency-Key answered. 24 hours once
-    it answered, 60 seconds while it is in flight."""
+    """Hash state, body (sha256), status, reply, readers (pseudonyms): what a write with this Idempotency-Key answered.
+    24 hours once it answered, 60 seconds while it is in flight."""
     return f"{{{app}}}:idempotency:{token}"
 
 
@@ -307,9 +308,9 @@ def question_same(app: str, digest: str) -> str:
     return f"{{{app}}}:question-same:{digest}"
 
 
-def question_count(app: str, reader_id: str, day: int) -> str:
-    """String, integer: questions of a reader on one day since 1970, for metering. Two days."""
-    return f"{{{app}}}:question-count:{day}:{reader_id}"
+def question_count(app: str, reader_mark: str, day: int) -> str:
+    """String, integer: questions of a reader (a pseudonym) on one day since 1970, for metering. Two days."""
+    return f"{{{app}}}:question-count:{day}:{reader_mark}"
 
 
 def question_asked(app: str, day: int) -> str:

@@ -125,7 +125,9 @@ class Door:
             return reply_to(error, endpoint.family, request_id=arrival.request_id)
 
         same = (endpoint.name.encode(), *_pairs(arrival), arrival.body)
-        return await idempotency.once(self._replays, arrival.app_id, key, same, answer, refused)
+        return await idempotency.once(
+            self._replays, arrival.app_id, key, same, answer, refused, lambda: arrival.reader_ids
+        )
 
     def _note(self, arrival: Arrival, endpoint: Endpoint | None, reply: Reply, took_ms: float) -> None:
         name = endpoint.name if endpoint is not None else "none"

@@ -147,7 +147,9 @@ class MemoryIdempotency:
             return Replay("new")
         return replay if body == body_sha256 else Replay("other")
 
-    async def finish(self, app_id: str, token: str, status: int, reply: bytes) -> None:
+    async def finish(
+        self, app_id: str, token: str, status: int, reply: bytes, readers: Sequence[str] = ()
+    ) -> None:
         now_ms = self._clock.now_ms()
         body, _, until_ms = self._held.get((app_id, token), ("", Replay("new"), 0))
         if until_ms > now_ms:
