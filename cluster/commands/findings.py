@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cluster.clock import SystemClock
-from cluster.commands import machine_checks, running_checks
+from cluster.commands import erasure_checks, machine_checks, running_checks
 from cluster.commands.finding import Finding
 from cluster.commands.installation import Installation
 from cluster.errors import HouseError
@@ -33,6 +33,7 @@ def examine(installation: Installation) -> list[Finding]:
     findings += running_checks.actors(installation)
     try:
         findings += running_checks.redis_settings(installation)
+        findings += erasure_checks.erasures(installation)
         findings += running_checks.clock(installation.information("server"), SystemClock().now_ms())
     except HouseError as error:
         findings.append(Finding("redis", "bad", error.message, f"see {state.logs_dir}/redis.log"))

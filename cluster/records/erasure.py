@@ -10,6 +10,9 @@ from pydantic import BaseModel, ConfigDict
 from cluster.clock import iso_ms
 from cluster.ids import anonymous_reader, user_reader
 
+REFUSED, COPIES = "refused rows of ingests", "damaged copies of the log file"
+"Places that are files of a machine."
+
 ErasureStatus = Literal["queued", "running", "finished"]
 
 
@@ -42,30 +45,26 @@ class Person(BaseModel):
         In whole JSON a value must equal an id. In anything else an id must stand between quotes or blanks.
         """
         raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
-        if not any(_written(word) in raw for word in self.words):
+        if not any(form in raw for word in self.words for form in _forms(word)):
             return False
         try:
             tree = orjson.loads(raw)
         except orjson.JSONDecodeError:
-            return any(_stands_alone(raw, _written(word)) for word in self.words)
-        return self._is_in(tree)
-
-    def _is_in(self, tree: Any) -> bool:
+            return self._stands_in(raw)
         waiting = [tree]
         while waiting:
             value = waiting.pop()
             if isinstance(value, str):
-                if value in self.words or any(
-                    _stands_alone(value.encode("utf-8", "surrogatepass"), _written(word))
-                    for word in self.words
-                    if word in value
-                ):
+                if value in self.words or self._stands_in(value.encode("utf-8", "surrogatepass")):
                     return True
             elif isinstance(value, dict):
                 waiting += [*value.keys(), *value.values()]
             elif isinstance(value, list):
                 waiting += value
         return False
+
+    def _stands_in(self, text: bytes) -> bool:
+        return any(_stands_alone(text, form) for word in self.words for form in _forms(word))
 
 
 class ErasedPlace(BaseModel):
@@ -130,9 +129,11 @@ def addresses_of(profile: bytes) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _written(word: str) -> bytes:
-    """Write an id as it stands inside a JSON text."""
-    return orjson.dumps(word.encode("utf-8", "replace").decode())[1:-1]
+def _forms(word: str) -> frozenset[bytes]:
+    """Write an id as it stands in a text, inside JSON, and inside JSON that is a value of JSON."""
+    plain = word.encode("utf-8", "replace").decode()
+    once = orjson.dumps(plain)[1:-1]
+    return frozenset((plain.encode(), once, orjson.dumps(once.decode())[1:-1]))
 
 
 _EDGES = frozenset(b" \t\r\n\"'`,;:=<>()[]{}|/\\?&#")

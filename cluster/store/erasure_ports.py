@@ -8,6 +8,15 @@ from typing import Any, Literal, Protocol
 
 from cluster.records.erasure import Erasure, Person
 
+PROFILE, RECENTS, LINKS = "profile", "recent list", "links to visitors"
+THREADS, QUESTIONS, ASKED = "threads", "questions and answers", "question statistics"
+EXPOSURES, REPLIES, COUNTERS = "exposures of experiments", "replies kept for retries", "counters and pages"
+TASKS, QUARANTINE, LOG = "task messages", "quarantine", "change log"
+REDIS_PLACES = (
+    PROFILE, RECENTS, LINKS, THREADS, QUESTIONS, ASKED, EXPOSURES, REPLIES, COUNTERS, TASKS, QUARANTINE, LOG,
+)  # fmt: skip
+"All places in Redis, in the order receipts name them."
+
 LogNoun = Literal["user", "interaction"]
 Found = dict[str, list[Any]]
 "Place -> what of a person stands there, as JSON values."
@@ -76,6 +85,10 @@ class ErasureStore(Protocol):
 
         Returns noun -> until when a follower holds entries up to those offsets back; empty: nothing is held.
         """
+        ...
+
+    async def lost(self, app_id: str) -> list[str]:
+        """Name the times (ISO 8601) of erasures in the change log that nobody could read any more."""
         ...
 
     async def log_file(self) -> LogFile: ...

@@ -14,9 +14,9 @@ from cluster.ids import anonymous_reader
 from cluster.records.erasure import Erasure, Person, addresses_of
 from cluster.store import erasure_keys, keys
 from cluster.store.changes import LIVE_MS, RedisChanges
-from cluster.store.erasure_ports import Found, LogFile, LogNoun
+from cluster.store.erasure_ports import QUESTIONS, RECENTS, REDIS_PLACES, Found, LogFile, LogNoun
 from cluster.store.interactions import RedisInteractions
-from cluster.store.person_traces import PLACES, QUESTIONS, RECENTS, PersonTraces, Trace, erase_all
+from cluster.store.person_traces import PersonTraces, Trace, erase_all
 from cluster.store.questions import erase_questions
 from cluster.store.salts import Salts
 from cluster.store.script import Script
@@ -121,7 +121,7 @@ class RedisErasures:
     # --- a person -----------------------------------------------------------------------------------------------
 
     async def find(self, person: Person) -> Found:
-        found: Found = {place: [] for place in PLACES}
+        found: Found = {place: [] for place in REDIS_PLACES}
         for trace in await self._traces(person):
             found[trace.place] += trace.items
         return found
@@ -176,6 +176,14 @@ class RedisErasures:
 
     async def _clean(self, stream: str) -> None:
         await self._server.run(_CLEAN, [stream], [CLEAN_ENTRIES, CLEAN_BYTES])
+
+    async def lost(self, app_id: str) -> list[str]:
+        found = []
+        for _, flat in await self._server.ask_slow("XRANGE", keys.quarantine(app_id), "-", "+"):
+            fields = dict(zip(flat[::2], flat[1::2], strict=True))
+            if fields.get(b"kind") == b"erasure":
+                found.append(iso_ms(int(text_of(fields.get(b"id", b"0")).partition("-")[0])))
+        return found
 
     async def log_file(self) -> LogFile:
         text = text_of(await self._server.ask_slow("INFO", "persistence"))

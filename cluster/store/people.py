@@ -50,6 +50,10 @@ class AccountStore(Protocol):
         """Replace an account."""
         ...
 
+    async def remove(self, username: str) -> bool:
+        """Remove an account, and broken ones of that name that were set aside; False when there was none."""
+        ...
+
 
 class GrantStore(Protocol):
     """Codes and grants. Every step is atomic; times are given by the caller."""

@@ -20,20 +20,25 @@ from cluster.records.erasure import Person
 from cluster.records.exposure import Exposure
 from cluster.records.searched import pseudonym
 from cluster.store import keys, thread_keys
+from cluster.store.erasure_ports import (
+    ASKED,
+    COUNTERS,
+    EXPOSURES,
+    LINKS,
+    LOG,
+    PROFILE,
+    QUARANTINE,
+    QUESTIONS,
+    RECENTS,
+    REPLIES,
+    TASKS,
+    THREADS,
+)  # fmt: skip
 from cluster.store.experiments import erase_exposures_of
 from cluster.store.questions import mark_of
 from cluster.store.seal import WIDTH, salt_of, unseal
 from cluster.store.server import Server
 from cluster.store.wire import name_of, text_of
-
-PROFILE, RECENTS, LINKS = "profile", "recent list", "links to visitors"
-THREADS, QUESTIONS, ASKED = "threads", "questions and answers", "question statistics"
-EXPOSURES, REPLIES, COUNTERS = "exposures of experiments", "replies kept for retries", "counters and pages"
-TASKS, QUARANTINE, LOG = "task messages", "quarantine", "change log"
-PLACES = (
-    PROFILE, RECENTS, LINKS, THREADS, QUESTIONS, ASKED, EXPOSURES, REPLIES, COUNTERS, TASKS, QUARANTINE, LOG,
-)  # fmt: skip
-"All places in Redis, in the order receipts name them."
 
 _PAGE = 1_000
 _LOG_PAGE = 200

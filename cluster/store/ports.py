@@ -15,8 +15,8 @@ from cluster.store.engine_ports import Asked as Asked
 from cluster.store.engine_ports import EngineStore as EngineStore
 from cluster.store.engine_ports import EngineWatch as EngineWatch
 from cluster.store.engine_ports import RuleStore as RuleStore
+from cluster.store.erasure_ports import REDIS_PLACES as REDIS_PLACES
 from cluster.store.erasure_ports import ErasureStore as ErasureStore
-from cluster.store.erasure_ports import LogFile as LogFile
 from cluster.store.experiment_ports import ExperimentBook as ExperimentBook
 from cluster.store.experiment_ports import ExperimentStore as ExperimentStore
 from cluster.store.experiment_ports import Mode as Mode

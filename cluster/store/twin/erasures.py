@@ -10,8 +10,7 @@ from cluster.errors import Conflict
 from cluster.ids import anonymous_reader
 from cluster.records.erasure import Erasure, Person, addresses_of
 from cluster.records.searched import pseudonym
-from cluster.store.erasure_ports import Found, LogFile, LogNoun
-from cluster.store.person_traces import LINKS, PLACES, PROFILE, RECENTS
+from cluster.store.erasure_ports import LINKS, PROFILE, RECENTS, REDIS_PLACES, Found, LogFile, LogNoun
 from cluster.store.twin.interactions import MemoryInteractions
 from cluster.store.twin.queries import MemoryQueries
 from cluster.store.twin.state import Logged, MemoryState
@@ -66,7 +65,7 @@ class MemoryErasures:
         return sorted(mine, key=lambda one: (-one.created_at, one.erasure_id))[:count]
 
     async def find(self, person: Person) -> Found:
-        app, found = self._state.apps[person.app_id], Found({place: [] for place in PLACES})
+        app, found = self._state.apps[person.app_id], Found({place: [] for place in REDIS_PLACES})
         profile = app.records["user"].get(person.user_id)
         found[PROFILE] = [orjson.loads(profile)] if profile else []
         found[RECENTS] = [
@@ -86,6 +85,9 @@ class MemoryErasures:
 
     async def clean_logs(self, app_id: str, settled: Mapping[LogNoun, str], now_ms: int) -> dict[str, str]:
         return {}
+
+    async def lost(self, app_id: str) -> list[str]:
+        return []
 
     async def log_file(self) -> LogFile:
         return LogFile(is_kept=False, is_rewriting=False)

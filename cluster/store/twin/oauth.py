@@ -27,6 +27,9 @@ class MemoryAccounts:
     async def put(self, account: Account) -> None:
         self._accounts[account.username] = account
 
+    async def remove(self, username: str) -> bool:
+        return self._accounts.pop(username, None) is not None
+
 
 @dataclass(slots=True)
 class _Code:
