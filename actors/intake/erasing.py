@@ -207,7 +207,7 @@ class PersonEraser:
             serves = sum(serving.get(one.engine_id) == one.version for one in marked)
             by_name[SNAPSHOTS] = ErasedPlace(
                 place=SNAPSHOTS, found=len(marked), left=len(marked), until=_NEXT_TRAINING,
-                reason=f"learned from erased rows, {serves} serving; item models and counts, no ids of people",
+                reason=f"learned from erased rows, {serves} serving; without ids (session_knn keeps nameless sessions)",
             )  # fmt: skip
         if self._files is None:
             by_name[COPIES] = by_name[COPIES].model_copy(
