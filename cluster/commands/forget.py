@@ -108,6 +108,8 @@ async def _forgotten(
 ) -> Erasure:
     from actors.intake.client import Erasures
 
+    # before the stores are opened, which takes the lock of a stopped installation
+    is_running = installation.is_running
     async with _opened(installation, app_id) as stores:
         erasures = Erasures(stores, SystemClock())
         ordered = await erasures.order(
@@ -118,15 +120,15 @@ async def _forgotten(
             by="command",
             later=later,
         )
-        async with _intake(installation, stores):
+        async with _intake(installation, stores, is_running=is_running):
             with screen.err().status("forgetting"):
                 return await erasures.wait(ordered)
 
 
 @asynccontextmanager
-async def _intake(installation: Installation, stores: OpenStores) -> AsyncIterator[None]:
+async def _intake(installation: Installation, stores: OpenStores, *, is_running: bool) -> AsyncIterator[None]:
     """Carry orders out in this process while the installation is stopped; else its intake does."""
-    if installation.is_running:
+    if is_running:
         yield
         return
     from actors.intake.loop import IntakeLoop
