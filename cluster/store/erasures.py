@@ -14,7 +14,7 @@ from cluster.ids import anonymous_reader
 from cluster.records.erasure import Erasure, Person, addresses_of
 from cluster.store import erasure_keys, keys
 from cluster.store.changes import LIVE_MS, RedisChanges
-from cluster.store.erasure_ports import QUESTIONS, RECENTS, REDIS_PLACES, Found, LogFile, LogNoun
+from cluster.store.erasure_ports import REDIS_PLACES, Found, LogFile, LogNoun
 from cluster.store.interactions import RedisInteractions
 from cluster.store.person_traces import PersonTraces, Trace, erase_all
 from cluster.store.questions import erase_questions
@@ -128,9 +128,7 @@ class RedisErasures:
 
     async def erase(self, person: Person) -> None:
         # First what the walk finds: it knows the questions by lists that go with them.
-        traces = [trace for trace in await self._traces(person) if trace.place not in (RECENTS, QUESTIONS)]
-        strays = [trace for trace in await self._traces(person) if trace.place == QUESTIONS]
-        await erase_all([*traces, *strays])
+        await erase_all(await self._traces(person))
         await erase_questions(self._server, person.app_id, person.reader_ids)
         if person.user_id:
             await self._interactions.erase(person.app_id, [person.user_id])

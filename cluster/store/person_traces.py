@@ -43,6 +43,9 @@ from cluster.store.wire import name_of, text_of
 _PAGE = 1_000
 _LOG_PAGE = 200
 _QUARANTINE_PAGE = 100
+_REFERENCES = ("question-same", "question-citing")
+_OWNED = frozenset(("user", "product", "recent", "linked", "question-by", "erasure", *_REFERENCES))
+"Families whose names are ids of records, or that have an owner who erases."
 _HIDDEN = "(names the person)"
 
 Act = Callable[[], Awaitable[object]]
@@ -149,42 +152,46 @@ class PersonTraces:
     # --- by the walk ------------------------------------------------------------------------------------------
 
     async def _walk(self) -> AsyncIterator[Trace]:
+        """Go through all keys of the app; what refers to a question comes after all questions are known."""
+        seen: set[str] = set()
+        references: list[str] = []
+        async for names in self._pages_of_keys():
+            references += [name for name in names if self._family(name) in _REFERENCES]
+            for name, trace in zip(names, await asyncio.gather(*map(self._look, names)), strict=True):
+                if trace is not None and name not in seen:  # a walk may come by a key twice
+                    seen.add(name)
+                    yield trace
+        for some in _pages(list(dict.fromkeys(references))):
+            for trace in await asyncio.gather(*map(self._refers, some)):
+                if trace is not None:
+                    yield trace
+
+    async def _look(self, name: str) -> Trace | None:
         looks: dict[str, Callable[[str], Awaitable[Trace | None]]] = {
             "exposure": self._exposures, "idempotency": self._reply, "task": self._task,
-            "question": self._stray_question, "question-same": self._same, "question-citing": self._citing,
-            "question-asked": self._statistics,
+            "question": self._stray_question, "question-asked": self._statistics,
         }  # fmt: skip
-        later = ("question-same", "question-citing")
-        waiting: list[str] = []
-        async for name in self._names_of_keys():
-            family = name[len(self._app) + 3 :].partition(":")[0]
-            if family in later:
-                waiting.append(name)
-            elif family in looks:
-                if trace := await looks[family](name):
-                    yield trace
-            elif trace := self._named(name):
-                yield trace
-        for name in waiting:
-            if trace := await looks[name[len(self._app) + 3 :].partition(":")[0]](name):
-                yield trace
+        look = looks.get(self._family(name))
+        return self._named(name) if look is None else await look(name)
 
-    async def _names_of_keys(self) -> AsyncIterator[str]:
-        cursor, seen, pattern = b"0", set[bytes](), f"{{{self._app}}}:*"
+    async def _refers(self, name: str) -> Trace | None:
+        return await (self._same if self._family(name) == "question-same" else self._citing)(name)
+
+    def _family(self, name: str) -> str:
+        return name[len(self._app) + 3 :].partition(":")[0]
+
+    async def _pages_of_keys(self) -> AsyncIterator[list[str]]:
+        cursor, pattern = b"0", f"{{{self._app}}}:*"
         while True:
             cursor, names = await self._server.ask_slow("SCAN", cursor, "MATCH", pattern, "COUNT", _PAGE)
-            for name in names:
-                if b":question" in name or name not in seen:
-                    seen.update([name] if b":question" in name else [])
-                    yield name_of(name)
+            yield list(map(name_of, names))
             if cursor == b"0":
                 return
 
     def _named(self, name: str) -> Trace | None:
         """Find keys that are named by the person, plainly or by a pseudonym; those of a known owner are not here."""
-        rest = name[len(self._app) + 3 :]
-        family, _, told = rest.partition(":")
-        if family in ("user", "product", "recent", "linked", "question-by", "erasure"):
+        family, _, told = name[len(self._app) + 3 :].partition(":")
+        if family in _OWNED:
             return None
         plain = any(f":{reader}:" in f":{told}:" for reader in self._person.reader_ids)
         if not plain and self._marks.isdisjoint(told.split(":")):

@@ -31,11 +31,14 @@ from cluster.records.engine import Engine
 from cluster.records.erasure import Erasure
 from cluster.records.run import Run
 from cluster.runtime.person_files import PersonFiles
+from cluster.store import erasure_keys
 from cluster.store.connect import OpenStores, open_stores
 from jobs.refresh.recipe import load
+from jobs.refresh.running.checkpoint import Checkpoints
 from jobs.refresh.running.orders import order
+from jobs.refresh.running.source import read_source
 from jobs.refresh.running.training import Training
-from jobs.refresh.running.worker import Worker, Workplace
+from jobs.refresh.running.worker import MOST_RESTARTS, Worker, Workplace
 from tests.suites import canary
 from tests.suites.canary import APP, SECOND, USER, VISITOR
 from tests.suites.redis_process import RedisProcess
@@ -303,6 +306,72 @@ async def test_a_run_claimed_before_an_erasure_never_publishes_the_person(
     assert [one.version for one in SnapshotShelf(world.shelf).versions(APP, "default")] == [done.version]
     assert marked_snapshots(world.shelf, APP) == []
     assert await world.traces() == []
+
+
+async def test_a_run_that_died_with_the_data_of_a_person_goes_on_without(world: World) -> None:
+    await fill(world, live=True)
+    source = read_source(SegmentShelf(world.shelf), APP, RECIPE)
+    await world.forgotten(user_id=USER)
+    run = await order(
+        world.stores, APP, "default", RECIPE.model_dump(mode="json"), now_ms=world.now_ms, by="test"
+    )
+    Checkpoints(world.shelf, APP, run.run_id).put_source(source)  # its worker wrote this a moment too late
+    done = await Worker(world.workplace(), "another").work(APP, run.run_id)
+    assert done is not None
+    assert (done.status, done.error) == ("finished", "")
+    assert marked_snapshots(world.shelf, APP) == []
+    assert await world.traces() == []
+
+
+async def test_a_training_ends_when_people_are_erased_every_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(world, live=False)
+    erased = iter(range(READERS))
+    plan = Training._plan
+
+    def disturbed(self: Training) -> dict[str, Any]:
+        done = plan(self)
+        SegmentShelf(world.shelf).erase(APP, "interaction", [f"u:reader-{next(erased)}"])
+        return done
+
+    monkeypatch.setattr(Training, "_plan", disturbed)
+    done = await world.trained()
+    assert (done.status, next(erased)) == ("failed", MOST_RESTARTS + 1)
+    assert "people were erased" in done.error
+    assert SnapshotShelf(world.shelf).versions(APP, "default") == []
+
+
+async def test_after_plain_deletes_the_log_file_is_written_anew_once_an_hour(world: World) -> None:
+    await fill(world, live=True)
+    file = world.folder / "redis" / "appendonly.aof"
+
+    async def deleted(user_id: str) -> bool:
+        await world.stores.interactions.erase(APP, [user_id])
+        for _ in range(60):
+            if f":recent:u:{user_id}\r\n".encode() not in file.read_bytes():
+                return True
+            await asyncio.sleep(0.05)
+        return False
+
+    assert await deleted("reader-1")
+    assert not await deleted("reader-2")
+    state = await world.stores.erasures.log_file()
+    assert state.wanted_ms > state.done_ms > 0
+    await world.stores.server.ask_slow("HSET", erasure_keys.log_rewrite(), "done", state.done_ms - 3_600_000)
+    assert await deleted("reader-3")
+
+
+async def test_no_key_is_named_by_a_person(world: World) -> None:
+    await world.stores.pages.show(APP, f"u:{USER}", VISITOR, ["p1"])
+    await world.stores.questions.count(APP, f"u:{USER}", 20_000)
+    names = await world.stores.server.ask_slow("KEYS", "*")
+    assert [name for name in names if USER.encode() in name or VISITOR.encode() in name] == []
+    assert await world.stores.pages.shown(APP, f"u:{USER}", VISITOR) == ["p1"]
+    receipt = await world.forgotten(user_id=USER)
+    counts = {place.place: place.found for place in receipt.places}
+    assert counts["counters and pages"] == 2
+    assert await world.stores.pages.shown(APP, f"u:{USER}", VISITOR) == []
 
 
 async def test_an_order_survives_the_death_of_whoever_carries_it_out(world: World) -> None:
