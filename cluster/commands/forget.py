@@ -120,13 +120,15 @@ async def _forgotten(
             by="command",
             later=later,
         )
-        async with _intake(installation, stores, is_running=is_running):
+        async with _intake(installation, stores, app_id, is_running=is_running):
             with screen.err().status("forgetting"):
                 return await erasures.wait(ordered)
 
 
 @asynccontextmanager
-async def _intake(installation: Installation, stores: OpenStores, *, is_running: bool) -> AsyncIterator[None]:
+async def _intake(
+    installation: Installation, stores: OpenStores, app_id: str, *, is_running: bool
+) -> AsyncIterator[None]:
     """Carry orders out in this process while the installation is stopped; else its intake does."""
     if is_running:
         yield
@@ -139,6 +141,8 @@ async def _intake(installation: Installation, stores: OpenStores, *, is_running:
     from cluster.runtime.person_files import PersonFiles
 
     settings = installation.settings
+    if not settings.redis_is_external:
+        await stores.erasures.forget_followers(app_id)
     loop = IntakeLoop(
         stores,
         SegmentShelf(Shelf.open(settings.shelf_dir)),

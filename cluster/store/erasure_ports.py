@@ -87,6 +87,10 @@ class ErasureStore(Protocol):
         """
         ...
 
+    async def forget_followers(self, app_id: str) -> None:
+        """Let nobody hold the change logs back: the installation stands still, so nobody follows them."""
+        ...
+
     async def lost(self, app_id: str) -> list[str]:
         """Name the times (ISO 8601) of erasures in the change log that nobody could read any more."""
         ...

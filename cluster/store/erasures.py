@@ -173,7 +173,11 @@ class RedisErasures:
         return held
 
     async def _clean(self, stream: str) -> None:
-        await self._server.run(_CLEAN, [stream], [CLEAN_ENTRIES, CLEAN_BYTES])
+        if int(await self._server.ask_slow("MEMORY", "USAGE", stream) or 0) <= CLEAN_BYTES:
+            await self._server.run(_CLEAN, [stream], [CLEAN_ENTRIES])
+
+    async def forget_followers(self, app_id: str) -> None:
+        await self._server.ask_slow("DEL", keys.follower(app_id))
 
     async def lost(self, app_id: str) -> list[str]:
         found = []

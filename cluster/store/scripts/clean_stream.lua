@@ -1,12 +1,9 @@
 -- Write a stream anew: entries that were cut off stay in its memory until their neighbours go too.
 -- KEYS  1 stream without consumer groups
--- ARGV  1 most entries  2 most bytes
--- Gives 1; 0 when it is too large for that, or empty.
+-- ARGV  1 most entries
+-- Gives 1; 0 when it is too long for that, or empty.
 local length = redis.call('XLEN', KEYS[1])
 if length == 0 or length > tonumber(ARGV[1]) then
-  return 0
-end
-if (redis.call('MEMORY', 'USAGE', KEYS[1]) or 0) > tonumber(ARGV[2]) then
   return 0
 end
 local info = redis.call('XINFO', 'STREAM', KEYS[1])

@@ -86,6 +86,9 @@ class MemoryErasures:
     async def clean_logs(self, app_id: str, settled: Mapping[LogNoun, str], now_ms: int) -> dict[str, str]:
         return {}
 
+    async def forget_followers(self, app_id: str) -> None:
+        self._state.apps[app_id].followers.clear()
+
     async def lost(self, app_id: str) -> list[str]:
         return []
 

@@ -50,6 +50,8 @@ def _live() -> None:
         click = {"type": "click", "user_id": USER, "anonymous_id": VISITOR, "product_ids": ["p1"]}
         payload = orjson.dumps([{**click, "timestamp": "2026-03-01T09:15:30.250Z"}])
         await stores.interactions.append("shop", payload, [(USER, VISITOR, a_recent("p1", at))])
+        # a replica that followed the log until the installation was stopped a moment ago
+        await stores.changes.note_follower("shop", "replica", {"user": "0", "interaction": "0"}, at)
 
     Installation().administer(put)
 
