@@ -33,7 +33,7 @@ from cluster.artifacts.run_folders import RUNS, clear_run
 from cluster.artifacts.shelf import Shelf
 from cluster.clock import Clock, iso_ms
 from cluster.errors import HouseError, Unavailable
-from cluster.records.erasure import COPIES, ErasedPlace, Erasure, Person
+from cluster.records.erasure import ErasedPlace, Erasure, Person
 from cluster.store.ports import REDIS_PLACES, Stores
 
 HOUR_MS = 3_600_000
@@ -64,8 +64,8 @@ class PersonEraser:
         settler: Settler,
         queries: QuerySettler,
         clock: Clock,
+        files: LocalFiles,
         *,
-        files: LocalFiles | None = None,
         owns_redis: bool = True,
     ) -> None:
         self._stores = stores
@@ -132,8 +132,7 @@ class PersonEraser:
         await self._settler.erase(person.app_id, person.user_id, person.reader_ids)
         await self._queries.forget(person.app_id, person.reader_ids)
         marked = await asyncio.to_thread(self._clear_shelf, person)
-        if self._files is not None:
-            await asyncio.to_thread(self._files.erase, person)
+        await asyncio.to_thread(self._files.erase, person)
         held = await self._clean_logs(person.app_id)
         left = await self._places.read(person)
         return erasure.model_copy(update={"places": await self._receipt(erasure, left, held, marked)})
@@ -209,10 +208,6 @@ class PersonEraser:
                 place=SNAPSHOTS, found=len(marked), left=len(marked), until=_NEXT_TRAINING,
                 reason=f"learned from erased rows, {serves} serving; without ids (session_knn keeps nameless sessions)",
             )  # fmt: skip
-        if self._files is None:
-            by_name[COPIES] = by_name[COPIES].model_copy(
-                update={"reason": "no files of this machine were looked at"}
-            )
         return tuple(by_name.values())
 
     # --- the append-only file -----------------------------------------------------------------------------------

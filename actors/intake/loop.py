@@ -111,15 +111,10 @@ class IntakeLoop:
                 stores.changes, segments, rebuilder, clock, meter, self._rules.settle, self._queries.forget,
                 self._want_new_log_file,
             )  # fmt: skip
-            self._eraser = PersonEraser(
-                stores,
-                segments.shelf,
-                self._settler,
-                self._queries,
-                clock,
-                files=files,
-                owns_redis=owns_redis,
-            )
+            if files is not None:  # an ingest that applies for itself does not carry out orders
+                self._eraser = PersonEraser(
+                    stores, segments.shelf, self._settler, self._queries, clock, files, owns_redis=owns_redis
+                )
         self._apps: dict[str, bool] = {}
         "App -> is it treated carefully?"
         self._rests: dict[str, tuple[float, float]] = {}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from actors.intake.client import Erasures
@@ -36,6 +37,7 @@ from cluster.store.connect import OpenStores, open_stores
 from jobs.refresh.recipe import load
 from jobs.refresh.running.checkpoint import Checkpoints
 from jobs.refresh.running.orders import order
+from jobs.refresh.running.promoting import promote
 from jobs.refresh.running.source import read_source
 from jobs.refresh.running.training import Training
 from jobs.refresh.running.worker import MOST_RESTARTS, Worker, Workplace
@@ -211,6 +213,10 @@ async def test_nothing_of_a_person_is_left_and_later_trainings_never_saw_them(wo
     assert USER not in receipt.model_dump_json()
     assert VISITOR not in receipt.model_dump_json()
     assert [one.version for one in marked_snapshots(world.shelf, APP)] == [before.version]
+    with pytest.raises(Conflict, match="people who were erased"):
+        await promote(
+            world.stores, world.shelf, APP, "default", before.version, now_ms=world.now_ms, by="a test"
+        )
 
     after = await world.trained()
     assert (after.status, after.error) == ("finished", "")
@@ -411,3 +417,18 @@ async def test_a_damaged_erasure_in_the_log_is_repaired_or_loud(
         assert (change.is_lost, change.payload, len(lost)) == (True, b"[]", 1)
     else:
         assert (change.is_lost, change.payload, lost) == (False, b'["u:ada"]', [])
+
+
+async def test_a_damaged_removal_of_a_profile_is_repaired_from_the_store(world: World) -> None:
+    people = [{"user_id": f"reader-{n}"} for n in range(3)]
+    await canary.upload(world.stores, "user", people, world.now_ms)
+    await world.settled()
+    key, lost = f"{{{APP}}}:user:reader-1", b"1broken"
+    await world.stores.server.ask_slow("DEL", key)
+    await world.stores.server.ask_slow("ZREM", f"{{{APP}}}:user-id", "reader-1")
+    entry = ("op", "remove", "payload", lost, "copy", lost)
+    await world.stores.server.ask_slow("XADD", f"{{{APP}}}:change:user", "*", *entry)
+    await world.settled()
+    rows = SegmentShelf(world.shelf).records(APP, "user")
+    assert sorted(orjson.loads(row)["user_id"] for row in rows) == ["reader-0", "reader-2"]
+    assert len(await world.stores.erasures.lost(APP)) == 1
