@@ -30,6 +30,7 @@ from actors.intake.queries import QuerySettler
 from actors.intake.settle import Settler
 from cluster.artifacts.marked import MarkedSnapshot, marked_snapshots
 from cluster.artifacts.run_folders import RUNS, clear_run
+from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
 from cluster.clock import Clock, iso_ms
 from cluster.errors import HouseError, Unavailable
@@ -79,23 +80,26 @@ class PersonEraser:
         self._log = structlog.get_logger()
 
     async def round(self) -> int:
-        """Carry out what is ordered; return how many orders ended. One that fails comes again.
+        """Carry out what is ordered; return how many orders ended. One that fails comes again, after the others.
 
         Errors:
-            Unavailable: the store is away
+            Unavailable: the store is away, or something an order needs
         """
-        ended = 0
+        ended, away = 0, list[Unavailable]()
         for erasure, person in await self._stores.erasures.orders():
             try:
                 await self.erase(erasure, person)
-            except Unavailable:
-                raise
+            except Unavailable as error:
+                away.append(error)
+                continue
             except HouseError as error:
                 self._log.error(
                     "erasure_failed", app=erasure.app_id, erasure=erasure.erasure_id, reason=error.message
                 )
                 continue
             ended += 1
+        if away:
+            raise away[0]
         await self._keep_log_file_young()
         return ended
 
@@ -125,13 +129,15 @@ class PersonEraser:
         store = self._stores.erasures
         if erasure.status == "queued":
             found = await self._places.read(person)
-            erasure = erasure.model_copy(update={"status": "running", "places": _counted(found)})
+            log = await asyncio.to_thread(SegmentShelf(self._shelf).erasures, person.app_id)
+            begun = {"status": "running", "places": _counted(found), "erased_before": log.count}
+            erasure = erasure.model_copy(update=begun)
             await store.write(erasure)
         await self._remove_profile(erasure, person)
         await store.erase(person)
         await self._settler.erase(person.app_id, person.user_id, person.reader_ids)
         await self._queries.forget(person.app_id, person.reader_ids)
-        marked = await asyncio.to_thread(self._clear_shelf, person)
+        marked = await asyncio.to_thread(self._clear_shelf, person, erasure.erased_before)
         await asyncio.to_thread(self._files.erase, person)
         held = await self._clean_logs(person.app_id)
         left = await self._places.read(person)
@@ -157,14 +163,15 @@ class PersonEraser:
             await asyncio.sleep(_LOOK_S)
         raise Unavailable("the removal of a profile still waits in the intake", retry_after_s=5)
 
-    def _clear_shelf(self, person: Person) -> list[MarkedSnapshot]:
+    def _clear_shelf(self, person: Person, erased_before: int) -> list[MarkedSnapshot]:
+        """Remove data of trainings; name the snapshots that learned from what this erasure took."""
         for path in holding_runs(self._shelf, person):
             folder, _, run_id, *_ = path.split("/")
             if folder == RUNS:
                 clear_run(self._shelf, person.app_id, run_id)
             else:
                 self._shelf.remove(path)
-        return marked_snapshots(self._shelf, person.app_id)
+        return marked_snapshots(self._shelf, person.app_id, erased_before)
 
     async def _clean_logs(self, app_id: str) -> dict[str, str]:
         """Cut the change logs behind the erasure; followers that live get a moment to read it."""

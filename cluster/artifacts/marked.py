@@ -22,8 +22,10 @@ class MarkedSnapshot:
     "Erasures since it was trained, of rows it was trained on."
 
 
-def marked_snapshots(shelf: Shelf, app_id: str) -> list[MarkedSnapshot]:
+def marked_snapshots(shelf: Shelf, app_id: str, known: int = 0) -> list[MarkedSnapshot]:
     """Find the marked versions of all engines of an app, those of deleted engines too.
+
+    With `known`, only erasures after so many count.
 
     Errors:
         Fault: the manifest of the segments is damaged
@@ -40,7 +42,7 @@ def marked_snapshots(shelf: Shelf, app_id: str) -> list[MarkedSnapshot]:
         if name != MANIFEST:
             continue
         try:
-            count = erasures_since(snapshots.manifest(app_id, engine_id, version), log)
+            count = erasures_since(snapshots.manifest(app_id, engine_id, version), log, known)
         except HouseError:  # it is being removed, or damaged: nobody can serve it
             continue
         if count:
@@ -48,7 +50,7 @@ def marked_snapshots(shelf: Shelf, app_id: str) -> list[MarkedSnapshot]:
     return found
 
 
-def erasures_since(manifest: Manifest, log: ErasureLog) -> int:
-    """Count erasures of rows that a snapshot was trained on."""
+def erasures_since(manifest: Manifest, log: ErasureLog, known: int = 0) -> int:
+    """Count erasures, behind the first `known`, of rows that a snapshot was trained on."""
     facts = manifest.facts
-    return log.since(int(facts.get("erasures", 0)), facts.get("offsets", {}))
+    return log.since(max(known, int(facts.get("erasures", 0))), facts.get("offsets", {}))

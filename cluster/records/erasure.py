@@ -100,6 +100,8 @@ class Erasure(BaseModel):
     later: bool = False
     "The append-only file is rewritten with the next hourly rewriting, not at once."
     places: tuple[ErasedPlace, ...] = ()
+    erased_before: int = 0
+    "Erasures of the app before this one; not shown."
 
     @property
     def left(self) -> int:
@@ -108,7 +110,7 @@ class Erasure(BaseModel):
 
     def to_dict(self) -> dict[str, Any]:
         """Write the receipt as JSON."""
-        fields = self.model_dump()
+        fields = self.model_dump(exclude={"erased_before"})
         fields["created_at"] = iso_ms(self.created_at)
         fields["finished_at"] = None if self.finished_at is None else iso_ms(self.finished_at)
         return {**fields, "left": self.left}

@@ -213,6 +213,7 @@ async def test_nothing_of_a_person_is_left_and_later_trainings_never_saw_them(wo
     assert USER not in receipt.model_dump_json()
     assert VISITOR not in receipt.model_dump_json()
     assert [one.version for one in marked_snapshots(world.shelf, APP)] == [before.version]
+    assert (await world.forgotten(user_id="somebody-who-never-came")).left == 0
     with pytest.raises(Conflict, match="people who were erased"):
         await promote(
             world.stores, world.shelf, APP, "default", before.version, now_ms=world.now_ms, by="a test"
