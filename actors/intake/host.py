@@ -28,6 +28,8 @@ from cluster.clock import SystemClock
 from cluster.ids import new_request_id
 from cluster.log import set_up_logging
 from cluster.meter import Meter, SilentMeter
+from cluster.runtime.person_files import PersonFiles
+from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 
 STANDSTILL_S = 120.0
@@ -87,9 +89,11 @@ class IntakeHost:
     async def _work(self) -> None:
         async with self._connect() as stores:
             embedder, owner = HashingEmbedder(), f"{os.getpid()} {new_request_id()}"
+            settings = Settings()
             self._loop = IntakeLoop(
-                stores, self._segments, embedder, self._clock, self._meter(), owner=owner, rules=self._rules
-            )
+                stores, self._segments, embedder, self._clock, self._meter(), owner=owner, rules=self._rules,
+                files=PersonFiles(settings.data_dir), owns_redis=not settings.redis_is_external,
+            )  # fmt: skip
             self._events = asyncio.get_running_loop()
             if self._stopping.is_set():
                 return

@@ -5,7 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from cluster.clock import SystemClock
-from cluster.commands import access_checks, machine_checks, running_checks, trust_checks
+from cluster.commands import (
+    access_checks,
+    erasure_checks,
+    machine_checks,
+    running_checks,
+    trust_checks,
+)
 from cluster.commands.finding import Finding
 from cluster.commands.installation import Installation
 from cluster.errors import HouseError
@@ -42,6 +48,7 @@ def examine(installation: Installation) -> list[Finding]:
         findings += running_checks.clock(installation.information("server"), now_ms)
         findings.append(running_checks.exposed_keys(installation, now_ms))
         findings += access_checks.open_switches(installation.apps())
+        findings += erasure_checks.erasures(installation)
     except HouseError as error:
         findings.append(Finding("redis", "bad", error.message, f"see {state.logs_dir}/redis.log"))
     return findings

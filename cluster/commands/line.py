@@ -16,6 +16,7 @@ from cluster.commands import (
     engines,
     evaluate,
     experiments,
+    forget,
     keys,
     learners,
     promote,
@@ -55,8 +56,8 @@ def command_line() -> typer.Typer:
         line.add_typer(group.app, name=group.__name__.rpartition(".")[2])
     line.command("train", epilog=train.EPILOG)(train.train)
     line.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
-    line.command("promote", epilog=promote.PROMOTE_EPILOG)(promote.promote)
-    line.command("rollback", epilog=promote.ROLLBACK_EPILOG)(promote.rollback)
+    for part in (promote, forget):
+        part.add_to(line)
     line.command("ingest", context_settings=elsewhere.PASS_ON)(elsewhere.ingest)
     line.command("models", context_settings=elsewhere.PASS_ON)(elsewhere.models)
     line.command("bench", context_settings=elsewhere.PASS_ON)(elsewhere.bench)

@@ -45,6 +45,12 @@ HISTORY_EPILOG = """
 """
 
 
+def add_to(line: typer.Typer) -> None:
+    """Add both commands to the command line."""
+    line.command("promote", epilog=PROMOTE_EPILOG)(promote)
+    line.command("rollback", epilog=ROLLBACK_EPILOG)(rollback)
+
+
 def promote(
     app: AppName = "playground",
     snapshot: Annotated[

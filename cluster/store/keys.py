@@ -6,8 +6,6 @@ value carries a checksum in front (see `seal`), salted with the key, and for has
 
 from __future__ import annotations
 
-import hashlib
-
 # --- access: global, few, read by every door four times a second; `{access}` is their hash tag ----------------
 
 
@@ -202,11 +200,10 @@ def browser_bytes(app: str, minute: int) -> str:
     return f"{{{app}}}:browser-bytes:{minute}"
 
 
-def page(app: str, reader_id: str, pagination_id: str) -> str:
-    """List of product ids already returned to a reader under one `pagination_id`, both as one digest: no two pairs
-    share a key, and no key names a reader. 30 minutes idle."""
-    pair = f"{len(reader_id)}:{reader_id}{pagination_id}".encode("utf-8", "surrogatepass")
-    return f"{{{app}}}:page:{hashlib.sha256(pair).hexdigest()[:32]}"
+def page(app: str, reader_mark: str, page_mark: str) -> str:
+    """List of product ids already returned to a reader under one `pagination_id`, both as pseudonyms. 30 minutes
+    idle."""
+    return f"{{{app}}}:page:{reader_mark}:{page_mark}"
 
 
 # --- the archive ---------------------------------------------------------------------------------------------
@@ -256,8 +253,8 @@ def limit(app: str, key_id: str, bucket: str) -> str:
 
 
 def idempotency(app: str, token: str) -> str:
-    """Hash state, body (sha256), status, reply: what a write with this Idempotency-Key answered. 24 hours once
-    it answered (an hour for a publishable key), 60 seconds while it is in flight. `token` is a digest."""
+    """Hash state, body (sha256), status, reply, readers (pseudonyms): what a write with this Idempotency-Key answered.
+    24 hours once it answered (an hour for a publishable key), 60 seconds while it is in flight. `token` is a digest."""
     return f"{{{app}}}:idempotency:{token}"
 
 
@@ -338,9 +335,9 @@ def question_same(app: str, digest: str) -> str:
     return f"{{{app}}}:question-same:{digest}"
 
 
-def question_count(app: str, reader_id: str, day: int) -> str:
-    """String, integer: questions of a reader on one day since 1970, for metering. Two days."""
-    return f"{{{app}}}:question-count:{day}:{reader_id}"
+def question_count(app: str, reader_mark: str, day: int) -> str:
+    """String, integer: questions of a reader (a pseudonym) on one day since 1970, for metering. Two days."""
+    return f"{{{app}}}:question-count:{day}:{reader_mark}"
 
 
 def provider_tokens(app: str, day: int) -> str:

@@ -165,7 +165,9 @@ class Door:
         owner = idempotency.KeyOwner(
             arrival.app_id, credential.key_id, user_id, is_browser=not credential.is_secret
         )
-        return await idempotency.once(self._replays, owner, key, same, answer, refused)
+        return await idempotency.once(
+            self._replays, owner, key, same, answer, refused, lambda: arrival.reader_ids
+        )
 
     def _note(self, arrival: Arrival, endpoint: Endpoint | None, reply: Reply, took_ms: float) -> None:
         name = endpoint.name if endpoint is not None else "none"

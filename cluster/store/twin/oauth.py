@@ -34,6 +34,9 @@ class MemoryAccounts:
     async def end_sessions(self, user_id: str, mark: str) -> None:
         self._marks[user_id] = mark
 
+    async def remove(self, username: str) -> bool:
+        return self._accounts.pop(username, None) is not None
+
 
 @dataclass(slots=True)
 class _Code:

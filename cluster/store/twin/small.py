@@ -163,7 +163,14 @@ class MemoryIdempotency:
         return replay if body == body_sha256 else Replay("other")
 
     async def finish(
-        self, app_id: str, token: str, status: int, reply: bytes, *, life_ms: int = idempotency.LIFE_MS
+        self,
+        app_id: str,
+        token: str,
+        status: int,
+        reply: bytes,
+        readers: Sequence[str] = (),
+        *,
+        life_ms: int = idempotency.LIFE_MS,
     ) -> None:
         now_ms = self._clock.now_ms()
         body, _, until_ms = self._held.get((app_id, token), ("", Replay("new"), 0))

@@ -20,13 +20,14 @@ import scipy.sparse as sp
 import structlog
 
 from actors.learned.vocabulary import Vocabulary
+from cluster.artifacts.run_folders import RUNS
 from cluster.artifacts.shelf import Shelf
 from cluster.errors import NotFound
 from jobs.refresh.events.dataset import Interactions
 from jobs.refresh.events.profiles import Profiles
 from jobs.refresh.running.source import Source
 
-FOLDER = "runs"
+FOLDER = RUNS
 _COLUMNS = ("reader", "item", "at_s", "weight", "basket", "kind")
 _DIGEST = 64
 
@@ -98,6 +99,7 @@ def packed(source: Source) -> bytes:
         "products": source.products,
         "damaged": list(source.damaged),
         "texts": bool(source.texts),
+        "erasures": source.erasures,
     }
     rows = pa.table({name: getattr(data, name) for name in _COLUMNS})
     readers: dict[str, Any] = {"name": data.readers.names}
@@ -156,7 +158,13 @@ def unpacked(body: bytes) -> Source:
         profiles=_profiles(facts, readers),
     )
     return Source(
-        data, facts["offsets"], facts["embedder"], facts["products"], tuple(facts["damaged"]), texts
+        data,
+        facts["offsets"],
+        facts["embedder"],
+        facts["products"],
+        tuple(facts["damaged"]),
+        texts,
+        facts.get("erasures", 0),
     )
 
 
