@@ -13,7 +13,6 @@ imports no Ray and holds no state: whatever is killed, itself included, `kiosk u
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import shutil
@@ -34,7 +33,7 @@ from cluster.log import strike_out
 from cluster.runtime.door_watch import DoorWatch
 from cluster.runtime.fronting import Front
 from cluster.runtime.handover import given_in, hand_over
-from cluster.runtime.places import Places, write_private
+from cluster.runtime.places import Places, hold_directory, write_private
 from cluster.runtime.plan import Plan
 from cluster.runtime.processes import adopt_orphans, belonging_to, end, reap_strangers
 from cluster.runtime.ray_environment import Ports, common_environment, ray_environment, ray_start_arguments
@@ -124,7 +123,7 @@ class Supervisor:
             signal.signal(number, self.request_stop)
         adopt_orphans()
         os.umask(0o077)
-        held = self._hold_run_dir()
+        held = hold_directory(self._places.run_dir)
         try:
             self._start()
             while not self._stop.wait(TICK_S):
@@ -374,12 +373,6 @@ class Supervisor:
         except OSError as error:  # a full disk must not end the keeper
             _log.error("state_not_saved", reason=error.strerror)
         self._told(self.state)
-
-    def _hold_run_dir(self) -> int:
-        """Lock the run directory: what tidies /tmp leaves locked directories alone."""
-        handle = os.open(self._places.run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return handle
 
 
 def main() -> int:
