@@ -127,7 +127,6 @@ class Door:
 
     async def _answer(self, arrival: Arrival, endpoint: Endpoint) -> Reply:
         try:
-            arrival.check_headers()
             await enter(arrival, endpoint.rules, self._gate)
             if KEY_HEADER not in arrival.headers and arrival.credential.is_secret:
                 self._warn_of_key(arrival)
