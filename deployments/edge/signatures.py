@@ -16,7 +16,6 @@ import hmac
 import re
 from collections.abc import Iterable
 
-TOKEN_PURPOSE = b"kiosk reader token"
 _TWO_SEGMENTS = re.compile(r"([A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+")
 _OBJECT = re.compile(rb"\s*\{\s*[\"}]")
 _TYPED = re.compile(r"(?:anonymous|registered|free|subscriber|paid|internal):")
@@ -26,11 +25,6 @@ def sign_reader(secret: bytes, reader_id: str, user_type: str = "") -> str:
     """Compute the hex digest for a reader; with `user_type` the second form, `<user_type>:<reader_id>`."""
     message = f"{user_type}:{reader_id}" if user_type else reader_id
     return hmac.digest(secret, message.encode("utf-8", "surrogatepass"), "sha256").hex()
-
-
-def derive_token_key(secret: bytes) -> bytes:
-    """Derive the key of reader tokens from a secret key: 64 hex digits, used as text like the secret key itself."""
-    return hmac.digest(secret, TOKEN_PURPOSE, "sha256").hex().encode()
 
 
 def is_ambiguous(reader_id: str) -> bool:

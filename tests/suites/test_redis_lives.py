@@ -9,7 +9,7 @@ import pytest
 from cluster.records.engine import Engine
 from cluster.store import keys
 from cluster.store.connect import OpenStores
-from cluster.store.ports import RecordPut
+from cluster.store.ports import BrowserWriter, RecordPut
 from cluster.store.recents import MANY
 from cluster.store.script import Script
 from tests.suites.doing import APP, NOW, accept, apply, body, claim_one, did
@@ -47,6 +47,31 @@ async def test_recent_lists_live_400_days_from_the_last_interaction(redis_stores
     await redis_stores.interactions.append(APP, b"[]", [("u1", "v1", did(1))])
     for reader in ("u:u1", "a:v1"):
         assert 400 * DAY - MINUTE < await life_ms(redis_stores, keys.recent(APP, reader)) <= 400 * DAY
+
+
+async def test_a_strangers_list_lives_a_day_until_they_return(redis_stores: OpenStores) -> None:
+    stores, key = redis_stores, keys.recent(APP, "a:v1")
+    writer = BrowserWriter("here", NOW, readers_per_address=2)
+    await stores.interactions.append(APP, b"[]", [("", "v1", did(1))], writer)
+    assert DAY - MINUTE < await life_ms(stores, key) <= DAY
+    await stores.server.ask("PEXPIRE", key, DAY - 29 * MINUTE)
+    await stores.interactions.append(APP, b"[]", [("", "v1", did(2))], writer)
+    assert await life_ms(stores, key) <= DAY - 29 * MINUTE
+    await stores.server.ask("PEXPIRE", key, DAY - 31 * MINUTE)
+    await stores.interactions.append(APP, b"[]", [("", "v1", did(3))], writer)
+    assert 400 * DAY - MINUTE < await life_ms(stores, key) <= 400 * DAY
+    await stores.server.ask("PEXPIRE", key, 100 * DAY)
+    await stores.interactions.append(APP, b"[]", [("", "v1", did(4))], writer)
+    assert 400 * DAY - MINUTE < await life_ms(stores, key) <= 400 * DAY
+    # the address may keep no further reader for long
+    await stores.interactions.append(APP, b"[]", [("", "v2", did(1))], writer)
+    assert await stores.server.ask("EXISTS", keys.recent(APP, "a:v2")) == 0
+    counts = keys.stranger(APP, writer.day)
+    assert DAY < await life_ms(stores, counts) <= 2 * DAY
+    proven = BrowserWriter("here", NOW, proven=frozenset({"u1"}), bytes_per_minute=1_000)
+    await stores.interactions.append(APP, b"[]", [("u1", "", did(1))], proven)
+    assert 400 * DAY - MINUTE < await life_ms(stores, keys.recent(APP, "u:u1")) <= 400 * DAY
+    assert MINUTE < await life_ms(stores, keys.browser_bytes(APP, NOW // MINUTE)) <= 2 * MINUTE
 
 
 async def test_a_list_that_is_pushed_to_by_the_hundred_has_a_life_whatever_became_of_it(
