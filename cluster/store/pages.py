@@ -12,6 +12,10 @@ from cluster.store.wire import text_of
 IDLE_MS = 30 * 60 * 1000
 MOST = 10_000
 "Products remembered as shown; the oldest are forgotten first."
+STRANGERS_MOST = 200
+"The same of a reader without proof,"
+STRANGERS_PAGES = 5_000
+"of whom an app remembers so many in half an hour: at most about 20 MB. Pages of further ones may repeat a product."
 
 _SHOW = Script.load("show")
 
@@ -26,6 +30,15 @@ class RedisPages:
         members = await self._server.ask("LRANGE", keys.page(app_id, reader_id, pagination_id), 0, -1)
         return [text_of(member) for member in members]
 
-    async def show(self, app_id: str, reader_id: str, pagination_id: str, product_ids: Sequence[str]) -> None:
-        name = keys.page(app_id, reader_id, pagination_id)
-        await self._server.run(_SHOW, [name], [IDLE_MS, MOST, *product_ids], hot=True)
+    async def show(
+        self,
+        app_id: str,
+        reader_id: str,
+        pagination_id: str,
+        product_ids: Sequence[str],
+        *,
+        is_strangers: bool = False,
+    ) -> None:
+        names = [keys.page(app_id, reader_id, pagination_id), keys.page_count(app_id)]
+        most, pages = (STRANGERS_MOST, STRANGERS_PAGES) if is_strangers else (MOST, 0)
+        await self._server.run(_SHOW, names, [IDLE_MS, most, pages, *product_ids[-most:]], hot=True)

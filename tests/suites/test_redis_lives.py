@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.records.engine import Engine
-from cluster.store import keys
+from cluster.store import keys, pages
 from cluster.store.connect import OpenStores
 from cluster.store.ports import BrowserWriter, RecordPut
 from cluster.store.recents import MANY
@@ -191,3 +191,19 @@ async def test_nothing_else_ends_and_no_key_is_unknown(redis_stores: OpenStores)
     found = {key.decode() for key in await stores.server.ask_slow("KEYS", "*")}
     assert found == mortal | immortal
     assert {key for key in found if await life_ms(stores, key) > 0} == mortal
+
+
+async def test_strangers_leave_few_and_short_pages(
+    redis_stores: OpenStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "STRANGERS_PAGES", 3)
+    many = [f"p{n}" for n in range(1_000)]
+    for n in range(6):
+        await redis_stores.pages.show(APP, f"a:{n}", "page", many, is_strangers=True)
+    shown = [len(await redis_stores.pages.shown(APP, f"a:{n}", "page")) for n in range(6)]
+    assert shown == [200, 200, 200, 0, 0, 0]
+    await redis_stores.pages.show(APP, "a:1", "page", ["q"], is_strangers=True)
+    assert (await redis_stores.pages.shown(APP, "a:1", "page"))[-2:] == ["p999", "q"]
+    await redis_stores.pages.show(APP, "u:1", "page", many)
+    assert len(await redis_stores.pages.shown(APP, "u:1", "page")) == 1_000
+    assert 29 * MINUTE < await life_ms(redis_stores, keys.page_count(APP)) <= 30 * MINUTE
