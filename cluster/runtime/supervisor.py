@@ -32,7 +32,7 @@ from cluster.errors import Fault, HouseError
 from cluster.log import strike_out
 from cluster.runtime.door_watch import DoorWatch
 from cluster.runtime.fronting import Front
-from cluster.runtime.handover import given_in, hand_over
+from cluster.runtime.handover import given_in, prepare_node
 from cluster.runtime.places import Places, hold_directory, write_private
 from cluster.runtime.plan import Plan
 from cluster.runtime.processes import adopt_orphans, belonging_to, end, reap_strangers
@@ -381,13 +381,9 @@ def main() -> int:
     from cluster.runtime.about import package_root, version
 
     set_up_logging()
-    settings = Settings()
     if given_in(os.environ):  # `kiosk up` has handed them over; this module was started by hand
-        places = Places.of(settings.data_dir)
-        places.make()
-        hand_over(os.environ, places.secrets_dir)
-        settings = Settings()
-    return Supervisor(Wanted(settings, version(), package_root())).run()
+        prepare_node()
+    return Supervisor(Wanted(Settings(), version(), package_root())).run()
 
 
 if __name__ == "__main__":
