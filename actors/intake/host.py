@@ -6,7 +6,7 @@ hand takes its process down, so that Ray starts another. Killing it at any momen
 
 How it is made (the caller says how to connect, so that no address or password stands in Ray's records):
 
-    roster.find_or_create("intake", release, "actors.intake.host:IntakeHost", connect, shelf_uri)
+    roster.find_or_create("intake", release, "actors.intake.host:IntakeHost", connect, open_shelf)
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class IntakeHost:
     def __init__(
         self,
         connect: Callable[[], OpenStores],
-        shelf_uri: str,
+        open_shelf: Callable[[], Shelf],
         *,
         meter: Callable[[], Meter] = SilentMeter,
         rules: IntakeRules | None = None,
@@ -51,7 +51,7 @@ class IntakeHost:
     ) -> None:
         set_up_logging()
         self._connect = connect
-        self._segments = SegmentShelf(Shelf.open(shelf_uri))
+        self._segments = SegmentShelf(open_shelf())
         self._meter = meter
         self._rules = rules
         self._end_process = end_process

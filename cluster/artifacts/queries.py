@@ -29,7 +29,7 @@ from cluster.artifacts.commits import (
     sequence_of,
     tidy_folder,
 )
-from cluster.artifacts.manifest import FileEntry, Manifest
+from cluster.artifacts.manifest import FileEntry, Manifest, load_manifest, save_manifest
 from cluster.artifacts.shelf import Shelf, checksum
 from cluster.clock import Clock, SystemClock, from_ms
 from cluster.errors import Fault, NotFound
@@ -181,7 +181,7 @@ class QueryShelf:
             if path is None:
                 break
             try:
-                return Manifest.parse(self._shelf.read(path), kind=KIND)
+                return load_manifest(self._shelf, path, KIND)
             except NotFound:
                 continue
             except Fault as error:
@@ -224,7 +224,7 @@ class QueryShelf:
             retired=retired,
         )
         folder = _folder(app_id)
-        self._shelf.write(manifest_path(folder, following.sequence), following.dump(), new=True)
+        save_manifest(self._shelf, manifest_path(folder, following.sequence), following)
         for name in retired:
             self._shelf.remove(f"{folder}/{name}")
         self._shelf.remove(manifest_path(folder, manifest.sequence))

@@ -19,7 +19,7 @@ import structlog
 from cluster import ids
 from cluster.artifacts.commits import ORPHAN_AGE_MS, manifest_path, newest_manifest, replaced, tidy_folder
 from cluster.artifacts.erasures import ErasureLog
-from cluster.artifacts.manifest import FileEntry, Manifest
+from cluster.artifacts.manifest import FileEntry, Manifest, load_manifest, save_manifest
 from cluster.artifacts.shelf import Shelf, checksum
 from cluster.artifacts.tables import NOUNS, Noun, from_parquet, to_parquet
 from cluster.clock import Clock
@@ -63,7 +63,7 @@ class SegmentFiles:
             if path is None:
                 return Manifest(kind=KIND, sequence=0)
             try:
-                return Manifest.parse(self._shelf.read(path), kind=KIND)
+                return load_manifest(self._shelf, path, KIND)
             except NotFound:  # newer ones took its place since the listing
                 continue
             except Fault as error:
@@ -148,7 +148,7 @@ class SegmentFiles:
             retired=retired,
         )
         folder = _folder(app_id)
-        self._shelf.write(manifest_path(folder, following.sequence), following.dump(), new=True)
+        save_manifest(self._shelf, manifest_path(folder, following.sequence), following)
         for name in retired:
             self._shelf.remove(f"{folder}/{name}")
         self._shelf.remove(manifest_path(folder, manifest.sequence - 1))

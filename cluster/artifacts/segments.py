@@ -20,6 +20,7 @@ from cluster.artifacts.manifest import FileEntry, Manifest
 from cluster.artifacts.segment_files import Damage, SegmentFiles, position
 from cluster.artifacts.settled import SettledState, assemble_products
 from cluster.artifacts.shelf import Shelf
+from cluster.artifacts.strangers import without_crowds
 from cluster.artifacts.tables import INTERACTIONS, LOADED_INTERACTIONS, Noun
 from cluster.clock import Clock, SystemClock
 from cluster.errors import Fault, NotFound
@@ -130,10 +131,11 @@ class SegmentShelf:
     def did(self, app_id: str, kinds: Sequence[str], since_ms: int) -> Any:
         """Read who did something of some types from a moment on, as far as the segments are whole.
 
-        Returns a table with the columns `reader` and `at_ms`, oldest first.
+        Returns a table with the columns `reader` and `at_ms`, oldest first. Of readers whom nobody proved an address
+        counts for a few (`without_crowds`).
         """
 
-        return self._acted(app_id, kinds, since_ms, _DID)
+        return without_crowds(self._acted(app_id, kinds, since_ms, _SEARCHED)).select(_DID)
 
     def since(self, app_id: str, noun: Noun, after: str, *, salvage: bool = False) -> Since:
         """Read what settled of a noun behind an offset, for whoever holds everything up to there.

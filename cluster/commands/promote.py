@@ -75,10 +75,10 @@ def promote(
 
 
 async def _promote(installation: Installation, app: str, engine: str, version: str, force: str) -> Promotion:
-    from cluster.artifacts.shelf import Shelf
+    from cluster.runtime.shelves import open_shelf
     from jobs.refresh.running import promoting
 
-    shelf = Shelf.open(installation.settings.shelf_dir)
+    shelf = open_shelf(installation.settings)
     async with installation.stores() as stores:
         serving = (await promoting.engine_named(stores, app, engine)).snapshot
         version = version or _newest(shelf, app, engine)
@@ -133,11 +133,11 @@ def rollback(
     as_json: AsJson = False,
 ) -> None:
     """Let serve again what served before; no restart."""
-    from cluster.artifacts.shelf import Shelf
+    from cluster.runtime.shelves import open_shelf
     from jobs.refresh.running.promoting import rollback as roll
 
     installation = Installation()
-    shelf = Shelf.open(installation.settings.shelf_dir)
+    shelf = open_shelf(installation.settings)
     wanted = None if not to else "" if to == "none" else to
 
     async def back() -> Promotion:

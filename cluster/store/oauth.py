@@ -67,6 +67,13 @@ class RedisAccounts:
         sealed = _sealed(account, keys.account(), account.username)
         await self._server.ask_slow("HSET", keys.account(), account.username, sealed)
 
+    async def session_mark(self, user_id: str) -> str:
+        mark = await self._server.ask_slow("HGET", keys.account_sessions(), user_id)
+        return "" if mark is None else mark.decode("ascii", "replace")
+
+    async def end_sessions(self, user_id: str, mark: str) -> None:
+        await self._server.ask_slow("HSET", keys.account_sessions(), user_id, mark)
+
     async def remove(self, username: str) -> bool:
         gone = bool(await self._server.ask_slow("HDEL", keys.account(), username))
         for entry_id, flat in await self._server.ask_slow("XRANGE", keys.account_quarantine(), "-", "+"):

@@ -53,7 +53,7 @@ _READ = Rules()
 _UPLOAD = Rules(bucket="write", writes=True, body="raw")
 _REMOVE = Rules(bucket="write", writes=True)
 _ASK = Rules(publishable=True, body="json", reads_token=True, proves_reader=True)
-_STREAM = Rules(publishable=True, writes=True, body="raw", reads_token=True)
+_STREAM = Rules(publishable=True, writes=True, body="raw", reads_token=True, browser_bytes=256 << 10)
 _COUNT = Rules(body="json")
 _MANY = Rules(publishable=True, body="json")
 

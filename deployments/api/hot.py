@@ -7,9 +7,11 @@ endpoints at once; everything else goes on inside.
     request -> HotPath -> door                                     hot endpoints
                       \\-> Serve -> FastAPI -> door                  the rest
 
-Standing outside Serve's accounting it keeps its own: how many requests are in flight (`Door.in_flight`, reported
-to the autoscaler by the gateway), and a bound beyond which it refuses with 503. Draining needs nothing: the HTTP
-server waits for requests in flight wherever they are answered.
+Standing outside Serve's accounting it keeps no count of its own: whoever answers counts a request when its key is
+known and its body is here (`Door`, `McpEndpoint`), so nobody without a key takes a place. Draining needs nothing:
+the HTTP server waits for requests in flight wherever they are answered.
+
+The layer also refuses what no endpoint sees: websockets, and Serve's own paths except the health check.
 
 Source: decision S2
 """
@@ -23,11 +25,17 @@ from typing import Any
 from starlette.middleware import Middleware
 
 from deployments.api.door import Door
+from deployments.edge import cors
 from deployments.edge.arrival import Scope, Send
 from deployments.edge.body import Receive
+from deployments.edge.envelope import Reply
+from deployments.edge.errors import not_found
 from deployments.edge.trace import HEADER, request_id_of
 
 Find = Callable[[], "Door | None"]
+SHORT_BYTES = 16_000
+"Bodies up to here are whole before HAProxy passes them on, so their connections can be kept after any answer."
+HEALTH = "/-/healthz"
 
 
 def middlewares() -> list[Middleware]:
@@ -39,22 +47,29 @@ class HotPath:
     """An ASGI layer that answers hot endpoints itself.
 
     `find` names the door once it is open; a process without one is asked again a hundred times and then left
-    alone. Serve's own questions (`/-/healthz`) are never refused.
+    alone.
     """
 
-    def __init__(self, app: Any, find: Find, *, most_inside: int = 128) -> None:
+    def __init__(self, app: Any, find: Find) -> None:
         self._app = app
         self._find = find
         self._door: Door | None = None
         self._tries = 100
-        self._most_inside = most_inside
-        self._inside = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a hot request, or pass it on."""
         if scope["type"] != "http":
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008, "reason": ""})
+                return
             await self._app(scope, receive, send)
             return
+        path: str = scope["path"]
+        if path.startswith("/-/") and path != HEALTH:
+            await _write(not_found(), scope, send)
+            return
+        if _is_long(scope):
+            receive, send = _closing(receive, send)
         door = self._door or self._look()
         if door is None:
             await self._app(scope, receive, send)
@@ -62,12 +77,7 @@ class HotPath:
         match = door.find(scope)
         endpoint = match.endpoint(scope["method"]) if match is not None else None
         if endpoint is not None and endpoint.hot:
-            if door.in_flight >= door.most_in_flight:
-                await door.refuse(scope, receive, send)
-                return
             await door.serve(match, scope, receive, send)
-        elif self._inside >= self._most_inside and not scope["path"].startswith("/-/"):
-            await door.refuse(scope, receive, send)
         else:
             await self._pass_on(scope, receive, send)
 
@@ -87,17 +97,55 @@ class HotPath:
                 message = {**message, "headers": [*seen, (HEADER, request_id)]}
             await send(message)
 
-        self._inside += 1
-        try:
-            await self._app(scope, receive, send_once)
-        finally:
-            self._inside -= 1
+        await self._app(scope, receive, send_once)
 
     def _look(self) -> Door | None:
         if self._tries:
             self._tries -= 1
             self._door = self._find()
         return self._door
+
+
+def _is_long(scope: Scope) -> bool:
+    """May part of the body still be on its way when the request arrives here?"""
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            return len(value) > 5 or not value.isdigit() or int(value) > SHORT_BYTES
+        if name == b"transfer-encoding":
+            return True
+    return False
+
+
+def _closing(receive: Receive, send: Send) -> tuple[Receive, Send]:
+    """End the connection if the answer goes out before the body was read.
+
+    Else the caller could keep it, and its place in HAProxy, for as long as it sends the rest.
+    """
+    whole = False
+
+    async def receive_all() -> Any:
+        nonlocal whole
+        message = await receive()
+        whole = not message.get("more_body", False)
+        return message
+
+    async def send_and_close(message: Any) -> None:
+        if message["type"] == "http.response.start" and not whole:
+            message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
+        await send(message)
+
+    return receive_all, send_and_close
+
+
+async def _write(reply: Reply, scope: Scope, send: Send) -> None:
+    headers = [
+        reply.content_type,
+        (b"content-length", b"%d" % len(reply.body)),
+        (b"x-request-id", request_id_of(dict(scope["headers"]).get(HEADER)).encode()),
+        cors.ORIGIN,
+    ]
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": reply.body})
 
 
 def _door_of_this_replica() -> Door | None:

@@ -7,8 +7,12 @@ from typing import Any
 
 from cluster import ids
 from cluster.clock import Clock
+from cluster.errors import Malformed, messages
 from deployments.edge.body import Receive
 from deployments.edge.caller import Caller, Credential, ReaderToken
+from deployments.edge.client_address import DIRECT, ClientAddresses
+from deployments.edge.client_address import HEADER as FORWARDED
+from deployments.edge.credentials import HEADER as KEY_HEADER
 from deployments.edge.credentials import parse_query
 from deployments.edge.trace import HEADER, request_id_of
 
@@ -24,14 +28,17 @@ class Arrival:
     """
 
     __slots__ = (
-        "_fields", "body", "caller", "clock", "gate", "headers", "ids", "method", "parsed", "payload", "query_string",
-        "receive", "request_id", "scope", "started_s",
+        "_fields", "addresses", "body", "caller", "clock", "gate", "headers", "ids", "method", "parsed", "payload",
+        "query_string", "receive", "request_id", "scope", "started_s",
     )  # fmt: skip
 
-    def __init__(self, scope: Scope, receive: Receive, clock: Clock) -> None:
+    def __init__(
+        self, scope: Scope, receive: Receive, clock: Clock, addresses: ClientAddresses = DIRECT
+    ) -> None:
         self.scope = scope
         self.receive = receive
         self.clock = clock
+        self.addresses = addresses
         self.started_s = clock.monotonic_s()
         self.method: str = scope["method"]
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
@@ -87,12 +94,18 @@ class Arrival:
 
     @property
     def ip(self) -> str:
-        """Address of the caller: what the first proxy noted, else the peer. Never trusted, only hashed."""
-        noted = self.headers.get(b"x-forwarded-for")
-        if noted:
-            return noted.partition(b",")[0].strip().decode("latin-1")
-        client = self.scope.get("client")
-        return str(client[0]) if client else ""
+        """Address of the caller, which no header of its own can change."""
+        return self.addresses.find(self.scope, self.headers.get(FORWARDED))
+
+    def check_headers(self) -> None:
+        """Refuse two keys: who reads the first and who reads the last would take the caller for different ones.
+
+        Errors:
+            Malformed
+        """
+        sent = self.scope["headers"]
+        if len(sent) > len(self.headers) and sum(name == KEY_HEADER for name, _ in sent) > 1:
+            raise Malformed(messages.TWO_KEYS)
 
     @property
     def user_agent(self) -> str:

@@ -18,7 +18,7 @@ MACHINE = re.compile(r"(?<![\w.])/(?:work|root|home/\w+|Users/\w+)/")
 
 
 def pages() -> list[Path]:
-    places = (ROOT, ROOT / ".github", ROOT / "cluster" / "decisions")
+    places = (ROOT, ROOT / ".github", ROOT / "cluster" / "decisions", ROOT / "docs")
     return [page for place in places for page in sorted(place.glob("*.md"))]
 
 

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from actors.learned.allowed import ALLOWED
 from actors.learned.model import Parts
 from actors.learned.snapshot import MANIFEST, Snapshot
 from cluster.artifacts.marked import marked_snapshots
@@ -198,6 +199,7 @@ class Training:
 
     @cached_property
     def _recipe(self) -> Recipe:
+        ALLOWED.check_recipe(self._run.recipe)  # before anything is read: the record comes from Redis
         return parse(self._run.recipe)
 
     @cached_property
