@@ -256,7 +256,8 @@ def _born_with(newcomers: Kin, parts: Sequence[CrowdPart]) -> CrowdPart:
             max(part.weight, part.weight_new)
         )
     np.maximum(values, 0.0, out=values)
-    return CrowdPart("new:content", 1.0, 1.0, values)
+    # where features speak to readers with a history, the crowd's word would only drown theirs
+    return CrowdPart("new:content", 1.0 if newcomers.features is None else 0.0, 1.0, values)
 
 
 def _start(parts: list[tuple[float, Scores]], offered: Mask) -> Start:

@@ -1,22 +1,15 @@
-"""What to say about readers and items nobody knows yet.
-
-cohorts   what readers with equal profile values take, drawn towards what everybody takes
-content   where an item without events would stand among the learned ones, from what it is like
-"""
+"""What readers with equal profile values take, drawn towards what everybody takes."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from pydantic import BaseModel, Field
 
 from actors.learned.cohorts import Cohorts
-from actors.learned.content import Content, Likening
-from actors.learned.histories import DAY_S, Fading
-from actors.vectors.types import Codes, Floats, Mask, Matrix, Rows
+from actors.learned.histories import DAY_S
+from actors.vectors.types import Codes, Floats, Rows
 from cluster.errors import Invalid
 from jobs.refresh.events.dataset import Interactions
 from jobs.refresh.learner import STRICT
@@ -34,21 +27,6 @@ class CohortRecipe(BaseModel):
     "Votes of everybody that are added to every cohort: the smaller it is, the more it follows the crowd."
     half_life_days: float | None = Field(default=7.0, gt=0)
     "Halves a vote for every so many days of age."
-
-
-class ContentRecipe(BaseModel):
-    """Parameters of content."""
-
-    model_config = STRICT
-
-    regularisation: float = Field(default=10.0, gt=0)
-    "Lambda of the ridge regression from content to learned vectors."
-    power: float = Field(default=2.0, gt=0)
-    "Likeness to this power: above 1 only what is very alike counts."
-    likeness: float = Field(default=1.0, ge=0)
-    "Weight of likeness beside the regression."
-    fading: Fading = Fading()
-    "How the history fades."
 
 
 def cohorts_of(recipe: CohortRecipe, data: Interactions) -> Cohorts | None:
@@ -98,22 +76,3 @@ def _shares(codes: Codes, item: Rows, weights: Floats, everybody: Floats, size: 
         counts.sum(axis=1, keepdims=True) + prior, 1e-12
     )
     return shares
-
-
-def train_content(recipe: ContentRecipe, content: Any, factors: Matrix, trained: Mask) -> Content:
-    """Regress learned vectors on content, over the items that have both.
-
-    Shapes:
-        content: CSR or dense float32 [n, d], rows of length 1; factors: float32 [n, f]; trained: bool [n]
-    Errors:
-        Invalid: content and vectors are of different items
-    """
-    if content.shape[0] != len(factors):
-        raise Invalid(f"there are {content.shape[0]} contents for {len(factors)} items")
-    known = content[np.flatnonzero(trained)]
-    gram = known.T @ known
-    gram = (gram.toarray() if sp.issparse(gram) else gram).astype(np.float64)
-    gram[np.diag_indices_from(gram)] += recipe.regularisation
-    slopes = np.linalg.solve(gram, np.asarray(known.T @ factors[trained], np.float64))
-    vectors = np.asarray(content @ slopes.astype(np.float32), np.float32)
-    return Content(vectors, content, Likening(recipe.power, recipe.likeness), recipe.fading)

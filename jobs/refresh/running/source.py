@@ -69,7 +69,7 @@ def read_source(segments: SegmentShelf, app_id: str, recipe: Recipe) -> Source:
         users = segments.records(app_id, "user", salvage=True)
         data = replace(data, profiles=Profiles.of(users, data.readers, recipe.cohorts.fields))
     texts: tuple[bytes, ...] = ()
-    if recipe.search is not None:
+    if recipe.search is not None or recipe.content is not None:
         texts = tuple(product.json for product in settled.products)
     elif recipe.completions is not None:
         texts = completable((product.json for product in settled.products), recipe.completions)
@@ -79,7 +79,7 @@ def read_source(segments: SegmentShelf, app_id: str, recipe: Recipe) -> Source:
 def wants_content(recipe: Recipe) -> bool:
     """Does any part look at what products are like? Learners of your own may."""
     parts = recipe.parts.values()
-    return recipe.content is not None or any(isinstance(part, ContentKnnRecipe | OwnRecipe) for part in parts)
+    return any(isinstance(part, ContentKnnRecipe | OwnRecipe) for part in parts)
 
 
 def vectors_of(products: Sequence[SettledProduct], items: Vocabulary) -> Matrix | None:

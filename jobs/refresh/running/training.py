@@ -23,7 +23,8 @@ from cluster.records.run import Run
 from cluster.records.schedule import DAY_MS
 from jobs.refresh.building.build import Origin, build
 from jobs.refresh.building.completions import completions_of
-from jobs.refresh.building.fit import fit
+from jobs.refresh.building.contents import content_of
+from jobs.refresh.building.fit import Engine, fit
 from jobs.refresh.building.searching import search_of
 from jobs.refresh.events.split import Split
 from jobs.refresh.recipe import Recipe, parse
@@ -133,7 +134,7 @@ class Training:
             shutil.rmtree(folder, ignore_errors=True)
             settled = self._settled.recipe
             engine = fit(settled, self._source.data, self._counting(len(settled.parts) + 2))
-            extras = self._indexed(settled)
+            extras = self._indexed(engine)
             self._say("write snapshot", 0.95)
             origin = Origin(self._source.offsets, self._source.embedder, self._bench.release)
             # the time of the order, so that every attempt writes the same bytes
@@ -205,7 +206,8 @@ class Training:
             self._checkpoints.put("report", kept)
         return kept
 
-    def _indexed(self, recipe: Recipe) -> Mapping[str, Parts]:
+    def _indexed(self, engine: Engine) -> Mapping[str, Parts]:
+        recipe = engine.recipe
         texts, extras = self._source.texts, dict[str, Parts]()
         if recipe.completions is not None and texts:
             self._say("index completions", 0.85)
@@ -213,6 +215,12 @@ class Training:
         if recipe.search is not None and texts:
             self._say("index products", 0.9)
             extras.update(search_of(recipe.search, texts))
+        if recipe.content is not None and texts:
+            self._say("learn from what products are like", 0.93)
+            learners = {name: part.learner for name, part in recipe.parts.items()}
+            extras.update(
+                content_of(recipe.content, texts, self._source.data, learners, engine.blend, recipe.seed)
+            )
         return extras
 
     @property

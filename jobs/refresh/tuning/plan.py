@@ -117,14 +117,20 @@ def is_settled(recipe: Recipe) -> bool:
 
 
 def for_catalog(recipe: Recipe, n_items: int) -> Recipe:
-    """Leave out the parts that a catalog is too large for.
+    """Leave out the parts that a catalog is too large or too small for.
 
     Errors:
         Invalid: nothing is left
     """
-    parts = {name: part for name, part in recipe.parts.items() if n_items <= (part.items_up_to or n_items)}
+    parts = {
+        name: part
+        for name, part in recipe.parts.items()
+        if (part.items_from or n_items) <= n_items <= (part.items_up_to or n_items)
+    }
     if not parts:
-        raise Invalid(f"no part of recipe {recipe.name} is meant for {n_items} items; see items_up_to")
+        raise Invalid(
+            f"no part of recipe {recipe.name} is meant for {n_items} items; see items_up_to and items_from"
+        )
     if len(parts) == len(recipe.parts):
         return recipe
     blend = recipe.blend

@@ -13,7 +13,7 @@ from actors.learned.model import Parts
 from cluster.errors import Fault, Invalid
 from jobs.refresh.events.dataset import Columns, Interactions, from_frame, sessions_of
 from jobs.refresh.learners.als import Als, AlsRecipe
-from jobs.refresh.learners.cold import CohortRecipe, ContentRecipe, train_cohorts, train_content
+from jobs.refresh.learners.cold import CohortRecipe, train_cohorts
 from jobs.refresh.learners.matrix import reader_item
 from jobs.refresh.learners.popularity import decayed_counts
 from jobs.refresh.learners.session_knn import SessionKnn, SessionKnnRecipe
@@ -139,23 +139,6 @@ def test_several_profile_fields_are_averaged() -> None:
 def test_profiles_must_be_of_the_same_readers() -> None:
     with pytest.raises(Invalid, match="3 profiles for 1 readers"):
         train_cohorts(CohortRecipe(), events(("a", "x", 1.0)), np.zeros((3, 1), np.int32))
-
-
-def test_an_item_without_events_stands_where_its_content_says() -> None:
-    content = np.array([[1, 0], [1, 0], [0, 1], [0, 1]], np.float32)
-    factors = np.array([[2, 0], [0, 0], [0, 3], [0, 0]], np.float32)
-    trained = np.array([True, False, True, False])
-    model = train_content(ContentRecipe(regularisation=1e-6), content, factors, trained)
-    np.testing.assert_allclose(model.factors, [[2, 0], [2, 0], [0, 3], [0, 3]], atol=1e-4)
-    histories = Histories.of_lists([[0], [2]], 4)
-    scores = model.score(histories, np.array([[1, 0], [0, 1]], np.float32))
-    assert scores[0, 1] > scores[0, 3]
-    assert scores[1, 3] > scores[1, 1]
-
-
-def test_content_of_other_items_is_refused() -> None:
-    with pytest.raises(Invalid, match="2 contents for 3 items"):
-        train_content(ContentRecipe(), np.eye(2), np.zeros((3, 4), np.float32), np.ones(3, np.bool_))
 
 
 def test_a_missing_array_is_named() -> None:
