@@ -40,8 +40,10 @@ class Source:
     "Products, cut down to what is completed of them; empty when nothing is."
 
 
-def read_source(segments: SegmentShelf, app_id: str, recipe: Recipe) -> Source:
-    """Read everything settled of an app.
+def read_source(
+    segments: SegmentShelf, app_id: str, recipe: Recipe, *, products_suffice: bool = False
+) -> Source:
+    """Read everything settled of an app; without interactions only where products suffice, and there are some.
 
     Errors:
         Invalid: there is nothing to learn from, or the recipe names types of events that do not exist
@@ -54,7 +56,7 @@ def read_source(segments: SegmentShelf, app_id: str, recipe: Recipe) -> Source:
     except Fault as error:
         raise Fault(f"what is settled of {app_id} can't be read: {error.message}", **error.facts) from error
     data = from_segments(settled.interactions, weigh)
-    if not len(data):
+    if not len(data) and not (products_suffice and settled.products):
         raise Invalid(
             f"app {app_id} has nothing to learn from: {settled.interactions.num_rows:,} interactions have settled, "
             f"none of them speaks for or against a product ({len(settled.products):,} products); upload "

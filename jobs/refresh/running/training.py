@@ -32,7 +32,16 @@ from jobs.refresh.running.checkpoint import FOLDER, Checkpoints
 from jobs.refresh.running.estimate import Size, refuse_too_large
 from jobs.refresh.running.reports import Reports
 from jobs.refresh.running.source import Source, read_source
-from jobs.refresh.running.stages import data_facts, examined, plan_facts, plan_of, planned, splitted
+from jobs.refresh.running.stages import (
+    data_facts,
+    examined,
+    plan_facts,
+    plan_of,
+    planned,
+    report_without_interactions,
+    splitted,
+    without_interactions,
+)
 from jobs.refresh.tuning.plan import Plan
 
 Say = Callable[[str, float], None]
@@ -176,10 +185,18 @@ class Training:
         self._say("read what is settled", 0.05)
         found = self._checkpoints.source()
         if found is None:
-            read = read_source(self._bench.segments, self._run.app_id, self._recipe)
+            read = read_source(
+                self._bench.segments, self._run.app_id, self._recipe, products_suffice=not self._ranks_now
+            )
             self._say("keep a copy", 0.8)
             found = self._checkpoints.put_source(read)
         return found
+
+    @property
+    def _ranks_now(self) -> bool:
+        """Does something serve that learned from interactions? Products alone must not take its place."""
+        recipe = (self._serving or {}).get("recipe") or {}
+        return bool(recipe.get("blend", {}).get("weights"))
 
     @cached_property
     def _split(self) -> Split:
@@ -188,6 +205,8 @@ class Training:
     @cached_property
     def _settled(self) -> Plan:
         kept = self._checkpoints.get("plan")
+        if kept is None and not len(self._source.data):
+            kept = plan_facts(without_interactions(self._recipe))
         if kept is None:
             tell = self._counting(2 * len(self._recipe.parts) + 2)
             tell("split")
@@ -198,6 +217,8 @@ class Training:
     @cached_property
     def _report(self) -> dict[str, Any]:
         kept = self._checkpoints.get("report")
+        if kept is None and not len(self._source.data):
+            kept = report_without_interactions(self._recipe)
         if kept is None:
             plan = self._settled
             tell = self._counting(len(plan.recipe.parts) + 5)
