@@ -222,7 +222,8 @@ def _rehearse(installation: Installation, app: str, engine: str, recipe: Recipe,
 
     asyncio.run(check())
     with screen.err().status("reading what has settled"):
-        source = read_source(SegmentShelf(Shelf.open(installation.settings.shelf_dir)), app, recipe)
+        segments = SegmentShelf(Shelf.open(installation.settings.shelf_dir))
+        source = read_source(segments, app, recipe, products_suffice=True)
         found = rehearse(recipe, source, free_memory_mb())
     if as_json:
         screen.tell_json({"app_id": app, "engine_id": engine, "recipe": recipe.name, **found.told()})

@@ -120,7 +120,7 @@ class ValidationRecipe(BaseModel):
     model_config = STRICT
 
     protocol: Literal["auto", "by_time", "leave_last_out", "next_in_session"] = "auto"
-    "`auto`: by time when that asks enough readers, else leave last out."
+    "`auto`: by time when that asks enough readers, and not in the middle of their only sitting; else leave last out."
     share: float = Field(default=0.1, gt=0, lt=0.5)
     "Share of the events that is held back by time."
     seen: Literal["auto", "out", "allowed"] = "auto"
