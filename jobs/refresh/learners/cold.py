@@ -24,7 +24,7 @@ PRIORS: tuple[float | None, ...] = (2_000.0, 300.0, 50.0, 10.0)
 HALF_LIVES: tuple[float | None, ...] = (7.0, 30.0, 90.0, None)
 "What `auto` tries, the default first."
 
-_HELD_BACK = 0.2
+_HELD_BACK = 0.1
 _ENOUGH_READERS = 30
 _MOST_READERS = 2_000
 

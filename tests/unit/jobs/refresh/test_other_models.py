@@ -150,7 +150,7 @@ def test_a_missing_array_is_named() -> None:
         Parts({"items": np.zeros(1)}).array("weights")
 
 
-def year_of_kinds(kinds: int = 3, readers: int = 240) -> tuple[Interactions, list[bytes]]:
+def year_of_kinds(kinds: int = 3, readers: int = 450) -> tuple[Interactions, list[bytes]]:
     """Spread readers over a year; what they take stands in an attribute of theirs, and nothing in their country."""
     rng = np.random.default_rng(2)
     rows, users = [], []
