@@ -4,7 +4,8 @@ Only files that start a process (app.py, gateway.py, driver.py, commands/, runti
 
 What `kiosk up` decides for itself (where its own Redis listens, with which password) it leaves in files below
 the data directory, readable by their owner only: an environment variable can be read by every process we
-start, and a command line by everybody on the machine.
+start, and a command line by everybody on the machine. A secret that is given as a variable is taken out of the
+environment by the first process (`cluster.runtime.handover`); `<NAME>_FILE` names a file that holds it instead.
 """
 
 from __future__ import annotations
@@ -23,11 +24,20 @@ from cluster.origin import parse_origin, parse_origins
 REDIS_URL_FILE = "redis.url"
 "Name of the file in the data directory that tells the processes of an installation where its Redis is."
 
+SECRET_VARIABLES = ("KIOSK_MASTER_KEY", "KIOSK_LLM_KEY", "KIOSK_REDIS_URL")
+"Settings that must stand in the environment of no process we start."
+
 
 def _url_left_by_start(given: dict[str, Any]) -> SecretStr | None:
+    if "data_dir" not in given:
+        return None
+    return _secret_in(given.get("redis_url_file") or Path(given["data_dir"]) / REDIS_URL_FILE)
+
+
+def _secret_in(path: Path) -> SecretStr | None:
     try:
-        text = (Path(given["data_dir"]) / REDIS_URL_FILE).read_text("utf-8").strip()
-    except (OSError, KeyError):
+        text = path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError):
         return None
     return SecretStr(text) if text else None
 
@@ -39,11 +49,21 @@ class Settings(BaseSettings):
 
     data_dir: Path = Field(default_factory=lambda: Path.home() / ".kiosk")
     "Where this installation keeps everything. Not secret."
+    redis_url_file: Path | None = None
+    "A file that holds `redis_url`. Not secret."
     redis_url: SecretStr | None = Field(default_factory=_url_left_by_start)
     """An external Redis; without it one is found or brought along, and `<data_dir>/redis.url` says where.
     Secret: may hold a password."""
     master_key: SecretStr | None = None
     "32 bytes in URL-safe base64 that encrypt API keys at rest; else `<data_dir>/master.key`. Secret."
+    master_key_file: Path | None = None
+    "A file that holds `master_key`, as a mounted secret. Not secret."
+    manifest_key_file: Path | None = None
+    """A file with the key that signs manifests, for machines that train and have no master key; else it is derived.
+    `kiosk artifacts key` writes it. Not secret."""
+    learners: str = ""
+    """Learner classes of yours that may run here, as `package.module:Class`, separated by commas; those of
+    `kiosk learners allow` come on top. They run with all rights of the process. Not secret."""
     host: str = "127.0.0.1"
     "Address the doors listen on. Not secret."
     port: int = 8000
@@ -62,6 +82,9 @@ class Settings(BaseSettings):
     public_url: str = ""
     """Origin by which clients reach the doors, as `https://news.example.com`; every address in the archive's
     metadata is built from it. Without one only loopback addresses work for agents. Not secret."""
+    plain_sign_in: bool = False
+    """People may sign in over plain http beyond loopback, because a proxy in front speaks TLS or the network is safe
+    by other means; not needed where `KIOSK_PUBLIC_URL` is set. Not secret."""
     archive_app: str = "playground"
     "The app whose articles agents search over MCP. Not secret."
     archive_title: str = "News Archive Search"
@@ -86,7 +109,8 @@ class Settings(BaseSettings):
     object_store_mb: int = Field(default=128, ge=80)
     "Shared memory Ray may use for objects between processes. Not secret."
     redis_memory_mb: int = Field(default=0, ge=0)
-    "Memory our own Redis may use before it refuses writes; 0: no bound. Not secret."
+    """Memory in MiB our own Redis may use before it refuses writes; 0: a quarter of the machine's or container's, at
+    least 256. Not secret."""
 
     llm_url: str = ""
     """Address of a server with the OpenAI chat interface, as `https://models.example.com/v1`, that writes answers;
@@ -95,6 +119,8 @@ class Settings(BaseSettings):
     "The model to ask for. Not secret."
     llm_key: SecretStr | None = None
     "Sent to that server as a bearer token. Secret."
+    llm_key_file: Path | None = None
+    "A file that holds `llm_key`. Not secret."
     llm_internal: bool = False
     "The server may have a loopback, private or link-local address. Not secret."
     llm_connect_s: float = Field(default=3.0, gt=0, le=30)
@@ -107,6 +133,11 @@ class Settings(BaseSettings):
     "How long all of it may take. Not secret."
     llm_tokens: int = Field(default=700, ge=16, le=8_000)
     "Tokens it may write for one answer. Not secret."
+
+    @field_validator("redis_url_file", "master_key_file", "manifest_key_file", "llm_key_file", mode="before")
+    @classmethod
+    def _is_named(cls, text: object) -> object:
+        return text or None
 
     @field_validator("public_url")
     @classmethod
@@ -149,10 +180,11 @@ class Settings(BaseSettings):
         """What answers are told about the language model; None when there is none."""
         if not self.llm_url:
             return None
+        key = _secret_in(self.llm_key_file) if self.llm_key_file is not None else self.llm_key
         return {
             "url": self.llm_url,
             "model": self.llm_model,
-            "key": self.llm_key.get_secret_value() if self.llm_key is not None else "",
+            "key": key.get_secret_value() if key is not None else "",
             "may_be_internal": self.llm_internal,
             "connect_s": self.llm_connect_s,
             "first_s": self.llm_first_s,
@@ -164,4 +196,4 @@ class Settings(BaseSettings):
     @property
     def redis_is_external(self) -> bool:
         """Was a Redis given from outside, so that none is started here?"""
-        return "redis_url" in self.model_fields_set
+        return "redis_url" in self.model_fields_set or self.redis_url_file is not None

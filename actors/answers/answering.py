@@ -11,6 +11,7 @@ Without a model the composed answer is the answer; with one it is what remains w
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -45,6 +46,14 @@ _SIEVED = 400
 _LOT = 24
 _RELATED = 5
 SAME_MS = 7 * 86_400_000
+_DAY_MS = 86_400_000
+_CHARS_A_TOKEN = 3
+"Of a prompt and of what is written, on the careful side: the provider's own count comes too late."
+_MOST_SOURCE_CHARS = 2_000
+_RULES_CHARS = 1_500
+"Of what the model is told beside question and sources."
+_RESERVED = 1_000
+"Tokens set aside for what the model writes, until it is known."
 _ALWAYS_THERE = frozenset({"title", "product_id", "snippet"})
 
 T = TypeVar("T")
@@ -71,6 +80,11 @@ class Writer(Protocol):
         ...
 
 
+def no_bound(app_id: str) -> int:
+    """Let an app spend as much as it likes."""
+    return 0
+
+
 @dataclass(frozen=True, slots=True)
 class Tools:
     """What answering works with."""
@@ -82,6 +96,8 @@ class Tools:
     meter: Meter
     thinking: ThreadPoolExecutor
     writer: Writer | None = None
+    tokens_of: Callable[[str], int] = no_bound
+    "App -> tokens of the model its answers may cost on a day; 0: no bound."
 
 
 class Answering:
@@ -112,7 +128,7 @@ class Answering:
         followups = await self._think(partial(related, asked, found))
         composer = "extractive"
         if self._tools.writer is not None and found:
-            written = await self._written(hand, asked, found, composed)
+            written = await self._paid(hand, asked, found, composed)
             composed, composer = (composed, composer) if written is None else (written, "model")
         await self._finish(hand, composed, found, followups, composer)
         if composed.sentences and (self._tools.writer is None or composer == "model"):
@@ -166,12 +182,33 @@ class Answering:
         await self._finish(hand, composed, [*snippets, *found], recorded.answer.followups, "reused")
         return True
 
-    async def _written(
+    async def _paid(
         self, hand: InHand, asked: str, found: Sequence[Snippet], composed: Composed
+    ) -> Composed | None:
+        """Let the model write within what the app may spend today; None when nothing is left, or nothing came of it."""
+        question, tools = hand.question, self._tools
+        day, most = tools.clock.now_ms() // _DAY_MS, tools.tokens_of(question.app_id)
+        sources = sum(min(len(one.text), _MOST_SOURCE_CHARS) for one in found)
+        prompt = (_RULES_CHARS + len(asked) + sources) // _CHARS_A_TOKEN
+        if not await tools.questions.spend_tokens(question.app_id, day, prompt + _RESERVED, most=most):
+            tools.meter.count("kiosk_provider_ceiling_total", app=question.app_id)
+            self._log.warning("provider_ceiling_reached", app=question.app_id, most=most)
+            return None
+        draft = Draft(found)
+        try:
+            return await self._written(hand, asked, found, draft, composed)
+        finally:
+            spare = _RESERVED - draft.chars // _CHARS_A_TOKEN
+            tools.meter.count("kiosk_provider_tokens_total", prompt + _RESERVED - spare, app=question.app_id)
+            with contextlib.suppress(HouseError):
+                await tools.questions.spend_tokens(question.app_id, day, -spare, most=0)
+
+    async def _written(
+        self, hand: InHand, asked: str, found: Sequence[Snippet], draft: Draft, composed: Composed
     ) -> Composed | None:
         """Let the model write; None when what was composed is better than what came of it."""
         assert self._tools.writer is not None
-        draft, first = Draft(found), True
+        first = True
         await hand.show(stage=GENERATING)
         try:
             async with aclosing(self._tools.writer.write(asked, found)) as pieces:

@@ -52,6 +52,11 @@ class Draft:
         "The model says the passages do not hold the answer."
 
     @property
+    def chars(self) -> int:
+        """Count the characters that were read."""
+        return self._read
+
+    @property
     def is_full(self) -> bool:
         """Is there no reason to read on?"""
         return self._read >= MOST_CHARS or len(self.kept) >= MOST_SENTENCES or self.refused

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from actors.answers.answering import Answering, Tools, Writer
+from actors.answers.answering import Answering, Tools, Writer, no_bound
 from actors.answers.archive.client import ArchiveClient
 from actors.answers.archive.messages import ArchiveQuery, Article, Snippet
 from actors.answers.composing.asking_on import related
@@ -128,9 +128,10 @@ def open_questions(
     begun: Begun | None = None,
     llm: Mapping[str, Any] | None = None,
     writer: Writer | None = None,
+    tokens_of: Callable[[str], int] = no_bound,
 ) -> LocalQuestions:
     """Put everything together; nothing runs before `start`. `llm` holds the fields of `ModelTerms`; without it no
-    language model is asked.
+    language model is asked. `tokens_of` bounds what its answers may cost an app on a day.
 
     Errors:
         Invalid: the terms make no sense
@@ -142,7 +143,8 @@ def open_questions(
         return app_ids()
 
     thinking = ThreadPoolExecutor(1, thread_name_prefix="answers")
-    answering = Answering(Tools(stores.questions, archive, stores.records, clock, meter, thinking, writer))
+    tools = Tools(stores.questions, archive, stores.records, clock, meter, thinking, writer, tokens_of)
+    answering = Answering(tools)
     name = f"answers-{new_request_id()}"
     desk = AnswerDesk(stores.questions, answering, clock, meter, name=name, app_ids=apps, begun=begun)
     rechecker = Rechecker(stores, clock, meter, thinking, name=name, app_ids=apps)

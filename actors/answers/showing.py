@@ -16,7 +16,15 @@ from actors.answers.archive.messages import Snippet
 from actors.answers.composing.compose import Cited, Composed
 from actors.answers.composing.rendering import as_markdown, cited_products
 from cluster.clock import iso_ms
-from cluster.records.question import Answer, CitedPassage, CitedSentence, Format, Picture, Question
+from cluster.records.question import (
+    CLAIMS_MARK,
+    Answer,
+    CitedPassage,
+    CitedSentence,
+    Format,
+    Picture,
+    Question,
+)
 
 NOTHING_FOUND = "The available content holds no answer to this question."
 WITHDRAWN = "The content this answer was taken from has changed or is gone."
@@ -56,7 +64,8 @@ def show(question: Question, answer: Answer, format: Format | None = None) -> di
 
 def shown_bytes(question: Question, answer: Answer) -> bytes:
     """Write the public record as JSON."""
-    return orjson.dumps(show(question, answer))
+    shown = orjson.dumps(show(question, answer))
+    return shown[:-1] + CLAIMS_MARK if question.claims else shown
 
 
 def composed_of(answer: Answer) -> Composed:

@@ -43,7 +43,7 @@ class ExperimentAssigner:
             if fresh.in_experiment:
                 at_ms = _moment(experiment, event, now_ms)
                 met = Exposure(fresh.variant.variant_id, at_ms, forced=True, device=event.device)
-                await self._store.assign(experiment, readers, met, "force")
+                await self._store.assign(experiment, readers, met, "force", event.writer)
             return Assignment(fresh.in_experiment, fresh.variant)
         proposed = None
         if fresh.remember:
@@ -51,7 +51,7 @@ class ExperimentAssigner:
                 fresh.variant.variant_id, _moment(experiment, event, now_ms), device=event.device
             )
         mode: Mode = "take" if experiment.runs(now_ms) else "read"
-        held = await self._store.assign(experiment, readers, proposed, mode)
+        held = await self._store.assign(experiment, readers, proposed, mode, event.writer)
         if held is None:
             return Assignment(fresh.in_experiment, fresh.variant)
         final = choose(experiment, readers, {readers[0]: held.variant_id}, now_ms=now_ms)

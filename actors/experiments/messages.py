@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from cluster.records.experiment import Variant
+from cluster.store.ports import BrowserWriter
 
 Step = Literal["start", "pause", "complete", "archive"]
 "A step of an experiment's life that needs nothing but its name."
@@ -26,6 +27,8 @@ class ExperimentEvent:
     at_ms: int | None = None
     "When it happened; none: now."
     device: str = ""
+    writer: BrowserWriter | None = None
+    "Of a caller without proof: how many new readers they may add."
 
     @property
     def readers(self) -> tuple[str, ...]:

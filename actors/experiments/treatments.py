@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from actors.experiments.choice import Choice, choose
@@ -19,9 +20,13 @@ from cluster.errors import Unavailable
 from cluster.meter import Meter, SilentMeter
 from cluster.records.experiment import LATENCY_MS, Experiment
 from cluster.records.exposure import Exposure
-from cluster.store.ports import ExperimentStore
+from cluster.store.ports import BrowserWriter, ExperimentStore
 
 _OVER: Final = "over"
+
+
+def _no_bounds() -> BrowserWriter | None:
+    return None
 
 
 class Treatments:
@@ -37,9 +42,18 @@ class Treatments:
         self._counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
 
     async def meet(
-        self, app_id: str, engine_id: str, readers: Sequence[str], *, through: str, device: str = ""
+        self,
+        app_id: str,
+        engine_id: str,
+        readers: Sequence[str],
+        *,
+        through: str,
+        device: str = "",
+        writer: Callable[[], BrowserWriter | None] = _no_bounds,
     ) -> tuple[Treatment, ...]:
         """Find the variants of a reader who asks an engine, oldest experiment first; the meeting is remembered.
+
+        `writer` is asked, when there is something to remember, how many new readers the caller may add.
 
         Without the store the reader gets what the hash says, which is what nearly everybody has, and nothing is
         remembered.
@@ -58,7 +72,8 @@ class Treatments:
         now_ms, found = self._clock.now_ms(), []
         for experiment in serving:
             if engine_id in experiment.engines and experiment.runs(now_ms):
-                choice = await self._choice(experiment, tuple(readers), through, device, now_ms)
+                met = Exposure("", now_ms, through=through, device=device)
+                choice = await self._choice(experiment, tuple(readers), met, writer())
                 if choice.in_experiment:
                     found.append(Treatment(app_id, experiment.experiment_id, choice.variant))
         return tuple(found)
@@ -82,14 +97,13 @@ class Treatments:
                 return
 
     async def _choice(
-        self, experiment: Experiment, readers: tuple[str, ...], through: str, device: str, now_ms: int
+        self, experiment: Experiment, readers: tuple[str, ...], met: Exposure, writer: BrowserWriter | None
     ) -> Choice:
+        now_ms = met.at_ms
         fresh = choose(experiment, readers, {}, now_ms=now_ms)
-        proposed = None
-        if fresh.remember:
-            proposed = Exposure(fresh.variant.variant_id, now_ms, through=through, device=device)
+        proposed = replace(met, variant_id=fresh.variant.variant_id) if fresh.remember else None
         try:
-            held = await self._store.assign(experiment, readers, proposed, "take")
+            held = await self._store.assign(experiment, readers, proposed, "take", writer)
         except Unavailable:
             self._meter.count("kiosk_exposure_misses_total")
             return fresh

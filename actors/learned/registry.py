@@ -1,4 +1,7 @@
-"""From what a snapshot keeps of a part to the model that scores; your own learners are imported by name."""
+"""From what a snapshot keeps of a part to the model that scores.
+
+Learner classes of yours are imported by name, and only those this installation allows (`allowed`).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from actors.learned.allowed import ALLOWED
 from actors.learned.blend import Blend, Part
 from actors.learned.cohorts import Cohorts
 from actors.learned.counted import Counted
@@ -41,6 +45,7 @@ KNOWN: Mapping[str, Callable[[Parts], Model]] = MappingProxyType(
 "Learner -> how its model comes back."
 
 _OURS = (Counted, Factors, Habit, Neighbours, Sessions)
+_METHODS = ("train", "load")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,7 @@ def learned_of(snapshot: Snapshot) -> Learned:
     """Make an opened snapshot score; arrays stay where they are mapped.
 
     Errors:
-        Invalid: it was trained with a learner of yours that is not installed here
+        Invalid: it was trained with a learner of yours that is not installed or not allowed here
         Fault: the manifest lacks facts that models need
     """
     try:
@@ -84,7 +89,7 @@ def model_of(learner: str, parts: Parts, config: Mapping[str, Any] | None = None
     """Bring one part back.
 
     Errors:
-        Invalid: nobody knows the learner, or your module or class can't be used
+        Invalid: nobody knows the learner, or your class is not allowed or can't be used
     """
     if ":" in learner:
         return own_loader(learner, config or {}).load(parts)
@@ -99,17 +104,33 @@ def is_ours(model: Model) -> bool:
 
 
 def own_loader(learner: str, config: Mapping[str, Any]) -> Loader:
-    """Make a learner of yours, named as `package.module:Class`.
+    """Make a learner of yours, named as `package.module:Class`; nothing is imported that is not allowed.
 
     Errors:
-        Invalid: the module or class can't be imported, does not take its `config`, or can't load
+        Invalid: it is not allowed, can't be imported, is no class with the two methods, or does not take its `config`
+    """
+    ALLOWED.check(learner)
+    return imported_loader(learner, config)
+
+
+def imported_loader(learner: str, config: Mapping[str, Any]) -> Loader:
+    """Make a learner whose class the person at the keyboard named; what was stored goes through `own_loader`.
+
+    Errors:
+        Invalid: it can't be imported, is no class with the two methods, or does not take its `config`
     """
     module_name, _, class_name = learner.partition(":")
     try:
-        made = getattr(importlib.import_module(module_name), class_name)(**config)
+        named = getattr(importlib.import_module(module_name), class_name)
+        # looked at before it is called: what is no learner class must not run at all
+        made = named(**config) if _is_learner_class(named) else None
     except Exception as error:
         # a module of yours may raise anything while it is imported, even that it is no Python
         raise Invalid(f"learner {learner} can't be used: {type(error).__name__}: {error}") from error
     if not isinstance(made, Loader):
-        raise Invalid(f"learner {learner} needs the methods train(data, rng) and load(parts)")
+        raise Invalid(f"learner {learner} needs the methods train(data, rng) and load(parts), as a class")
     return made
+
+
+def _is_learner_class(named: object) -> bool:
+    return isinstance(named, type) and all(callable(getattr(named, method, None)) for method in _METHODS)

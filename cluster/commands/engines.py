@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
+from cluster.artifacts.shelf import Shelf
 from cluster.commands import screen
 from cluster.commands.engine_views import EngineView, view_of, views
 from cluster.commands.installation import Installation, now_ms
@@ -87,9 +88,10 @@ def list_engines(
     """List engines: where they live, what serves, how many replicas run, how much they are asked."""
 
     async def read(keeping: Keeping, stores: OpenStores) -> list[EngineView]:
-        return await views(keeping, stores, name, now_ms())
+        return await views(keeping, stores, name, now_ms(), Shelf.open(installation.settings.shelf_dir))
 
-    found = Installation().administer(read)
+    installation = Installation()
+    found = installation.administer(read)
     if as_json:
         screen.tell_json({"engines": [view.told() for view in found]})
         return

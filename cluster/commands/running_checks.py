@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 import psutil
 
+from cluster.clock import iso_ms
 from cluster.commands.finding import Finding
 from cluster.commands.installation import Installation
+from cluster.commands.machine_checks import judge_redis
 from cluster.runtime import probe
+from cluster.runtime.keeping import Keeping
+from cluster.runtime.memory import REFUSED_FROM, WARNED_FROM, used_memory_share
 from cluster.runtime.processes import belonging_to
-from cluster.runtime.redis_server import OLDEST
+from cluster.runtime.redis_binary import RedisBinary
 from cluster.runtime.state import State
 from cluster.settings import Settings
+from cluster.store.connect import OpenStores
 
 LOOPBACK = ("127.", "::1", "::ffff:127.")
 CLOCK_SLACK_MS = 2_000
+EXPOSED_FOR_MS = 30 * 24 * 3_600_000
 ACTORS = (
     ("assigner", "AssignerHost", "doors give variants themselves, other programs can't ask for them"),
     ("tracker", "TrackerHost", "readers of history threads are not told of news"),
@@ -32,6 +39,40 @@ def public_address(state: State) -> Finding:
     return Finding(
         "doors", "warning", f"{state.host}:{state.port} is reachable from outside, without TLS", advice
     )
+
+
+def sign_in(state: State, settings: Settings) -> Finding:
+    """Check that passwords can't be typed in where they travel in the clear."""
+    if settings.public_url or state.host.startswith(LOOPBACK) or state.host == "localhost":
+        return Finding("sign-in", "ok", "https or this machine only")
+    if settings.plain_sign_in:
+        advice = (
+            "set KIOSK_PUBLIC_URL to the https address of the proxy in front, and KIOSK_PLAIN_SIGN_IN=false"
+        )
+        return Finding(
+            "sign-in", "warning", "KIOSK_PLAIN_SIGN_IN lets passwords travel over plain http", advice
+        )
+    advice = "set KIOSK_PUBLIC_URL to the https address of a proxy in front"
+    return Finding("sign-in", "ok", "refused beyond this machine, as there is no https address", advice)
+
+
+def exposed_keys(installation: Installation, now_ms: int) -> Finding:
+    """Check whether a live secret key came in an address (`?api_key=`), which proxies and browsers write down."""
+
+    async def read(keeping: Keeping, stores: OpenStores) -> list[str]:
+        exposed, book = await stores.access.exposed(), await stores.access.book()
+        found = []
+        for key in book.keys.values():
+            at_ms = exposed.get(key.key_id)
+            if at_ms is not None and now_ms - at_ms < EXPOSED_FOR_MS:
+                found.append(f"{key.key_id} of {key.app_id} on {iso_ms(at_ms)[:16]}")
+        return sorted(found)
+
+    found = installation.administer(read)
+    if not found:
+        return Finding("secret keys", "ok", "none came in an address within 30 days")
+    advice = "send it as the header X-API-KEY, then `kiosk keys rotate`: proxies write addresses down"
+    return Finding("secret keys", "warning", f"came as ?api_key=: {', '.join(found)}", advice)
 
 
 def client_addresses(state: State, settings: Settings) -> Finding:
@@ -114,15 +155,27 @@ def actors(installation: Installation) -> Iterator[Finding]:
             yield Finding(part, "warning", f"not running: {words}", advice)
 
 
+def server_of(information: Mapping[str, str]) -> RedisBinary | None:
+    """Read product and version from the section `server` of INFO; None when they are not there."""
+    product = "valkey" if "valkey_version" in information else "redis"
+    text = information.get(f"{product}_version", "")
+    if not re.fullmatch(r"\d{1,4}(\.\d{1,4}){1,3}", text):
+        return None
+    version = tuple(map(int, text.split(".")))
+    return RedisBinary(information.get("executable", ""), "running", version, product)
+
+
+def redis_server(information: Mapping[str, str]) -> Finding:
+    """The running server is new enough and has no published faults."""
+    server = server_of(information)
+    if server is None:
+        return Finding("redis", "warning", "the server names no version", "Redis 6.2 or newer works")
+    return judge_redis(server)
+
+
 def redis_settings(installation: Installation) -> Iterator[Finding]:
     """Redis keeps what it acknowledged, and never throws records away."""
-    server = installation.information("server")
-    version = server.get("redis_version", "?")
-    known = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    if known < OLDEST:
-        yield Finding("redis", "bad", f"version {version}", "6.2 is the oldest that works")
-    else:
-        yield Finding("redis", "ok", f"version {version}")
+    yield redis_server(installation.information("server"))
     persistence = installation.information("persistence")
     if persistence.get("aof_enabled") != "1":
         advice = "`CONFIG SET appendonly yes` and write it into redis.conf: without it a crash loses records"
@@ -136,12 +189,30 @@ def redis_settings(installation: Installation) -> Iterator[Finding]:
         )
     else:
         yield Finding("redis persistence", "ok", "append-only file on, last write good")
-    policy = installation.information("memory").get("maxmemory_policy", "noeviction")
+    memory = installation.information("memory")
+    policy = memory.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
         advice = "`CONFIG SET maxmemory-policy noeviction`: records may not vanish"
         yield Finding("redis memory", "bad", f"policy {policy} throws records away", advice)
     else:
-        yield Finding("redis memory", "ok", "never throws records away")
+        yield _redis_memory(memory)
+
+
+def _redis_memory(memory: dict[str, str]) -> Finding:
+    """Redis has a bound, and room below it."""
+    if memory.get("maxmemory", "0") == "0":
+        advice = (
+            "`CONFIG SET maxmemory` to what it may use: without a bound, writes of strangers end in its death"
+        )
+        return Finding("redis memory", "warning", "no bound", advice)
+    share = used_memory_share(memory)
+    words = f"{share:.0%} of {int(memory['maxmemory']) >> 20:,} MiB used, never throws records away"
+    if share >= REFUSED_FROM:
+        return Finding("redis memory", "bad", f"{words}: writes are refused", "raise KIOSK_REDIS_MEMORY_MB")
+    if share >= WARNED_FROM:
+        advice = f"raise KIOSK_REDIS_MEMORY_MB: writes are refused from {REFUSED_FROM:.0%} on"
+        return Finding("redis memory", "warning", words, advice)
+    return Finding("redis memory", "ok", words)
 
 
 def clock(server: dict[str, str], now_ms: int) -> Iterator[Finding]:

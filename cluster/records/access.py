@@ -35,8 +35,20 @@ UserType = Literal["anonymous", "registered", "free", "subscriber", "paid", "int
 Quotas = Annotated[dict[UserType, Annotated[int, Field(ge=0)]], BeforeValidator(_quotas)]
 
 
+CONFIDENTIAL_FIELDS: Final = (
+    "margin", "custom_attributes.cost", "custom_attributes.cost_price", "custom_attributes.margin",
+    "custom_attributes.purchase_price", "custom_attributes.supplier", "custom_attributes.wholesale_price",
+)  # fmt: skip
+"Product fields that a new app shows to nobody but its own servers."
+
+
 class AppSettings(BaseModel):
-    """Switches an administrator sets per app; every default is the specification's own behaviour."""
+    """Switches an administrator sets per app.
+
+    A default is what an app means that was stored before the switch existed: the specification's own behaviour
+    where a stricter one could refuse what its pages send today, else the safe value. New apps get the safe
+    values, see `new_app_settings`.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -59,7 +71,58 @@ class AppSettings(BaseModel):
     "Whether queries are logged, and whether readers can be told apart in the log."
     questions_per_day: Quotas = Field(default_factory=dict)
     "`user_type` -> questions a reader of it may ask on one day; a type that is absent has no bound."
+    prove_writers: bool = False
+    """Ask a publishable key for `user_hash` or a token wherever a write names a `user_id`; under
+    `strict_user_hash` also for an `anonymous_id`."""
+    typed_user_hash: bool = True
+    """Accept `user_hash` over `<user_type>:<user_id>`. Whoever may choose the id that is signed can pretend to be
+    another user with it (reference 3.3, T4)."""
+    derived_token_key: bool = False
+    """Reader tokens are signed with hex HMAC-SHA256 of `kiosk reader token` under the secret key, not with the secret
+    key itself (reference 3.4), so that no `user_hash` can ever be a token."""
+    keyed_visitor_ids: bool = False
+    "Derive the default `anonymous_id` with the secret key, so that a neighbour can't compute it."
+    token_max_age_h: int = Field(default=0, ge=0, le=8_760)
+    "Hours after `iat` for which a reader token without `exp` is accepted; 0: for ever."
+    confidential_fields: tuple[str, ...] = ()
+    "Product fields that a publishable key can't read, filter, sort, facet or boost by."
+    browser_events: int = Field(default=100, ge=0)
+    "Interactions a publishable key may send in one request; 0: no bound."
+    browser_readers: int = Field(default=3, ge=0)
+    "Different readers those may be of; 0: no bound."
+    new_readers_per_address: int = Field(default=1_000, ge=0)
+    "Readers one address may add on one day with a publishable key; events of further ones build no history."
+    new_readers_per_day: int = Field(default=100_000, ge=0)
+    "The same for all addresses together."
+    questions_per_address: int = Field(default=200, ge=0)
+    "Questions of askers without proof that one address may send on one day; 0: no bound."
+    questions_without_proof: int = Field(default=5_000, ge=0)
+    "The same for all addresses together; 0: no bound."
+    provider_tokens_per_day: int = Field(default=2_000_000, ge=0)
+    "Tokens of the language model that answers may cost on one day; beyond them answers are composed. 0: no bound."
+    address_share: float = Field(default=1.0, gt=0, le=1)
+    "Share of the rate of a publishable key that one client address may use."
     limits: Limits = Limits()
+
+
+def new_app_settings(environment: Environment) -> AppSettings:
+    """Return the settings of a new app.
+
+    Production gets every safe value. Development keeps what public SDKs rely on: events that name a user without
+    proof, reader tokens without `exp`, and all traffic from one developer's address.
+
+    Source: decision E6
+    """
+    if environment != "production":
+        return AppSettings(confidential_fields=CONFIDENTIAL_FIELDS)
+    return AppSettings(
+        prove_writers=True,
+        typed_user_hash=False,
+        keyed_visitor_ids=True,
+        token_max_age_h=24,
+        confidential_fields=CONFIDENTIAL_FIELDS,
+        address_share=0.2,
+    )
 
 
 SWITCHES: Final[dict[str, str]] = {
@@ -73,8 +136,24 @@ SWITCHES: Final[dict[str, str]] = {
     "update_significance": "0.05 to 1: from this score on new content is news for a history thread",
     "query_log": "pseudonym, anonymous or off: log queries, with readers told apart or not",
     "questions_per_day": "questions a reader may ask a day by user_type, as anonymous:3,free:20; others as they like",
+    "prove_writers": "require user_hash or a token where a publishable key writes for a user_id",
+    "typed_user_hash": "accept user_hash over <user_type>:<user_id>",
+    "derived_token_key": "sign reader tokens with the hex HMAC-SHA256 of 'kiosk reader token' under the secret key",
+    "keyed_visitor_ids": "derive the default anonymous_id with the secret key, so that nobody else can compute it",
+    "token_max_age_h": "hours after iat for which a token without exp is accepted; 0: for ever",
+    "confidential_fields": "product fields a publishable key can't use, comma-separated",
+    "browser_events": "interactions a publishable key may send in one request; 0: no bound",
+    "browser_readers": "different readers of those interactions; 0: no bound",
+    "new_readers_per_address": "readers without proof one address may add on a day",
+    "new_readers_per_day": "readers without proof all addresses may add on a day",
+    "questions_per_address": "questions without proof one address may ask on a day; 0: no bound",
+    "questions_without_proof": "questions without proof all addresses may ask on a day; 0: no bound",
+    "provider_tokens_per_day": "tokens of the language model on a day, then answers are composed; 0: no bound",
+    "address_share": "share of the rate of a publishable key that one client address may use",
 }
 "Switches an administrator may turn by name -> what they do, for people."
+LISTS: Final = frozenset({"service_id_aliases", "confidential_fields"})
+"Switches whose value is a list."
 
 
 class App(BaseModel):
@@ -107,6 +186,9 @@ class ApiKey(BaseModel):
     "Hex digest the key is looked up by."
     ciphertext: str
     "The key under the master key (needed again for user_hash and HS256)."
+    mac: str = ""
+    """Proves that whoever made the record had the master key: over hash, kind, app and id (`cluster.records.issue`).
+    Empty in records of releases before it."""
     hint: str
     "First characters and last four, for people."
     created_at: int

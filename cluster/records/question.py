@@ -22,6 +22,9 @@ GENERATING: Final = "Generating summary"
 GENERATED: Final = "service_generated_by"
 "Key of the metadata of questions no reader put; whoever put one says where it belongs."
 
+CLAIMS_MARK: Final = b',"_claims":true}'
+"""End of a public record whose asker's token said more: those claims are for the asker, and the mark is for nobody."""
+
 LONGEST_QUESTION = 8_000
 "Characters of a question; more is refused."
 ANSWER_WITHIN_MS = 60_000
@@ -61,6 +64,8 @@ class Question(BaseModel):
     "Only of a reader who proved who they are."
     anonymous_id: str = ""
     user_type: str = ""
+    is_strangers: bool = False
+    "It came with a publishable key, and nobody proved who asked."
     logged: bool = False
     "It stands in the reader's history."
     fq: str = ""
@@ -73,6 +78,9 @@ class Question(BaseModel):
     language: str = ""
     format: Format = Format()
     metadata: Mapping[str, Any] = Field(default_factory=dict)
+    "What the answer's public record repeats, to whoever has its id."
+    claims: Mapping[str, Any] = Field(default_factory=dict)
+    "What the asker's token said beside who they are; nobody else is shown it."
 
 
 class Picture(BaseModel):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Any, Final, Literal, overload
+from typing import Any, Final, Literal, Protocol, overload
 
 import orjson
 from pydantic import TypeAdapter, ValidationError
@@ -32,6 +32,10 @@ from cluster.records.user import USER_TIMES, User
 MAX_RECORDS: Final = 20_000
 "Records in one call; twice what the specification advises for its largest kind."
 
+ORIGIN: Final = "_origin"
+"""Field of a stored interaction whose reader nobody proved: a pseudonym of the client's address, another one every 30
+days. Whoever counts different readers counts these addresses instead, for a stranger can invent ids."""
+
 _SLICE = 10
 _USERS: TypeAdapter[list[User]] = TypeAdapter(list[User])
 _PRODUCTS: TypeAdapter[list[Product]] = TypeAdapter(list[Product])
@@ -39,11 +43,25 @@ _INTERACTIONS: TypeAdapter[list[Interaction]] = TypeAdapter(list[Interaction])
 _FIELDS = frozenset().union(*(model.model_fields for model in (User, *PRODUCT_MODELS, *INTERACTION_MODELS)))
 
 
+class UploadCheck(Protocol):
+    """Looks at the interactions of one upload: who sent them, and how many."""
+
+    def take_proofs(self, body: dict[str, Any], items: list[Any]) -> None:
+        """Take out of the body, before it is validated, what proves who its readers are."""
+        ...
+
+    def check(self, at: int, user_id: str, anonymous_id: str) -> str:
+        """Check the readers of the valid interaction `at`, empty where it names none; return its `ORIGIN`."""
+        ...
+
+
 # --- the way in -----------------------------------------------------------------------------------------------
 
 
 @overload
-def parse_upload(noun: RecordNoun, body: bytes, *, now_ms: int) -> AcceptedRecords: ...
+def parse_upload(
+    noun: RecordNoun, body: bytes, *, now_ms: int, is_detailed: bool = False
+) -> AcceptedRecords: ...
 
 
 @overload
@@ -55,6 +73,8 @@ def parse_upload(
     service_id_aliases: Sequence[str] = (),
     default_anonymous_id: str | Callable[[], str] = "",
     token_user_id: str = "",
+    is_detailed: bool = False,
+    check: UploadCheck | None = None,
 ) -> AcceptedInteractions: ...
 
 
@@ -66,11 +86,15 @@ def parse_upload(
     service_id_aliases: Sequence[str] = (),
     default_anonymous_id: str | Callable[[], str] = "",
     token_user_id: str = "",
+    is_detailed: bool = False,
+    check: UploadCheck | None = None,
 ) -> AcceptedRecords | AcceptedInteractions:
     """Validate the body of an upload, `{"data": [...]}`.
 
     `default_anonymous_id` names the visitor of interactions without any id (a function is called at most once).
-    `token_user_id` is the user of a verified reader token: it fills in a missing `user_id`.
+    `token_user_id` is the user of a verified reader token: it fills in a missing `user_id`. With `is_detailed` a
+    message words up to five faults of its record. `check` looks at the interactions before and after they are
+    validated, and may raise.
 
     Errors:
         Malformed: not JSON, or beyond its limits
@@ -81,16 +105,19 @@ def parse_upload(
     Source:
         reference 4.3, 5.1 to 5.3, 7, 8.1, 8.2
     """
-    items = _items(load_json(body, refuse_duplicates=True), noun)
+    tree = load_json(body, refuse_duplicates=True)
+    items = _items(tree, noun)
     has_nulls = b"null" in body
     if noun == "user":
-        return AcceptedRecords(noun, _users(items, has_nulls))
+        return AcceptedRecords(noun, _users(items, has_nulls, is_detailed))
     if noun == "product":
-        return AcceptedRecords(noun, _products(items, has_nulls))
+        return AcceptedRecords(noun, _products(items, has_nulls, is_detailed))
     aliases = [alias for alias in service_id_aliases if alias.encode() in body]
     if aliases:
         _rename_aliases(items, aliases)
-    return _interactions(items, has_nulls, now_ms, default_anonymous_id, token_user_id)
+    if check is not None:
+        check.take_proofs(tree, items)
+    return _interactions(items, has_nulls, now_ms, default_anonymous_id, token_user_id, is_detailed, check)
 
 
 def parse_interactions(items: list[Any], *, now_ms: int) -> AcceptedInteractions:
@@ -104,7 +131,7 @@ def parse_interactions(items: list[Any], *, now_ms: int) -> AcceptedInteractions
     """
     check_tree(items)
     has_nulls = b"null" in orjson.dumps(items)
-    return _interactions(items, has_nulls, now_ms, "", "")
+    return _interactions(items, has_nulls, now_ms, "", "", False, None)
 
 
 def refused(noun: str, *faults: str) -> Unprocessable:
@@ -128,10 +155,10 @@ def _items(tree: Any, noun: str) -> list[Any]:
     return items
 
 
-def _validated(adapter: TypeAdapter[list[Any]], items: list[Any], noun: str) -> list[Any]:
+def _validated(adapter: TypeAdapter[list[Any]], items: list[Any], noun: str, is_detailed: bool) -> list[Any]:
     """Validate all records, in slices so that a hostile body can't make errors without bound."""
     models: list[Any] = []
-    explainer = Explainer(adapter, _FIELDS, tagged=noun == "interaction")
+    explainer = Explainer(adapter, _FIELDS, tagged=noun == "interaction", is_detailed=is_detailed)
     for start in range(0, len(items), _SLICE):
         part = items[start : start + _SLICE]
         try:
@@ -148,9 +175,9 @@ def _validated(adapter: TypeAdapter[list[Any]], items: list[Any], noun: str) -> 
 # --- users and products ---------------------------------------------------------------------------------------
 
 
-def _users(items: list[Any], has_nulls: bool) -> tuple[AcceptedRecord, ...]:
+def _users(items: list[Any], has_nulls: bool, is_detailed: bool) -> tuple[AcceptedRecord, ...]:
     accepted = []
-    for index, user in enumerate(_validated(_USERS, items, "user")):
+    for index, user in enumerate(_validated(_USERS, items, "user", is_detailed)):
         record = _settle_times(items[index], user, USER_TIMES)
         if has_nulls:
             record = _without_nulls(record)
@@ -159,9 +186,9 @@ def _users(items: list[Any], has_nulls: bool) -> tuple[AcceptedRecord, ...]:
     return tuple(accepted)
 
 
-def _products(items: list[Any], has_nulls: bool) -> tuple[AcceptedRecord, ...]:
+def _products(items: list[Any], has_nulls: bool, is_detailed: bool) -> tuple[AcceptedRecord, ...]:
     accepted = []
-    for index, product in enumerate(_validated(_PRODUCTS, items, "product")):
+    for index, product in enumerate(_validated(_PRODUCTS, items, "product", is_detailed)):
         record = _settle_times(items[index], product, PRODUCT_TIMES)
         if has_nulls:
             record = _product_without_nulls(record)
@@ -214,14 +241,16 @@ def _interactions(
     now_ms: int,
     default_anonymous_id: str | Callable[[], str],
     token_user_id: str,
+    is_detailed: bool,
+    check: UploadCheck | None,
 ) -> AcceptedInteractions:
-    models: list[Interaction] = _validated(_INTERACTIONS, items, "interaction")
+    models: list[Interaction] = _validated(_INTERACTIONS, items, "interaction", is_detailed)
     if has_nulls:
         items = [_interaction_without_nulls(item) for item in items]
     now_text = moment_text(now_ms)
     recents: list[tuple[int, tuple[str, str, bytes]]] = []
     links: dict[tuple[str, str], None] = {}
-    for record, model in zip(items, models, strict=True):
+    for at, (record, model) in enumerate(zip(items, models, strict=True)):
         at_ms = model.timestamp
         if at_ms is None:
             at_ms, record["timestamp"] = now_ms, now_text
@@ -235,6 +264,9 @@ def _interactions(
                 default_anonymous_id = default_anonymous_id()
             if default_anonymous_id:
                 visitor_id = record["anonymous_id"] = default_anonymous_id
+        origin = check.check(at, user_id, visitor_id) if check is not None else ""
+        if origin:
+            record[ORIGIN] = origin
         event = event_of(model, at_ms=min(at_ms, now_ms))
         if event is not None and (user_id or visitor_id):
             recents.append((event.at_ms, (user_id, visitor_id, event.pack())))

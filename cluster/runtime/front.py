@@ -22,7 +22,11 @@ from cluster.runtime.haproxy_config import Wishes, tighten
 
 LAST = "last.cfg"
 "Copy of the newest configuration that named a replica."
-SECRET_VARIABLES = ("KIOSK_REDIS_URL", "KIOSK_MASTER_KEY", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+SECRET_VARIABLES = (
+    "KIOSK_REDIS_URL", "KIOSK_MASTER_KEY", "KIOSK_LLM_KEY",
+    "KIOSK_REDIS_URL_FILE", "KIOSK_MASTER_KEY_FILE", "KIOSK_LLM_KEY_FILE", "KIOSK_MANIFEST_KEY_FILE",
+    "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH",
+)  # fmt: skip
 STAND_IN = "stand-in"
 "Name of the stand-in's admin socket; Serve must not take it for its own."
 

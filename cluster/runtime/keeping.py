@@ -12,7 +12,17 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from cluster.errors import Conflict, Invalid, NotFound
-from cluster.records.access import SWITCHES, ApiKey, App, AppSettings, Environment, KeyKind, Limits
+from cluster.records.access import (
+    LISTS,
+    SWITCHES,
+    ApiKey,
+    App,
+    AppSettings,
+    Environment,
+    KeyKind,
+    Limits,
+    new_app_settings,
+)
 from cluster.records.issue import IssuedKey, issue_key, reveal_key
 from cluster.secrecy import Vault, key_sha256
 from cluster.store.ports import AccessBook, AccessStore
@@ -63,7 +73,7 @@ class Keeping:
             return False
         changed = False
         for name in FIRST_APPS:
-            app = book.apps.get(name) or App(app_id=name, environment=name, created_at=now_ms)
+            app = book.apps.get(name) or _new_app(name, name, now_ms)
             if name in missing:
                 await self._access.put_app(app)
             for kind in KINDS:
@@ -83,7 +93,7 @@ class Keeping:
         if app_id in book.apps:
             raise Conflict(f"there is already an app named {app_id}; choose another name")
         try:
-            app = App(app_id=app_id, environment=environment, created_at=now_ms)
+            app = _new_app(app_id, environment, now_ms)
         except ValueError as error:
             raise Invalid(
                 f"{app_id!r} can't be the name of an app: up to 64 lower case letters, digits and -, the first no -"
@@ -129,8 +139,9 @@ class Keeping:
         for name, text in given.items():
             if name not in SWITCHES:
                 raise Invalid(f"there is no switch {name!r}; choose from {', '.join(SWITCHES)}")
-            is_list = name == "service_id_aliases"
-            change[name] = [part for part in text.split(",") if part] if is_list else text
+            change[name] = (
+                [part.strip() for part in text.split(",") if part.strip()] if name in LISTS else text
+            )
         try:
             settings = AppSettings.model_validate({**app.settings.model_dump(), **change})
         except ValidationError as error:
@@ -192,6 +203,11 @@ class Keeping:
         if app_id not in book.apps:
             raise _no_app(app_id, book)
         return book.apps[app_id]
+
+
+def _new_app(app_id: str, environment: Environment, now_ms: int) -> App:
+    settings = new_app_settings(environment)
+    return App(app_id=app_id, environment=environment, settings=settings, created_at=now_ms)
 
 
 def _no_app(app_id: str, book: AccessBook) -> NotFound:

@@ -139,6 +139,18 @@ def ray_environment(
     return {name: str(value) for name, value in wanted.items()}
 
 
+def driver_environment(places: Places) -> dict[str, str]:
+    """Say what a program needs in its environment to become a driver of this installation's Ray."""
+    return {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(places.ray_token),
+        # see `ray_environment`
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_DISABLE_IMPORT_WARNING": "1",
+    }
+
+
 def is_behind_haproxy(environment: Mapping[str, str]) -> bool:
     """Is this process of an installation whose requests come through HAProxy?"""
     return environment.get(HAPROXY_VARIABLE) == "1"

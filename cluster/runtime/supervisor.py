@@ -33,6 +33,7 @@ from cluster.errors import Fault, HouseError
 from cluster.log import strike_out
 from cluster.runtime.door_watch import DoorWatch
 from cluster.runtime.fronting import Front
+from cluster.runtime.handover import given_in, hand_over
 from cluster.runtime.places import Places, write_private
 from cluster.runtime.plan import Plan
 from cluster.runtime.processes import adopt_orphans, belonging_to, end, reap_strangers
@@ -41,7 +42,7 @@ from cluster.runtime.ray_head import RayHead
 from cluster.runtime.redis_server import RedisServer
 from cluster.runtime.sockets import LOOPBACK, is_loopback
 from cluster.runtime.state import Lock, Phase, State, save_state
-from cluster.runtime.vault import ensure_master_key
+from cluster.runtime.vault import ensure_master_key, leave_manifest_key
 from cluster.settings import Settings
 
 TICK_S = 0.1
@@ -149,6 +150,7 @@ class Supervisor:
             raise Fault(f"processes of an earlier run can't be ended: {[process.pid for process in left]}")
         os.environ.update(common_environment(self._places, os.environ, self._wanted.root))
         ensure_master_key(self._settings)
+        leave_manifest_key(self._settings)
         if not self._places.ray_token.exists():
             write_private(self._places.ray_token, secrets.token_hex(32))
         self._start_redis()
@@ -158,9 +160,8 @@ class Supervisor:
     def _start_redis(self) -> None:
         if self._settings.redis_is_external:
             assert self._settings.redis_url is not None
-            # From here on the file says it: an environment is easier to read than a file of mode 600.
+            # Commands of another shell read it there.
             write_private(self._places.redis_url, self._settings.redis_url.get_secret_value() + "\n")
-            os.environ.pop("KIOSK_REDIS_URL", None)
             self._say("starting", "using the Redis of KIOSK_REDIS_URL", redis="external")
             return
         self._say("starting", "starting Redis")
@@ -388,6 +389,11 @@ def main() -> int:
 
     set_up_logging()
     settings = Settings()
+    if given_in(os.environ):  # `kiosk up` has handed them over; this module was started by hand
+        places = Places.of(settings.data_dir)
+        places.make()
+        hand_over(os.environ, places.secrets_dir)
+        settings = Settings()
     return Supervisor(Wanted(settings, version(), package_root())).run()
 
 

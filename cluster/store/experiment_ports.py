@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
+from cluster.store.recents import BrowserWriter
 
 Mode = Literal["read", "take", "force"]
 "What an assignment may do: only look; give the proposed variant to whoever has none; give it whatever they had."
@@ -56,11 +57,13 @@ class ExperimentStore(Protocol):
         readers: Sequence[str],
         proposed: Exposure | None,
         mode: Mode,
+        writer: BrowserWriter | None = None,
     ) -> Exposure | None:
         """Get or set what a person was given, known under one or two reader ids, the user's first; one step.
 
         What the first of them has wins and is given to the others; a variant the experiment no longer has counts
-        as none. None: nothing was given, and nothing proposed.
+        as none. None: nothing was given, and nothing proposed. With a `writer` only so many new readers are
+        remembered on a day; the others are told what was proposed.
         """
         ...
 

@@ -13,6 +13,7 @@ from cluster.records.exposure import Exposure
 from cluster.store import keys
 from cluster.store.experiment_ports import ExperimentBook, Mode
 from cluster.store.quarantine import Quarantine
+from cluster.store.recents import MOST_ADDRESSES, STRANGER_LIFE_S, BrowserWriter
 from cluster.store.script import Script
 from cluster.store.seal import salt_of, seal, unseal
 from cluster.store.server import Server
@@ -62,13 +63,32 @@ class RedisExperiments:
         return after if await self._server.run(_SWAP, names, args) else None
 
     async def assign(
-        self, experiment: Experiment, readers: Sequence[str], proposed: Exposure | None, mode: Mode
+        self,
+        experiment: Experiment,
+        readers: Sequence[str],
+        proposed: Exposure | None,
+        mode: Mode,
+        writer: BrowserWriter | None = None,
     ) -> Exposure | None:
         app_id, experiment_id = experiment.app_id, experiment.experiment_id
         variant_ids = [variant.variant_id for variant in experiment.variants]
-        names = [keys.exposure(app_id, experiment_id), keys.exposure_ids(app_id, experiment_id)]
+        names = [
+            keys.exposure(app_id, experiment_id), keys.exposure_ids(app_id, experiment_id),
+            keys.stranger(app_id, writer.day if writer is not None else 0),
+        ]  # fmt: skip
         packed = replace(proposed, person="").pack() if proposed is not None else ""
-        args: list[Argument] = [mode, packed, len(variant_ids), *variant_ids, *dict.fromkeys(readers)]
+        bounds: list[Argument] = []
+        if writer is not None:
+            bounds = ["stranger", writer.address, writer.readers_per_address, writer.readers_per_day]
+            bounds += [MOST_ADDRESSES, STRANGER_LIFE_S]
+        args: list[Argument] = [
+            *bounds,
+            mode,
+            packed,
+            len(variant_ids),
+            *variant_ids,
+            *dict.fromkeys(readers),
+        ]
         found = await self._server.run(_ASSIGN, names, args, hot=True)
         return Exposure.unpack(name_of(found)) if found else None
 
@@ -114,9 +134,14 @@ async def erase_exposures(server: Server, app_id: str, readers: Sequence[str]) -
     if not readers:
         return 0
     names = [name_of(name) for name in await server.ask_slow("HKEYS", keys.experiment(app_id))]
-    pairs = [(keys.exposure(app_id, name), keys.exposure_ids(app_id, name)) for name in names]
-    gone = await asyncio.gather(*(server.run(_ERASE, pair, list(readers)) for pair in pairs))
+    gone = await asyncio.gather(*(erase_exposures_of(server, app_id, name, readers) for name in names))
     return sum(gone)
+
+
+async def erase_exposures_of(server: Server, app_id: str, experiment_id: str, readers: Sequence[str]) -> int:
+    """Forget what readers were given in one experiment, which may be gone."""
+    names = [keys.exposure(app_id, experiment_id), keys.exposure_ids(app_id, experiment_id)]
+    return int(await server.run(_ERASE, names, list(readers)))
 
 
 def _age(experiment: Experiment) -> tuple[int, str]:

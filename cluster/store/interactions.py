@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import orjson
 
 from cluster.clock import Clock
-from cluster.errors import Unavailable
+from cluster.errors import TooMany, Unavailable, messages
 from cluster.ids import anonymous_reader, user_reader
 from cluster.store import keys
 from cluster.store.experiments import erase_exposures
 from cluster.store.questions import erase_questions
-from cluster.store.recents import MANY, AppendPlan, Recent, Renewals, merge_recent
+from cluster.store.recents import MANY, AppendPlan, BrowserWriter, Recent, Renewals, merge_recent
 from cluster.store.script import Script
 from cluster.store.seal import salt_of, seal
 from cluster.store.server import Server
@@ -24,8 +24,11 @@ TRIES = 64
 """How often a step is planned again because links changed between reading and writing. Of those who meet at one
 visitor one gets through each time, so this is how many may meet at the same instant."""
 
+TOO_MUCH_S = 30
+"When browsers may try again that wrote too much in this minute."
 _PAGE = 1_000
 _APPEND = Script.load("append_interactions")
+_APPEND_BROWSER = Script.load("append_browser")
 _ERASE = Script.load("erase_interactions")
 _SALT = salt_of("interaction")
 
@@ -37,14 +40,19 @@ class RedisInteractions:
         self._server = server
         self._renewals = Renewals(clock)
 
-    async def append(self, app_id: str, payload: bytes, recents: Sequence[Recent]) -> str:
+    async def append(
+        self, app_id: str, payload: bytes, recents: Sequence[Recent], writer: BrowserWriter | None = None
+    ) -> str:
         sealed = seal(payload, _SALT)
         believed: dict[str, str] = {}
-        many = len(recents) >= MANY
+        script = _APPEND if writer is None else _APPEND_BROWSER
+        many = len(recents) >= MANY and writer is None
         for _ in range(TRIES):
             renewed = self._renewals.lately() if many else frozenset[str]()
-            plan = AppendPlan(app_id, sealed, recents, believed, renewed)
-            verdict, *facts = await self._server.run(_APPEND, plan.keys, plan.args)
+            plan = AppendPlan(app_id, sealed, recents, believed, renewed, writer)
+            verdict, *facts = await self._server.run(script, plan.keys, plan.args)
+            if verdict < 0:
+                raise TooMany(messages.TOO_MANY, retry_after_s=TOO_MUCH_S)
             if verdict == 1:
                 if many:
                     self._renewals.note(plan)

@@ -24,6 +24,11 @@ def access_key() -> str:
     return "kiosk:{access}:key"
 
 
+def access_exposed() -> str:
+    """Hash key id -> ms: when a secret key came in an address last. Owner: API replicas, once an hour. For ever."""
+    return "kiosk:{access}:exposed"
+
+
 def access_quarantine() -> str:
     """Stream, capped at about 10,000: broken apps and keys, as `quarantine`. Read by people."""
     return "kiosk:{access}:quarantine"
@@ -40,6 +45,12 @@ def account() -> str:
 def account_quarantine() -> str:
     """Stream, capped at about 10,000: broken accounts, as `quarantine`. Read by people."""
     return "kiosk:{oauth}:quarantine"
+
+
+def account_sessions() -> str:
+    """Hash user id -> random text, a new one with every sign-out: sessions that began under another have ended.
+    Owner: the API replica the person signs out at. For ever."""
+    return "kiosk:{oauth}:sessions"
 
 
 def oauth_code(sha256: str) -> str:
@@ -164,7 +175,7 @@ def quarantine(app: str) -> str:
 
 def recent(app: str, reader_id: str) -> str:
     """List, latest arrival first, capped at 200: packed interactions of a reader. 400 days after the last (an hour
-    less where they come by the hundred)."""
+    less where they come by the hundred); one day when a stranger began it and did not return."""
     return f"{{{app}}}:recent:{reader_id}"
 
 
@@ -178,9 +189,21 @@ def linked(app: str, user_id: str) -> str:
     return f"{{{app}}}:linked:{user_id}"
 
 
-def page(app: str, reader_id: str, pagination_id: str) -> str:
-    """List of product ids already returned to a reader under one `pagination_id`. 30 minutes idle."""
-    return f"{{{app}}}:page:{reader_id}:{pagination_id}"
+def stranger(app: str, day: int) -> str:
+    """Hash of what callers without proof did on one day since 1970: `new` and `ask` in all, and `new:<digest>`,
+    `ask:<digest>` by client address (keyed digests of that day, no address). Two days. Owner: doors."""
+    return f"{{{app}}}:stranger:{day}"
+
+
+def browser_bytes(app: str, minute: int) -> str:
+    """String, integer: bytes that publishable keys wrote to the change log in one minute since 1970. Two minutes."""
+    return f"{{{app}}}:browser-bytes:{minute}"
+
+
+def page(app: str, reader_mark: str, page_mark: str) -> str:
+    """List of product ids already returned to a reader under one `pagination_id`, both as pseudonyms. 30 minutes
+    idle."""
+    return f"{{{app}}}:page:{reader_mark}:{page_mark}"
 
 
 # --- the archive ---------------------------------------------------------------------------------------------
@@ -230,9 +253,14 @@ def limit(app: str, key_id: str, bucket: str) -> str:
 
 
 def idempotency(app: str, token: str) -> str:
-    """Hash state, body (sha256), status, reply: what a write with this Idempotency-Key answered. 24 hours once
-    it answered, 60 seconds while it is in flight."""
+    """Hash state, body (sha256), status, reply, readers (pseudonyms): what a write with this Idempotency-Key answered.
+    24 hours once it answered (an hour for a publishable key), 60 seconds while it is in flight. `token` is a digest."""
     return f"{{{app}}}:idempotency:{token}"
+
+
+def idempotency_count(app: str) -> str:
+    """String, integer: writes that browsers began with an Idempotency-Key. One hour after the first."""
+    return f"{{{app}}}:idempotency-count"
 
 
 def engine_history(app: str, engine_id: str) -> str:
@@ -307,9 +335,14 @@ def question_same(app: str, digest: str) -> str:
     return f"{{{app}}}:question-same:{digest}"
 
 
-def question_count(app: str, reader_id: str, day: int) -> str:
-    """String, integer: questions of a reader on one day since 1970, for metering. Two days."""
-    return f"{{{app}}}:question-count:{day}:{reader_id}"
+def question_count(app: str, reader_mark: str, day: int) -> str:
+    """String, integer: questions of a reader (a pseudonym) on one day since 1970, for metering. Two days."""
+    return f"{{{app}}}:question-count:{day}:{reader_mark}"
+
+
+def provider_tokens(app: str, day: int) -> str:
+    """String, integer: tokens of the language model that answers cost on one day since 1970. Two days."""
+    return f"{{{app}}}:provider-tokens:{day}"
 
 
 def question_asked(app: str, day: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cluster.store import keys
+from cluster.store.salts import Salts
 from cluster.store.script import Script
 from cluster.store.server import Server
 from cluster.store.wire import text_of
@@ -21,11 +22,18 @@ class RedisPages:
 
     def __init__(self, server: Server) -> None:
         self._server = server
+        self._salts = Salts(server)
 
     async def shown(self, app_id: str, reader_id: str, pagination_id: str) -> list[str]:
-        members = await self._server.ask("LRANGE", keys.page(app_id, reader_id, pagination_id), 0, -1)
+        name = await self._name(app_id, reader_id, pagination_id)
+        members = await self._server.ask("LRANGE", name, 0, -1)
         return [text_of(member) for member in members]
 
     async def show(self, app_id: str, reader_id: str, pagination_id: str, product_ids: Sequence[str]) -> None:
-        name = keys.page(app_id, reader_id, pagination_id)
+        name = await self._name(app_id, reader_id, pagination_id)
         await self._server.run(_SHOW, [name], [IDLE_MS, MOST, *product_ids], hot=True)
+
+    async def _name(self, app_id: str, reader_id: str, pagination_id: str) -> str:
+        """Name the list so that its name tells neither the reader nor what the caller calls the page."""
+        mark = await self._salts.pseudonym(app_id, reader_id)
+        return keys.page(app_id, mark, await self._salts.pseudonym(app_id, pagination_id))

@@ -1,7 +1,6 @@
 """What each store promises. Logic, doors and hosts know these protocols and nothing else of Redis.
 
-Every method may raise `cluster.errors.Unavailable` when the store can't be reached within its deadline.
-All of them are async; `memory.py` and the Redis modules stand before the same behaviour suites.
+Every method may raise `cluster.errors.Unavailable`: the store can't be reached within its deadline. All are async.
 """
 
 from __future__ import annotations
@@ -10,15 +9,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from cluster.records.access import ApiKey, App
 from cluster.records.task import Task
+from cluster.store.access_ports import AccessBook as AccessBook
+from cluster.store.access_ports import AccessStore as AccessStore
 from cluster.store.engine_ports import Asked as Asked
 from cluster.store.engine_ports import EngineStore as EngineStore
 from cluster.store.engine_ports import EngineWatch as EngineWatch
 from cluster.store.engine_ports import RuleStore as RuleStore
+from cluster.store.erasure_ports import REDIS_PLACES as REDIS_PLACES
+from cluster.store.erasure_ports import ErasureStore as ErasureStore
 from cluster.store.experiment_ports import ExperimentBook as ExperimentBook
 from cluster.store.experiment_ports import ExperimentStore as ExperimentStore
 from cluster.store.experiment_ports import Mode as Mode
+from cluster.store.interaction_ports import BrowserWriter as BrowserWriter
+from cluster.store.interaction_ports import InteractionStore as InteractionStore
 from cluster.store.people import AccountStore as AccountStore
 from cluster.store.people import GrantStore as GrantStore
 from cluster.store.people import Held as Held
@@ -42,16 +46,6 @@ Op = Literal["put", "remove", "erase"]
 
 
 # --- messages between stores and their users ------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class AccessBook:
-    """Everything a door must know to check keys: few records, all in memory."""
-
-    version: int
-    apps: Mapping[str, App]
-    keys: Mapping[str, ApiKey]
-    "SHA-256 hex of the key -> the key's record. Revoked keys are absent."
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +88,8 @@ class Change:
     "Only product puts: float16 [n, d] little endian, one row a record, in payload order."
     embedder: str = ""
     "Version of the embedder that made `vectors`."
+    is_lost: bool = False
+    "An `erase` or `remove` of which both copies are damaged: it names nobody."
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,32 +111,15 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """State of an Idempotency-Key: `new` (go on), `flying`, `done` (repeat the reply), `other` (other body)."""
+    """State of an Idempotency-Key: `new` (go on), `flying`, `done` (repeat the reply), `other` (other body), `full`
+    (too many keys)."""
 
-    state: Literal["new", "flying", "done", "other"]
+    state: Literal["new", "flying", "done", "other", "full"]
     status: int = 0
     reply: bytes = b""
 
 
 # --- ports ------------------------------------------------------------------------------------------------------
-
-
-class AccessStore(Protocol):
-    """Apps and API keys."""
-
-    async def version(self) -> int:
-        """Read the counter that every change increments."""
-        ...
-
-    async def book(self) -> AccessBook: ...
-
-    async def put_app(self, app: App) -> None: ...
-
-    async def put_key(self, key: ApiKey) -> None: ...
-
-    async def revoke_key(self, sha256: str) -> bool:
-        """Remove a key; False when it was not there."""
-        ...
 
 
 class RecordStore(Protocol):
@@ -215,23 +194,19 @@ class Intake(Protocol):
         """Write records, change-log entry and task progress, and acknowledge, in one atomic step.
 
         Returns False and writes nothing when the batch was already applied. Creates the `default` engine
-        with the first product.
-
-        `set_aside` are the records `failed` speaks of, in its order; they go to quarantine with their reason.
+        with the first product. `set_aside` are the records `failed` speaks of, in its order; they
+        go to quarantine with their reason.
         """
         ...
 
     async def apply_remove(self, batch: Batch, record_ids: Sequence[str], *, now_ms: int) -> bool:
         """The same for deletes."""
-        ...
 
     async def give_up(self, batch: Batch, reason: str, *, now_ms: int) -> bool:
-        """Move a poisonous batch to quarantine and end its task as failed."""
-        ...
+        """Move a poisonous batch to quarantine, its task failed."""
 
     async def depth(self, app_id: str) -> int:
         """Batches waiting or held."""
-        ...
 
 
 class TaskStore(Protocol):
@@ -246,34 +221,6 @@ class TaskStore(Protocol):
 
         A few at a time, oldest first; returns how many were ended.
         """
-        ...
-
-
-class InteractionStore(Protocol):
-    """Interactions: appended by doors, read back as a reader's recent list."""
-
-    async def append(self, app_id: str, payload: bytes, recents: Sequence[tuple[str, str, bytes]]) -> str:
-        """Append one change-log entry and push to recent lists in one step; return the offset.
-
-        `recents` are (user_id or "", anonymous_id or "", packed) per interaction that belongs into a recent
-        list, oldest first. Both ids link the visitor to the user: what the visitor did so far is copied to
-        the user's list, and what the visitor does later goes to both. A visitor linked to somebody else moves
-        to the new user and starts an empty list; nothing is copied then. Empty bytes as `packed` only link.
-        """
-        ...
-
-    async def recent(self, app_id: str, reader_ids: Sequence[str], limit: int = 200) -> list[bytes]:
-        """Packed interactions of one or two readers (`u:`/`a:`), newest first, each list up to `limit`.
-        What stands in both lists comes once."""
-        ...
-
-    async def links(self, app_id: str, anonymous_ids: Sequence[str]) -> dict[str, str]:
-        """Which users visitors turned out to be; those who did not are absent."""
-        ...
-
-    async def erase(self, app_id: str, user_ids: Sequence[str]) -> None:
-        """Forget all interactions of users and of visitors linked to them, and which variants they were
-        given; logs an `erase` change."""
         ...
 
 
@@ -327,20 +274,31 @@ class LimitStore(Protocol):
     ) -> Lease:
         """Take up to `want` tokens from a shared bucket that refills at `rate` per second.
 
-        `retry_after_ms` is 0 unless nothing was granted.
-        """
+        `retry_after_ms` is 0 unless nothing was granted."""
         ...
 
 
 class IdempotencyStore(Protocol):
     """What writes with an Idempotency-Key answered."""
 
-    async def begin(self, app_id: str, token: str, body_sha256: str) -> Replay:
-        """Begin a write; `new` takes a lock that lapses after 60 s unless `finish` or `forget` comes first."""
+    async def begin(self, app_id: str, token: str, body_sha256: str, *, most: int = 0) -> Replay:
+        """Begin a write; `new` takes a lock that lapses after 60 s unless `finish` or `forget` comes first.
+
+        `most` bounds the bounded ones among an app's keys: so many may be begun within an hour; 0: no bound.
+        """
         ...
 
-    async def finish(self, app_id: str, token: str, status: int, reply: bytes) -> None:
-        """Keep the answer for 24 hours."""
+    async def finish(
+        self,
+        app_id: str,
+        token: str,
+        status: int,
+        reply: bytes,
+        readers: Sequence[str] = (),
+        *,
+        life_ms: int = 86_400_000,
+    ) -> None:
+        """Keep the answer for its life, or until one of its readers (`u:...`, `a:...`) is forgotten."""
         ...
 
     async def forget(self, app_id: str, token: str) -> None:
@@ -397,3 +355,4 @@ class Stores:
     queries: QueryStore
     question_bank: QuestionBankStore
     questions: QuestionStore
+    erasures: ErasureStore

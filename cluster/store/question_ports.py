@@ -97,8 +97,23 @@ class QuestionStore(Protocol):
         """Count one more question of a reader on a day and say the how manieth it is."""
         ...
 
+    async def count_stranger(self, app_id: str, address: str, day: int, *, each: int, total: int) -> bool:
+        """Count one more question without proof from an address (a digest) on a day.
+
+        False, and nothing counted, when the address sent `each` or all of them sent `total` already; 0: no bound.
+        """
+        ...
+
+    async def spend_tokens(self, app_id: str, day: int, tokens: int, *, most: int) -> bool:
+        """Spend tokens of the language model on a day; a negative number gives back.
+
+        False, and nothing spent, when that would be more than `most`; 0: no bound.
+        """
+        ...
+
     async def note_asked(self, app_id: str, text: str, reader_id: str, day: int) -> None:
-        """Note what was asked by whom on a day, for what is often asked lately. Kept eight days."""
+        """Note what was asked by whom on a day, for what is often asked lately. Kept eight days; the same question of
+        the same reader counts once in seven."""
         ...
 
     async def often_asked(self, app_id: str, days: Sequence[int], *, readers: int, rows: int) -> list[str]:

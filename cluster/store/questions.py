@@ -16,6 +16,8 @@ from cluster.records.question import Answer, Question
 from cluster.store import keys
 from cluster.store.quarantine import Quarantine
 from cluster.store.question_ports import Recorded
+from cluster.store.recents import MOST_ADDRESSES
+from cluster.store.salts import Salts
 from cluster.store.script import Script
 from cluster.store.seal import salt_of, seal, unseal
 from cluster.store.server import Server
@@ -23,9 +25,13 @@ from cluster.store.wire import Argument, name_of, text_of
 
 DAY_MS = 86_400_000
 LIFE_MS = 30 * DAY_MS
+STRANGER_LIFE_MS = 2 * DAY_MS
+"Of a question that came with a publishable key and nobody's proof."
 LOGGED_LIFE_MS = 400 * DAY_MS
 "Of a question that stands in somebody's history."
 ASKED_LIFE_MS = 8 * DAY_MS
+ASKED_DAYS = 7
+"Days within which a reader's question counts once."
 COUNT_LIFE_MS = 2 * DAY_MS
 MOST_OPEN = 1_000
 "Unfinished questions of an app."
@@ -42,6 +48,8 @@ _CLAIM = Script.load("claim_question")
 _RENEW = Script.load("renew_question")
 _ERASE = Script.load("erase_questions")
 _NOTE = Script.load("note_asked")
+_COUNT = Script.load("count_stranger")
+_SPEND = Script.load("spend_tokens")
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -52,6 +60,7 @@ class RedisQuestions:
     def __init__(self, server: Server, quarantine: Quarantine, *, most_open: int = MOST_OPEN) -> None:
         self._server = server
         self._quarantine = quarantine
+        self._salts = Salts(server)
         self._most_open = most_open
 
     async def ask(
@@ -144,14 +153,24 @@ class RedisQuestions:
         return sorted(name_of(one) for one in found)[:MOST_CITING]
 
     async def count(self, app_id: str, reader_id: str, day: int) -> int:
-        name = keys.question_count(app_id, reader_id, day)
+        mark = await self._salts.pseudonym(app_id, reader_id)
+        name = keys.question_count(app_id, mark, day)
         counted = int(await self._server.ask_slow("INCR", name))
         if counted == 1:
             await self._server.ask_slow("PEXPIRE", name, COUNT_LIFE_MS)
         return counted
 
+    async def count_stranger(self, app_id: str, address: str, day: int, *, each: int, total: int) -> bool:
+        args: list[Argument] = ["ask", address, each, total, MOST_ADDRESSES, COUNT_LIFE_MS // 1000]
+        return bool(await self._server.run(_COUNT, [keys.stranger(app_id, day)], args))
+
+    async def spend_tokens(self, app_id: str, day: int, tokens: int, *, most: int) -> bool:
+        names = [keys.provider_tokens(app_id, day)]
+        return bool(await self._server.run(_SPEND, names, [tokens, most, COUNT_LIFE_MS]))
+
     async def note_asked(self, app_id: str, text: str, reader_id: str, day: int) -> None:
-        names = [keys.question_asker(app_id, day), keys.question_asked(app_id, day)]
+        earlier = [keys.question_asker(app_id, day - ago) for ago in range(1, ASKED_DAYS)]
+        names = [keys.question_asker(app_id, day), keys.question_asked(app_id, day), *earlier]
         await self._server.run(_NOTE, names, [text, mark_of(text, reader_id), ASKED_LIFE_MS, MOST_TEXTS])
 
     async def often_asked(self, app_id: str, days: Sequence[int], *, readers: int, rows: int) -> list[str]:
@@ -217,7 +236,9 @@ def reader_of(question: Question) -> str:
 
 def life_ms(question: Question) -> int:
     """Say how long a question is kept."""
-    return LOGGED_LIFE_MS if question.logged else LIFE_MS
+    if question.logged:
+        return LOGGED_LIFE_MS
+    return STRANGER_LIFE_MS if question.is_strangers else LIFE_MS
 
 
 def mark_of(text: str, reader_id: str) -> str:

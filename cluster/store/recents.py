@@ -12,12 +12,16 @@ script checks that they are what the plan believed; so every key is named before
 
 Every list has a life, renewed with every push. Whoever pushes by the hundred spares Redis a part of its work by
 renewing a list once and leaving it be for a while; a list that is new gets its life in any case.
+
+A publishable key writes within bounds (`append_browser.lua`), because everybody has it: a stranger's list lives for a
+day until they return, an address adds only so many readers a day, and one call pushes few events out of a list.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 
 from cluster.clock import Clock
 from cluster.ids import anonymous_reader, user_reader
@@ -33,8 +37,41 @@ MANY = 500
 "Interactions of a call that is worth remembering whose lists it renewed."
 _REMEMBERED = 100_000
 
+YOUNG_S = 24 * 3600
+"Life of a list that a stranger began, until they return to it."
+RETURN_S = 30 * 60
+"Age from which an event continues a stranger's list as another session."
+MOST_EVICTED = 20
+"Interactions of one list that one call of a publishable key may push out."
+MOST_VISITORS = 50
+"Visitors that browsers may link to one user."
+MOST_ADDRESSES = 50_000
+"Client addresses that are counted apart on one day; all further ones count as one."
+STRANGER_LIFE_S = 2 * 24 * 3600
+
 Recent = tuple[str, str, bytes]
 "user id or empty, anonymous id or empty, packed interaction; empty bytes link and push nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class BrowserWriter:
+    """Who writes with a publishable key, and how much they may."""
+
+    address: str
+    "Digest of the client's address."
+    now_ms: int
+    proven: frozenset[str] = frozenset()
+    "User ids that were proven; every other reader is a stranger."
+    readers_per_address: int = 1_000
+    "Readers without proof one address may add on a day, or keep longer than that."
+    readers_per_day: int = 100_000
+    bytes_per_minute: int = 0
+    "Of change-log entries, all browsers of the app together; 0: no bound."
+
+    @property
+    def day(self) -> int:
+        """Days since 1970."""
+        return self.now_ms // 86_400_000
 
 
 class Renewals:
@@ -67,7 +104,9 @@ class AppendPlan:
         recents: Sequence[Recent],
         believed: Mapping[str, str],
         renewed: AbstractSet[str] = frozenset(),
+        writer: BrowserWriter | None = None,
     ) -> None:
+        self._writer = writer
         self.renews: list[str] = []
         "Lists whose life it renews."
         self._renewed = renewed
@@ -77,6 +116,9 @@ class AppendPlan:
         self._steps: list[Argument] = []
         self._numbers: dict[str, int] = {}
         self.keys = [keys.change(app_id, "interaction"), keys.link(app_id)]
+        if writer is not None:
+            minute = writer.now_ms // 60_000
+            self.keys += (keys.stranger(app_id, writer.day), keys.browser_bytes(app_id, minute))
 
         paired: dict[str, str] = {}
         visitors: dict[str, None] = {}
@@ -102,7 +144,13 @@ class AppendPlan:
                 pushes.setdefault(user_reader(user_id), []).append(packed)
         for reader_id in list(pushes):
             self._flush(reader_id)
-        self.args: list[Argument] = [payload, CAP, LIFE_S, len(visitors), *facts, *self._steps]
+        bounds: list[Argument] = []
+        if writer is not None:
+            bounds = [
+                YOUNG_S, RETURN_S, MOST_EVICTED, writer.address, writer.readers_per_address, writer.readers_per_day,
+                writer.bytes_per_minute, MOST_VISITORS, MOST_ADDRESSES, STRANGER_LIFE_S,
+            ]  # fmt: skip
+        self.args: list[Argument] = [payload, CAP, LIFE_S, *bounds, len(visitors), *facts, *self._steps]
 
     def _place(self, user_id: str, visitor: str, packed: bytes) -> None:
         if user_id:
@@ -129,16 +177,25 @@ class AppendPlan:
         else:
             their_list = self._number(keys.recent(self._app_id, theirs))
             self._steps += ("link", visitor, user_id, own_list, their_list, visitors)
+            if self._writer is not None:
+                self._steps.append(self._is_proven(theirs))
 
     def _flush(self, reader_id: str) -> None:
         packed = self._pushes.pop(reader_id, [])[-CAP:]
         if packed:
             name = keys.recent(self._app_id, reader_id)
+            if self._writer is not None:
+                self._steps += ("push", self._number(name), self._is_proven(reader_id), len(packed), *packed)
+                return
             step = "add"
             if name not in self._renewed:
                 step = "push"
                 self.renews.append(name)
             self._steps += (step, self._number(name), len(packed), *packed)
+
+    def _is_proven(self, reader_id: str) -> str:
+        proven = self._writer is not None and reader_id[:2] == "u:" and reader_id[2:] in self._writer.proven
+        return "1" if proven else "0"
 
     def _number(self, key: str) -> int:
         """The key's place in KEYS, counted from 1 as Lua does."""

@@ -22,6 +22,8 @@ from actors.recommender.messages import ReaderQuery, RecommendationResult
 from cluster.errors import NotFound
 from cluster.ids import ServiceId
 from deployments.api.askers import Asker, asker_of
+from deployments.api.browser_questions import check_browser_question
+from deployments.api.confidential import check_names, check_query, hide, secrets_of
 from deployments.api.filtered import few_that_pass
 from deployments.api.query_log import QueryLog
 from deployments.api.questions import AskMeans, Questions, read_body
@@ -66,8 +68,10 @@ class AskSearches:
     def read(self, request: Arrival) -> tuple[AskSearch, Asker, ReaderQuery]:
         """Read the body."""
         body: AskSearch = read_body(AskSearch, request.payload)
+        check_browser_question(request, body)
         asker = asker_of(request, body, self._means.clock.now_ms())
-        return body, asker, self._query(request, body, asker)
+        check_names(secrets_of(request), "fl", (name for name in body.fl if "*" not in name), may_cover=True)
+        return body, asker, check_query(request, self._query(request, body, asker))
 
     async def answer(self, request: Arrival) -> Reply:
         """Search, and ask."""
@@ -75,7 +79,7 @@ class AskSearches:
         question_id = await self._asked(request, body, asker) if body.answer else None
         snippets = await self._passages(request.app_id, body)
         found = await self._found(query, list(snippets))
-        products = await self._page(request.app_id, body, query, found, snippets)
+        products = await self._page(request, body, query, found, snippets)
         total = found.search.total if found.search is not None else 0
         self._query_log.note(
             request, "ask", body.q, total=total, served_by="ask_search", engine_id=query.engine_id
@@ -154,7 +158,7 @@ class AskSearches:
 
     async def _page(
         self,
-        app_id: str,
+        request: Arrival,
         body: AskSearch,
         query: ReaderQuery,
         found: RecommendationResult,
@@ -168,9 +172,8 @@ class AskSearches:
         named = ManyProducts.model_construct(
             product_ids=list(marks), fl=["*"] if "*" in body.fl else [*body.fl, *ALWAYS_SHOWN, "description"]
         )
-        records = (
-            (await self._recommender.answer(to_named_query(named, app_id=app_id))).products if page else []
-        )
+        asked = to_named_query(named, app_id=request.app_id)
+        records = hide(request, asked, await self._recommender.answer(asked)).products if page else []
         return [
             self._shown(body, record, marks, snippets) for record in records if record.pop("_found", True)
         ]

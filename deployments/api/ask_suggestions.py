@@ -13,6 +13,7 @@ from actors.recommender.client import RecommenderClient
 from actors.recommender.messages import ReaderQuery
 from cluster.errors import HouseError, NotFound
 from cluster.ids import DEFAULT_ENGINE, ServiceId
+from deployments.api.confidential import check_names, secrets_of
 from deployments.api.questions import AskMeans, read_body
 from deployments.api.wire import ask as wire
 from deployments.edge.arrival import Arrival
@@ -88,6 +89,7 @@ class AskSuggestions:
         """Complete a search."""
         body: wire.SearchSuggestion = request.parsed
         fields = tuple(dict.fromkeys(body.completion_fields))
+        check_names(secrets_of(request), "completion_fields", fields)
         completed = await self._completed(request, body.q, fields, body.rows)
         return success({"completions": completed})
 

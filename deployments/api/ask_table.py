@@ -19,7 +19,7 @@ from deployments.api.wire.records import Told, enveloped
 from deployments.edge.admission import Rules
 
 _READ = Rules(publishable=True)
-_ASK = Rules(publishable=True, body="json", reads_token=True, token_in_body=True)
+_ASK = Rules(publishable=True, body="json", reads_token=True, token_in_body=True, browser_bytes=128 << 10)
 _TAG = "Ask"
 
 

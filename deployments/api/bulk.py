@@ -19,7 +19,7 @@ from cluster.errors import Unavailable
 from deployments.api.endpoint import Endpoint
 from deployments.api.wire.bulk import Bulk, BulkItem
 from deployments.api.wire.faults import unprocessable
-from deployments.edge.admission import examine, reach
+from deployments.edge.admission import examine, find_live, reach
 from deployments.edge.arrival import Arrival
 from deployments.edge.caller import Caller
 from deployments.edge.deadline import Deadline, TookTooLong
@@ -76,10 +76,12 @@ class BulkCalls:
             return not_found()
         inner = Arrival(request.scope, request.receive, request.clock, request.addresses)
         inner.request_id = request.request_id
-        inner.caller, inner.gate = Caller(request.credential), request.gate
+        inner.gate = request.gate
         left_s = DEADLINE_S - (request.clock.monotonic_s() - request.started_s)
         try:
             with Deadline(max(0.0, left_s)):
+                # A key that was revoked since the call began opens nothing more.
+                inner.caller = Caller(find_live(request.credential, request.gate))
                 await reach(inner, endpoint.rules, request.gate, spend=not first)
                 inner.body = dumps(item.body)
                 await examine(inner, endpoint.rules, endpoint.schema)

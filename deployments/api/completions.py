@@ -6,18 +6,23 @@ Source: reference 8.5, endpoint 18
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from pydantic import ValidationError
 
 from actors.recommender.messages import ReaderQuery
 from cluster.clock import Clock
 from cluster.ids import ServiceId
+from deployments.api.confidential import check_query
 from deployments.api.query_log import QueryLog
 from deployments.api.treated import TreatedQueries
 from deployments.api.wire.autocomplete import Autocomplete, to_completion_query
 from deployments.api.wire.faults import unprocessable
 from deployments.edge.arrival import Arrival
 from deployments.edge.envelope import Reply, dumps, result
+
+LEAST_USERS = 5
+"Different people whose query a publishable key may learn at the least: fewer could be one of them."
 
 
 class Completions:
@@ -42,13 +47,17 @@ class Completions:
         except ValidationError as error:
             raise unprocessable(error) from error
         token = request.token
-        return to_completion_query(
+        query = to_completion_query(
             body,
             app_id=request.app_id,
             user_id=token.user_id if token is not None and token.user_id else body.user_id or "",
             primary_language=request.credential.app.settings.primary_language,
             now_ms=self._clock.now_ms(),
         )
+        check_query(request, query)
+        if not request.credential.is_secret:
+            query = replace(query, min_users=max(query.min_users, LEAST_USERS))
+        return query
 
     async def answer(self, request: Arrival) -> Reply:
         """Complete."""

@@ -11,29 +11,24 @@ A request counts when its key is known and its body is here. Quick reads, slow r
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-import structlog
+from typing import Any, Final
 
 from cluster.clock import Clock
-from cluster.errors import HouseError, Unavailable
+from cluster.errors import HouseError, Unauthenticated, Unavailable
 from cluster.store.ports import IdempotencyStore
 from deployments.api.endpoint import Endpoint
 from deployments.api.paths import Match, Paths
 from deployments.edge import cors, idempotency
-from deployments.edge.admission import Gate, enter, examine
+from deployments.edge.admission import Gate, bearer_user, enter, examine
 from deployments.edge.arrival import Arrival, Scope, Send
 from deployments.edge.body import Gone, Receive
 from deployments.edge.client_address import DIRECT, ClientAddresses
 from deployments.edge.credentials import HEADER as KEY_HEADER
 from deployments.edge.deadline import Deadline, TookTooLong
-from deployments.edge.envelope import Reply
+from deployments.edge.envelope import NO_STORE, NOSNIFF, REVALIDATED, Header, Reply, is_known
 from deployments.edge.errors import method_not_allowed, not_found, reply_to, timed_out
 from deployments.edge.tally import Tally
 from deployments.edge.trace import AccessLog
-
-KEY_WARNING_S = 3600.0
-_log = structlog.get_logger()
 
 
 @dataclass(slots=True)
@@ -79,8 +74,6 @@ class Door:
         "Reads answered in front of the framework, other reads, and writes; more of a kind are refused with 503."
         self.busy_s = 0.0
         "Seconds spent in requests so far, summed over them: its growth per second is how many ran at once."
-        self._warned: dict[str, float] = {}
-        "Key id -> when we last warned that it travels in addresses."
 
     @property
     def in_flight(self) -> int:
@@ -128,8 +121,6 @@ class Door:
     async def _answer(self, arrival: Arrival, endpoint: Endpoint) -> Reply:
         try:
             await enter(arrival, endpoint.rules, self._gate)
-            if KEY_HEADER not in arrival.headers and arrival.credential.is_secret:
-                self._warn_of_key(arrival)
             return await self._answer_in_place(arrival, endpoint)
         except Gone:
             raise
@@ -156,16 +147,6 @@ class Door:
             places.taken -= 1
             self.busy_s += self._clock.monotonic_s() - begun_s
 
-    def _warn_of_key(self, arrival: Arrival) -> None:
-        """Tell that a secret key came in an address, which proxies write down; once an hour for each key."""
-        self._gate.meter.count("kiosk_secret_keys_in_addresses", app=arrival.app_id)
-        key_id, now_s = arrival.credential.key_id, self._clock.monotonic_s()
-        if now_s - self._warned.get(key_id, -KEY_WARNING_S) >= KEY_WARNING_S:
-            self._warned[key_id] = now_s
-            _log.warning(
-                "secret_key_in_address", app=arrival.app_id, advice="send it in the header X-API-KEY"
-            )
-
     async def _once(self, arrival: Arrival, endpoint: Endpoint, key: bytes) -> Reply:
         async def answer() -> Reply:
             return await _examine_and_answer(arrival, endpoint)
@@ -174,11 +155,28 @@ class Door:
             return reply_to(error, endpoint.family, request_id=arrival.request_id)
 
         same = (endpoint.name.encode(), *_pairs(arrival), arrival.body)
-        return await idempotency.once(self._replays, arrival.app_id, key, same, answer, refused)
+        credential = arrival.credential
+        try:
+            user_id = bearer_user(arrival) if endpoint.rules.reads_token else ""
+        except Unauthenticated:
+            # Whoever can't say who they are shares a key with nobody; `examine` finds the right words.
+            return await answer()
+        owner = idempotency.KeyOwner(
+            arrival.app_id, credential.key_id, user_id, is_browser=not credential.is_secret
+        )
+        return await idempotency.once(
+            self._replays, owner, key, same, answer, refused, lambda: arrival.reader_ids
+        )
 
     def _note(self, arrival: Arrival, endpoint: Endpoint | None, reply: Reply, took_ms: float) -> None:
         name = endpoint.name if endpoint is not None else "none"
-        app = arrival.app_id if arrival.caller is not None else ""
+        app = ""
+        if arrival.caller is not None:
+            credential = arrival.caller.credential
+            app = credential.app.app_id
+            if credential.is_secret and not arrival.headers.get(KEY_HEADER):
+                self._gate.keyring.record_exposed(credential, self._clock.now_ms())
+                self._gate.meter.count("kiosk_secret_keys_in_addresses", app=app)
         self._tally.note(name, reply.status, took_ms)
         self._access_log.note(arrival.request_id, name, reply.status, took_ms, app=app)
 
@@ -208,13 +206,29 @@ def _elsewhere(match: Match | None, method: str) -> Reply:
     return not_found() if match is None else method_not_allowed(match.place.allowed)
 
 
+_ALWAYS: Final = (cors.ORIGIN, cors.EXPOSE, NOSNIFF)
+_USUAL: Final = (*_ALWAYS, NO_STORE)
+_TAGGED: Final = (*_ALWAYS, *REVALIDATED)
+
+
 async def _write(reply: Reply, arrival: Arrival, send: Send) -> None:
+    request_id = (b"x-request-id", arrival.request_id.encode())
+    if reply.etag:
+        tag = (b"etag", reply.etag)
+        given = arrival.headers.get(b"if-none-match")
+        if given is not None and is_known(reply.etag, given):
+            headers = [request_id, tag, *_TAGGED, *reply.headers]
+            await send({"type": "http.response.start", "status": 304, "headers": headers})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        usual: tuple[Header, ...] = (tag, *_TAGGED)
+    else:
+        usual = _USUAL
     headers = [
         reply.content_type,
         (b"content-length", b"%d" % len(reply.body)),
-        (b"x-request-id", arrival.request_id.encode()),
-        cors.ORIGIN,
-        cors.EXPOSE,
+        request_id,
+        *usual,
         *reply.headers,
     ]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})

@@ -18,7 +18,7 @@ from deployments.edge.admission import Rules
 BASE = "/v1/experiments"
 _ONE = f"{BASE}/{{{NAMED}}}"
 _TAG = "Experiments"
-_EVENT = Rules(publishable_by="publishable_experiments", writes=True, body="raw")
+_EVENT = Rules(publishable_by="publishable_experiments", writes=True, body="raw", browser_bytes=16 << 10)
 _READ = Rules()
 _STEP = Rules(bucket="write", writes=True)
 _CHANGE = Rules(bucket="write", writes=True, body="json")

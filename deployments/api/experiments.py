@@ -17,11 +17,13 @@ from actors.experiments.messages import ExperimentEvent
 from cluster.clock import Clock
 from cluster.errors import Malformed
 from cluster.records.json_limits import load_json
+from deployments.api.browser_writes import stranger_of
 from deployments.api.interactions import default_anonymous_id
 from deployments.api.wire.experiments import ExperimentBody
 from deployments.api.wire.faults import unprocessable
 from deployments.edge.arrival import Arrival
 from deployments.edge.envelope import Reply, bare
+from deployments.edge.proof import Claimed, prove_reader
 
 NAMED = "experiment_id_or_slug"
 _MOST_TOLD = 1 << 20
@@ -37,10 +39,14 @@ class ExperimentEvents:
 
     def read(self, request: Arrival) -> ExperimentEvent:
         """Read the body; who names nobody is a visitor made from key, address, agent and day."""
+        given = parsed(request.body)
         try:
-            body = ExperimentBody.model_validate(parsed(request.body))
+            body = ExperimentBody.model_validate(given)
         except ValidationError as error:
             raise unprocessable(error) from error
+        credential = request.credential
+        if not credential.is_secret and credential.app.settings.prove_writers:
+            prove_reader(request, Claimed.of(given))
         user_id, anonymous_id = body.user_id or "", body.anonymous_id or ""
         if not user_id and not anonymous_id:
             anonymous_id = default_anonymous_id(request, self._clock.now_ms())
@@ -52,6 +58,7 @@ class ExperimentEvents:
             body.variant_name or None,
             body.timestamp,
             device_of(request.user_agent),
+            stranger_of(request, user_id if credential.app.settings.prove_writers else ""),
         )
 
     async def answer(self, request: Arrival) -> Reply:

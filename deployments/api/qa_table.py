@@ -13,7 +13,7 @@ from deployments.api.wire.records import Told, enveloped
 from deployments.edge.admission import Rules
 
 _WRITE = Rules(bucket="write", writes=True, body="json")
-_ASK = Rules(publishable=True, body="json", reads_token=True)
+_ASK = Rules(publishable=True, body="json", reads_token=True, proves_writer=True)
 _TAG = "Questions and answers"
 
 

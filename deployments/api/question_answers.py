@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from actors.recommender.messages import AnswersFound, ReaderQuery
 from actors.search.messages import Spelling
 from cluster.ids import ServiceId
+from deployments.api.confidential import check_query
 from deployments.api.query_log import QueryLog
 from deployments.api.treated import TreatedQueries
 from deployments.api.wire.faults import unprocessable
@@ -40,7 +41,7 @@ class QuestionAnswers:
             raise unprocessable(error) from error
         token = request.token
         user_id = token.user_id if token is not None and token.user_id else body.user_id or ""
-        return to_answer_query(body, app_id=request.app_id, user_id=user_id)
+        return check_query(request, to_answer_query(body, app_id=request.app_id, user_id=user_id))
 
     async def answer(self, request: Arrival) -> Reply:
         """Answer a question."""

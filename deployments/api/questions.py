@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
 import structlog
 from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
@@ -18,21 +19,26 @@ from actors.answers.archive.client import ArchiveClient, QuestionClient
 from actors.history.client import LocalHistoryClient
 from actors.recommender.client import RecommenderClient
 from cluster.clock import Clock
-from cluster.errors import HouseError, NotFound, messages
+from cluster.errors import HouseError, NotFound, TooMany, Unauthenticated, Unavailable, messages
 from cluster.ids import new_question_id
-from cluster.records.question import ANSWER_WITHIN_MS, Format, Question
+from cluster.records.links import has_link
+from cluster.records.question import ANSWER_WITHIN_MS, CLAIMS_MARK, Format, Question
 from cluster.records.searched import UNKNOWN
 from cluster.store.ports import QuestionStore, Recorded
 from deployments.api.askers import Asker, asker_of
+from deployments.api.browser_questions import check_browser_format, check_browser_question
 from deployments.api.filtered import few_that_pass
 from deployments.api.query_log import QueryLog
 from deployments.api.wire.ask import AskAnswers, AskQuestion, question_id_of
 from deployments.api.wire.faults import refuse, unprocessable
 from deployments.api.wire.shared import tree_of
+from deployments.edge.admission import bearer_user
 from deployments.edge.arrival import Arrival
-from deployments.edge.envelope import Reply, dumps, success, success_json
+from deployments.edge.envelope import Reply, dumps, success, success_json, tagged
 
 NAMED = "question_id"
+_AGAIN_S = 3600
+"When a stranger may try again whose address asked too much today."
 QUOTA_SPENT = "The number of questions for today is used up."
 _DAY_MS = 86_400_000
 _HISTORY_WAIT_S = 1.0
@@ -66,6 +72,7 @@ class Questions:
     def read(self, request: Arrival) -> tuple[AskQuestion, Asker]:
         """Read a question."""
         body = read_body(AskQuestion, request.payload)
+        check_browser_question(request, body)
         tree_of(body.fq, "fq")
         tree_of(body.boost_fq, "boost_fq")
         return body, asker_of(request, body, self._means.clock.now_ms())
@@ -106,6 +113,8 @@ class Questions:
             language=(getattr(body, "language", None) or "").lower(),
             format=body.format(default),
             metadata=asker.metadata,
+            claims=asker.claims,
+            is_strangers=bool(asker.origin),
             **more,
         )
 
@@ -114,23 +123,50 @@ class Questions:
 
         Errors:
             NotFound: no such parent, or another reader's
-            TooMany, Unavailable
+            TooMany
+            Unavailable: also while there is no room for writes
         """
         means = self._means
         if parent_id is not None:
             question = self._after(question, await means.store.read(request.app_id, parent_id), parent_id)
+        reason = request.gate.why_no_writes()
+        if reason:
+            raise Unavailable(reason, retry_after_s=10, told=True)
         day = question.asked_at // _DAY_MS
+        await self._admit(request, asker, day)
         quotas = request.credential.app.settings.questions_per_day.items()
         quota = next((bound for kind, bound in quotas if kind == asker.user_type), None)
-        if quota is not None and await means.store.count(request.app_id, asker.reader_id, day) > quota:
+        if quota is not None and await self._is_over(request.app_id, asker, day, quota):
             await means.client.refuse(question, QUOTA_SPENT)
             return question.question_id
         only = await few_that_pass(self._recommender, question.app_id, question.fq, question.type)
         await means.client.take(question.model_copy(update={"only": only}))
-        self._later(means.store.note_asked(request.app_id, question.text, asker.reader_id, day))
+        if not has_link(question.text):
+            self._later(means.store.note_asked(request.app_id, question.text, asker.voter_id, day))
         if question.logged:
             await asyncio.wait({self._later(self._note(question))}, timeout=_HISTORY_WAIT_S)
         return question.question_id
+
+    async def _admit(self, request: Arrival, asker: Asker, day: int) -> None:
+        """Refuse a stranger whose address, or whose kind, asked too much today; nothing is written then.
+
+        Errors:
+            TooMany
+        """
+        settings = request.credential.app.settings
+        each, total = settings.questions_per_address, settings.questions_without_proof
+        if not asker.origin or not (each or total):
+            return
+        counted = self._means.store.count_stranger(request.app_id, asker.origin, day, each=each, total=total)
+        if not await counted:
+            raise TooMany(QUOTA_SPENT, retry_after_s=_AGAIN_S)
+
+    async def _is_over(self, app_id: str, asker: Asker, day: int, quota: int) -> bool:
+        """Count a question against its asker, and a stranger's against their address too: ids cost nothing."""
+        counts = [
+            await self._means.store.count(app_id, one, day) for one in {asker.reader_id, asker.voter_id}
+        ]
+        return max(counts) > quota
 
     def read_id(self, request: Arrival) -> str:
         """Read the id in the path."""
@@ -144,11 +180,14 @@ class Questions:
         shown = await self._means.store.shown(request.app_id, request.parsed)
         if shown is None:
             raise NotFound(messages.NOT_FOUND)
-        return success_json(shown)
+        if shown.endswith(CLAIMS_MARK):
+            shown = await self._with_claims(request, shown.removesuffix(CLAIMS_MARK) + b"}")
+        return tagged(success_json(shown))
 
     def read_many(self, request: Arrival) -> AskAnswers:
         """Read a list of ids."""
         body: AskAnswers = read_body(AskAnswers, request.payload)
+        check_browser_format(request, body)
         return body
 
     async def answers(self, request: Arrival) -> Reply:
@@ -157,13 +196,29 @@ class Questions:
         store, ids = self._means.store, body.question_ids
         if not body.formats:
             shown = await store.shown_many(request.app_id, ids)
-            return success_json(b"[" + b",".join(one or b"null" for one in shown) + b"]")
+            plain = (b"null" if one is None else _without_mark(one) for one in shown)
+            return success_json(b"[" + b",".join(plain) + b"]")
         found = await asyncio.gather(*(store.read(request.app_id, one) for one in ids))
         return success_json(dumps([await self._formatted(one, body) for one in found]))
 
     async def close(self) -> None:
         """Wait for what is still being noted."""
         await asyncio.gather(*self._noting, return_exceptions=True)
+
+    async def _with_claims(self, request: Arrival, shown: bytes) -> bytes:
+        """Add what the asker's token said, for the asker and for their own server; nobody else is shown it."""
+        try:
+            user_id = bearer_user(request)
+        except Unauthenticated:
+            user_id = ""
+        if not user_id and not request.credential.is_secret:
+            return shown
+        recorded = await self._means.store.read(request.app_id, request.parsed)
+        if recorded is None or not (request.credential.is_secret or user_id == recorded.question.user_id):
+            return shown
+        record = orjson.loads(shown)
+        record["metadata"].update(recorded.question.claims)
+        return dumps(record)
 
     def _after(self, question: Question, parent: Recorded | None, parent_id: str) -> Question:
         if parent is None or (parent.question.user_id and parent.question.user_id != question.user_id):
@@ -214,6 +269,10 @@ def read_body(model: Any, payload: Any) -> Any:
         return model.model_validate(payload)
     except ValidationError as error:
         raise unprocessable(error) from error
+
+
+def _without_mark(shown: bytes) -> bytes:
+    return shown.removesuffix(CLAIMS_MARK) + b"}" if shown.endswith(CLAIMS_MARK) else shown
 
 
 async def _quietly(work: Any) -> None:

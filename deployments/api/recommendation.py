@@ -14,6 +14,7 @@ from actors.recommender.messages import Kind, ReaderQuery, RecommendationResult
 from cluster.clock import Clock
 from cluster.errors import Forbidden
 from cluster.ids import ServiceId
+from deployments.api.confidential import check_query
 from deployments.api.endpoint import Answer, Schema
 from deployments.api.treated import TreatedQueries
 from deployments.api.wire.faults import unprocessable
@@ -69,7 +70,8 @@ class Recommendations:
                 raise Forbidden(NOT_FOR_BROWSERS)
             token = request.token
             user_id = token.user_id if token is not None and token.user_id else body.user_id or ""
-            return to_query(body, kind, app_id=request.app_id, user_id=user_id, now_ms=self._clock.now_ms())
+            query = to_query(body, kind, app_id=request.app_id, user_id=user_id, now_ms=self._clock.now_ms())
+            return check_query(request, query)
 
         return read
 

@@ -15,6 +15,7 @@ from actors.recommender.messages import ReaderQuery, RecommendationResult
 from actors.search.messages import SearchFound, SearchQuery, Spelling
 from cluster.clock import Clock
 from cluster.ids import ServiceId
+from deployments.api.confidential import check_query, hide
 from deployments.api.query_log import QueryLog
 from deployments.api.treated import TreatedQueries
 from deployments.api.wire.faults import unprocessable
@@ -47,12 +48,13 @@ class Searches:
         except ValidationError as error:
             raise unprocessable(error) from error
         token = request.token
-        return to_search_query(
+        query = to_search_query(
             body,
             app_id=request.app_id,
             user_id=token.user_id if token is not None and token.user_id else body.user_id or "",
             now_ms=self._clock.now_ms(),
         )
+        return check_query(request, query)
 
     def read_named(self, request: Arrival) -> ReaderQuery:
         """Read the body of mget."""
@@ -60,7 +62,7 @@ class Searches:
             body = ManyProducts.model_validate(request.payload)
         except ValidationError as error:
             raise unprocessable(error) from error
-        return to_named_query(body, app_id=request.app_id)
+        return check_query(request, to_named_query(body, app_id=request.app_id))
 
     async def answer(self, request: Arrival) -> Reply:
         """Search."""
@@ -78,7 +80,7 @@ class Searches:
     async def answer_named(self, request: Arrival) -> Reply:
         """Give products by their ids."""
         query: ReaderQuery = request.parsed
-        return self._reply(request, await self._client.answer(query), b"")
+        return self._reply(request, hide(request, query, await self._client.answer(query)), b"")
 
     def _reply(self, request: Arrival, answered: RecommendationResult, more: bytes) -> Reply:
         return result(

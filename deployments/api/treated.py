@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from actors.experiments.client import ExperimentClient
 from actors.experiments.messages import Treatment
 from actors.recommender.client import RecommenderClient
 from actors.recommender.messages import ReaderQuery, RecommendationResult
 from cluster.errors import Invalid
+from deployments.api.browser_writes import stranger_of
+from deployments.api.confidential import hide
 from deployments.api.experiments import device_of
 from deployments.api.stored_rules import StoredRules
 from deployments.edge.arrival import Arrival
@@ -38,14 +41,16 @@ class TreatedQueries:
         met = await self._treatments.meet(
             query.app_id, query.engine_id, query.reader_ids,
             through=query.kind, device=device_of(request.user_agent),
+            # Answers from pages take a user id that nobody proved where `prove_writers` is off.
+            writer=partial(stranger_of, request, "" if query.question is not None else query.user_id),
         )  # fmt: skip
         if not met:
-            return await self._client.answer(await self._rules.apply(query))
+            return hide(request, query, await self._client.answer(await self._rules.apply(query)))
         started_s, failed = request.clock.monotonic_s(), True
         try:
             found = await self._client.answer(await self._rules.apply(treated(query, met)))
             failed = False
-            return found
+            return hide(request, query, found)
         except Invalid:
             failed = False
             raise

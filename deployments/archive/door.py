@@ -45,6 +45,8 @@ class ArchiveConfig:
     origins: tuple[str, ...] = ()
     "Origins of pages that may call from a browser, beside our own and loopback."
     citation: CitationRules = field(default_factory=CitationRules)
+    plain_sign_in: bool = False
+    "People may sign in over plain http beyond loopback."
     client_addresses: ClientAddresses = DIRECT
 
 
@@ -91,7 +93,9 @@ def open_archive(
     Errors:
         Invalid: the public address is none
     """
-    addresses = Addresses.of(config.public_url, host=config.host, port=config.port)
+    addresses = Addresses.of(
+        config.public_url, host=config.host, port=config.port, plain_sign_in=config.plain_sign_in
+    )
     oauth = open_oauth(
         stores, vault, clock, addresses, title=config.title, client_addresses=config.client_addresses
     )

@@ -24,12 +24,12 @@ from cluster.meter import Meter
 from cluster.records.json_limits import load_json
 from deployments.edge.arrival import Arrival
 from deployments.edge.body import read_body
-from deployments.edge.caller import Caller, Credential
+from deployments.edge.caller import Caller, Credential, ReaderToken
 from deployments.edge.credentials import HEADER, find_key
 from deployments.edge.keyring import Keyring
 from deployments.edge.limits import Limits
+from deployments.edge.proof import Claimed, prove_reader
 from deployments.edge.robots import looks_automated
-from deployments.edge.signatures import hash_matches
 from deployments.edge.tokens import bearer, match_reader, read_token
 
 _log = structlog.get_logger()
@@ -55,6 +55,10 @@ class Rules:
     token_in_body: bool = False
     proves_reader: bool = False
     "A publishable key must prove a `user_id` by `user_hash` or token."
+    proves_writer: bool = False
+    "The same where the app's switch `prove_writers` is on."
+    browser_bytes: int = 1 << 20
+    "Largest body of a publishable key."
 
 
 class Gate:
@@ -86,7 +90,9 @@ async def enter(arrival: Arrival, rules: Rules, gate: Gate) -> None:
     Cost: 6 microseconds for a secret key without a body.
     """
     headers = arrival.headers
-    credential = gate.keyring.find(find_key(headers.get(HEADER), arrival.query_string))
+    credential = None
+    if len(headers) == len(arrival.scope["headers"]) or not _contradicts_itself(arrival):
+        credential = gate.keyring.find(find_key(headers.get(HEADER), arrival.query_string))
     if credential is None:
         if not gate.keyring.ready:
             raise Unavailable("keys are not loaded yet", retry_after_s=1)
@@ -94,11 +100,12 @@ async def enter(arrival: Arrival, rules: Rules, gate: Gate) -> None:
     arrival.caller, arrival.gate = Caller(credential), gate
     await reach(arrival, rules, gate)
     if rules.body != "ignored":
+        most_bytes = gate.most_bytes if credential.is_secret else min(rules.browser_bytes, gate.most_bytes)
         arrival.body = await read_body(
             arrival.receive,
             announced=headers.get(b"content-length"),
             encoding=headers.get(b"content-encoding"),
-            most_bytes=gate.most_bytes,
+            most_bytes=most_bytes,
         )
 
 
@@ -114,13 +121,26 @@ async def reach(arrival: Arrival, rules: Rules, gate: Gate, *, spend: bool = Tru
             raise Forbidden(messages.SECRET_ONLY)
         _check_robot(arrival, credential, gate.meter)
     if spend:
-        await gate.limits.spend(credential, rules.bucket)
+        address = "" if credential.is_secret else arrival.ip
+        await gate.limits.spend(credential, rules.bucket, address)
     if rules.writes:
         if credential.app.read_only:
             raise ReadOnly(messages.PLAYGROUND)
         reason = gate.why_no_writes()
         if reason:
             raise Unavailable(reason, retry_after_s=10, told=True)
+
+
+def find_live(credential: Credential, gate: Gate) -> Credential:
+    """Look a key up again, with the settings its app has by now.
+
+    Errors:
+        Unauthenticated: it was revoked
+    """
+    live = gate.keyring.find(credential.text)
+    if live is None:
+        raise Unauthenticated(messages.INVALID_KEY)
+    return live
 
 
 async def examine(arrival: Arrival, rules: Rules, schema: Callable[[Any], Any] | None) -> None:
@@ -151,8 +171,11 @@ def _examine(arrival: Arrival, rules: Rules, schema: Callable[[Any], Any] | None
             raise
     if schema is not None:
         arrival.parsed = schema(arrival)
-    if rules.proves_reader and not arrival.credential.is_secret:
-        _prove_reader(arrival)
+    credential = arrival.credential
+    if not credential.is_secret and (
+        rules.proves_reader or (rules.proves_writer and credential.app.settings.prove_writers)
+    ):
+        prove_reader(arrival, Claimed.of(arrival.payload))
 
 
 def _is_switched_on(credential: Credential, switch: str) -> bool:
@@ -178,6 +201,32 @@ def _check_robot(arrival: Arrival, credential: Credential, meter: Meter) -> None
         raise Forbidden(messages.ROBOT)
 
 
+def _contradicts_itself(arrival: Arrival) -> bool:
+    """Check whether a header that says who calls stands there twice with different values."""
+    for name in (HEADER, b"authorization"):
+        if len({value for header, value in arrival.scope["headers"] if header == name}) > 1:
+            return True
+    return False
+
+
+def bearer_user(arrival: Arrival) -> str:
+    """Return the user of the token in the header; empty without one.
+
+    Errors:
+        Unauthenticated
+    """
+    text = bearer(arrival.headers.get(b"authorization"))
+    return "" if text is None else _verified(arrival, text).user_id
+
+
+def _verified(arrival: Arrival, text: str) -> ReaderToken:
+    credential = arrival.credential
+    settings = credential.app.settings
+    secrets = credential.token_keys if settings.derived_token_key else credential.secrets
+    now_s = arrival.clock.now_ms() / 1000
+    return read_token(text, secrets, now_s=now_s, max_age_s=settings.token_max_age_h * 3600)
+
+
 def _read_token(arrival: Arrival, rules: Rules) -> None:
     text = bearer(arrival.headers.get(b"authorization"))
     if text is None and rules.token_in_body:
@@ -185,31 +234,9 @@ def _read_token(arrival: Arrival, rules: Rules) -> None:
         text = given or None
     if text is None:
         return
-    credential = arrival.credential
-    token = read_token(text, credential.secrets, now_s=arrival.clock.now_ms() / 1000)
+    token = _verified(arrival, text)
     match_reader(token, _field(arrival, "user_id"), _field(arrival, "user_type"))
-    arrival.caller = Caller(credential, token)
-
-
-def _prove_reader(arrival: Arrival) -> None:
-    """Apply the rules of `user_hash`.
-
-    Source: reference 3.3, decision I1
-    """
-    token = arrival.token
-    if token is not None and token.user_id:
-        return
-    user_id, anonymous_id = _field(arrival, "user_id"), _field(arrival, "anonymous_id")
-    reader_id = user_id or anonymous_id
-    if not reader_id:
-        return
-    credential = arrival.credential
-    given = _field(arrival, "user_hash")
-    if not given:
-        if user_id or credential.app.settings.strict_user_hash:
-            raise Unauthenticated(messages.HASH_REQUIRED)
-    elif not hash_matches(credential.secrets, given, reader_id, _field(arrival, "user_type")):
-        raise Unauthenticated(messages.HASH_INVALID)
+    arrival.caller = Caller(arrival.credential, token)
 
 
 def _field(arrival: Arrival, name: str) -> str:

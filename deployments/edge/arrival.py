@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from cluster import ids
 from cluster.clock import Clock
 from deployments.edge.body import Receive
 from deployments.edge.caller import Caller, Credential, ReaderToken
@@ -71,6 +72,23 @@ class Arrival:
         if self._fields is None:
             self._fields = parse_query(self.query_string)
         return self._fields
+
+    @property
+    def reader_ids(self) -> tuple[str, ...]:
+        """Whom the request is for (`u:...`, `a:...`), the surest first. Only after admission has parsed the body."""
+        told: Mapping[str, Any] = self.payload if isinstance(self.payload, dict) else {}
+        named = [
+            ids.user_reader(self.token.user_id) if self.token is not None and self.token.user_id else "",
+            *(
+                mark(text)
+                for mark, text in (
+                    (ids.user_reader, told.get("user_id")),
+                    (ids.anonymous_reader, told.get("anonymous_id")),
+                )
+                if isinstance(text, str) and text
+            ),
+        ]
+        return tuple(dict.fromkeys(name for name in named if name))
 
     @property
     def ip(self) -> str:

@@ -20,6 +20,8 @@ class Credential:
     "The key itself; part of the default anonymous id."
     secrets: tuple[bytes, ...] = field(repr=False)
     "The app's live secret keys: they sign `user_hash` and reader tokens."
+    token_keys: tuple[bytes, ...] = field(default=(), repr=False)
+    "The keys derived from them that sign reader tokens under `derived_token_key`."
 
     @property
     def is_secret(self) -> bool:

@@ -2,15 +2,19 @@
 
 Costs nothing when the header is absent. The same key with the same request repeats the first answer for 24
 hours, with another request it is 422, and while the first is still running 409.
+
+A key belongs to whoever sent it: to an API key and, with a token, to its reader. Keys of browsers are kept for an
+hour, and only so many of an app, because everybody who sees a page can make them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 
-from cluster.errors import Conflict, HouseError, Unprocessable
+from cluster.errors import Conflict, HouseError, TooMany, Unprocessable
 from cluster.store.ports import IdempotencyStore
 from deployments.edge.envelope import Reply
 
@@ -21,36 +25,58 @@ OTHER_BODY = "The Idempotency-Key was already used with another request."
 IN_FLIGHT = "A request with this Idempotency-Key is still running."
 NOT_A_KEY = "The Idempotency-Key must be 1 to 255 visible characters."
 
+TOO_MANY_KEYS = "Too many requests with an Idempotency-Key; leave it out or try again later."
+
+LIFE_MS = 24 * 3_600_000
+BROWSER_LIFE_MS = 3_600_000
+BROWSER_MOST = 20_000
+"Keys of browsers that an app keeps at a time: about 8 MB."
+
 _FINAL = frozenset({200, 400, 404, 413, 422})
 "Statuses that would come again for the same request; everything else is forgotten, so that a retry may succeed."
 
 
+@dataclass(frozen=True, slots=True)
+class KeyOwner:
+    """Whose Idempotency-Key it is."""
+
+    app_id: str
+    key_id: str
+    user_id: str = ""
+    "Of a verified token; empty without one."
+    is_browser: bool = False
+
+
 async def once(
     store: IdempotencyStore,
-    app_id: str,
+    owner: KeyOwner,
     key: bytes,
     request: tuple[bytes, ...],
     answer: Callable[[], Awaitable[Reply]],
     refused: Callable[[HouseError], Reply],
+    readers: Callable[[], Sequence[str]] = tuple,
 ) -> Reply:
     """Run `answer` unless the same request was answered before.
 
     `request` is what makes two requests the same: method, path, query, body. `refused` turns an expected
-    error of `answer` into its reply, because a refusal is an answer to repeat as well.
+    error of `answer` into its reply, because a refusal is an answer to repeat as well. `readers` names whom the
+    answer is about, once it is there: with them it is erased.
 
     Errors:
         Unprocessable: another request used the key, or it is not a key
         Conflict: the first request is still running
+        TooMany: browsers of this app use too many keys
     """
     if not 0 < len(key) <= 255 or any(not 32 < byte < 127 for byte in key):
         raise Unprocessable(NOT_A_KEY)
-    token = hashlib.sha256(key).hexdigest()
-    digest = hashlib.sha256()
-    for part in request:
-        digest.update(len(part).to_bytes(8, "big") + part)
-    replay = await store.begin(app_id, token, digest.hexdigest())
+    app_id = owner.app_id
+    token = _digest((owner.key_id.encode(), owner.user_id.encode("utf-8", "surrogatepass"), key))
+    most, life_ms = (BROWSER_MOST, BROWSER_LIFE_MS) if owner.is_browser else (0, LIFE_MS)
+    replay = await store.begin(app_id, token, _digest(request), most=most)
     if replay.state == "done":
         return Reply(replay.status, replay.reply, (REPLAYED,))
+    if replay.state == "full":
+        raise TooMany(TOO_MANY_KEYS, retry_after_s=60)
     if replay.state == "other":
         raise Unprocessable(OTHER_BODY)
     if replay.state == "flying":
@@ -65,9 +91,16 @@ async def once(
             settled = True
             # The write has happened; a store that went away since must not turn it into a failure.
             with contextlib.suppress(HouseError):
-                await store.finish(app_id, token, reply.status, reply.body)
+                await store.finish(app_id, token, reply.status, reply.body, readers(), life_ms=life_ms)
         return reply
     finally:
         if not settled:
             with contextlib.suppress(HouseError):
                 await store.forget(app_id, token)
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()

@@ -18,6 +18,7 @@ from cluster.clock import Clock
 from cluster.errors import HouseError, TooMany, messages
 from cluster.records.access import Limits as AppLimits
 from cluster.store.ports import LimitStore
+from deployments.edge.addresses import AddressBuckets
 from deployments.edge.caller import Credential
 
 _log = structlog.get_logger()
@@ -53,15 +54,25 @@ class Limits:
         self._store = store
         self._clock = clock
         self._purses: dict[tuple[str, str], _Purse] = {}
+        self._addresses = AddressBuckets(clock)
 
-    async def spend(self, credential: Credential, bucket: str) -> None:
-        """Spend one token.
+    async def spend(self, credential: Credential, bucket: str, address: str = "") -> None:
+        """Spend one token; of a publishable key also one of the client's address, so that one visitor can't use up
+        what all browsers of an app share.
 
         Errors:
             TooMany: with `retry_after_s`
-        Cost: half a microsecond while the lot lasts; one store round trip per lot, not on the request's way.
+        Cost: half a microsecond while the lot lasts, as much again for the address; one store round trip per lot,
+            not on the request's way.
         """
         purse = self._purse(credential, bucket)
+        if address and not credential.is_secret:
+            share = credential.app.settings.address_share
+            if share < 1:
+                burst = max(1.0, purse.burst * share)
+                wait_s = self._addresses.spend(credential.key_id, bucket, address, purse.rate * share, burst)
+                if wait_s:
+                    raise _too_many(wait_s)
         if purse.tokens < 1:
             await self._earn(credential, bucket, purse)
         purse.tokens -= 1

@@ -12,6 +12,7 @@ import base64
 import binascii
 import hmac
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -27,6 +28,9 @@ _LONGEST = 8192
 _LATEST = 2**53
 "Times beyond it are no times; everything up to it is exact in every JSON library."
 _LONGEST_ID = 512
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_LEEWAY_S = 300
+"How far ahead of ours the clock may be that wrote `iat`."
 _USUAL_HEADERS = frozenset({"eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9", "eyJ0eXAiOiJKV1QiLCJhbGciOiJIUzI1NiJ9"})
 '`{"alg":"HS256","typ":"JWT"}` in both orders: what almost every library writes.'
 
@@ -41,8 +45,10 @@ def bearer(authorization: bytes | None) -> str | None:
     return token.strip().decode("latin-1")
 
 
-def read_token(token: str, secrets: Iterable[bytes], *, now_s: float) -> ReaderToken:
+def read_token(token: str, secrets: Iterable[bytes], *, now_s: float, max_age_s: int = 0) -> ReaderToken:
     """Verify a token and take the reader from it.
+
+    `max_age_s` bounds a token without `exp`: it must carry `iat` and is accepted for so long after it; 0: for ever.
 
     Errors:
         Unauthenticated: with the message of the way it failed
@@ -58,7 +64,7 @@ def read_token(token: str, secrets: Iterable[bytes], *, now_s: float) -> ReaderT
         _check_header(header)
     _check_signature(head, signature, secrets)
     claims = _object(payload)
-    _check_times(claims, now_s)
+    _check_times(claims, now_s, max_age_s)
     return ReaderToken(_reader_of(claims), _type_of(claims), claims)
 
 
@@ -121,8 +127,13 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value
 
 
-def _check_times(claims: dict[str, Any], now_s: float) -> None:
+def _check_times(claims: dict[str, Any], now_s: float, max_age_s: int) -> None:
     expires = _time(claims, "exp")
+    if expires is None and max_age_s:
+        issued = _time(claims, "iat")
+        if issued is None or issued > now_s + _LEEWAY_S:
+            raise _invalid()
+        expires = issued + max_age_s
     if expires is not None and now_s >= expires:
         raise Unauthenticated(f"JWT token expired (exp={expires})")
     begins = _time(claims, "nbf")
@@ -145,7 +156,7 @@ def _reader_of(claims: dict[str, Any]) -> str:
         value = claims.get(name)
         if value is None:
             continue
-        if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_ID:
+        if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_ID or _CONTROL.search(value):
             raise _invalid()
         return value
     return ""

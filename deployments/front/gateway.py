@@ -22,6 +22,7 @@ from actors.answers.opening import open_questions
 from actors.experiments.client import ActorExperimentClient, LocalExperimentClient
 from actors.history.client import LocalHistoryClient
 from actors.language.encoder import find_encoder
+from actors.learned.allowed import ALLOWED
 from actors.recommender.champions import Models
 from actors.recommender.client import LocalRecommenderClient
 from actors.recommender.host import RecommenderHost
@@ -33,11 +34,13 @@ from cluster.errors import HouseError
 from cluster.log import set_up_logging
 from cluster.runtime import roster
 from cluster.runtime.about import version
-from cluster.runtime.disk import DiskGuard
+from cluster.runtime.learners import allowed_learners
+from cluster.runtime.memory import guard_writes
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.places import Places
 from cluster.runtime.priority import come_first
 from cluster.runtime.ray_environment import is_behind_haproxy
+from cluster.runtime.shelves import open_shelf
 from cluster.runtime.vault import vault_of
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
@@ -92,24 +95,25 @@ class Gateway:
         self._limits = Limits(self._stores.limits, clock)
         self._keyring.on_change(self._limits.forget)
         self._tally = Tally()
-        shelf = Shelf.open(settings.shelf_dir)
+        shelf = open_shelf(settings)
+        ALLOWED.read_from(partial(allowed_learners, settings))
         segments = SegmentShelf(shelf, clock)
         models = Models(SnapshotShelf(shelf), settings.snapshot_cache_dir)
         self._host = RecommenderHost(self._stores, segments, clock, meter, self._budget_mb, models=models)
-        local = LocalRecommenderClient(self._host)
         run_dir = Places.of(settings.data_dir).run_dir
         self._reaching = Reaching(run_dir, self._stores.engine_watch, _find_handle, (RayActorError,))
         self._placed = PlacedRecommenders(
-            self._stores.engines, local, self._reaching.reach, clock, away=_AWAY
+            self._stores.engines, LocalRecommenderClient(self._host), self._reaching.reach, clock, away=_AWAY
         )
-        passages = PassageShelf(settings.shelf_dir, partial(find_encoder, settings.data_dir / "models"))
+        find = partial(find_encoder, settings.data_dir / "models")
+        passages = PassageShelf(settings.shelf_dir, find, shelf.signer)
         self._answers = AnswersHost(self._stores, segments, passages, clock, meter, ARCHIVE_BUDGET_MB)
         config = archive_config(settings)
         local_archive = LocalArchiveClient(self._answers)
         self._archive = open_archive(self._stores, vault, local_archive, clock, config, tally=self._tally)
-        guard = DiskGuard(settings.data_dir, settings.disk_limit, clock)
-        most_bytes = settings.max_body_mb << 20
-        gate = Gate(self._keyring, self._limits, meter, most_bytes=most_bytes, why_no_writes=guard.reason)
+        self._memory = guard_writes(settings.data_dir, settings.disk_limit, self._stores.info, meter, clock)
+        gate = Gate(self._keyring, self._limits, meter, most_bytes=settings.max_body_mb << 20)
+        gate.why_no_writes = self._memory.reason
         means = self._open_means(settings, shelf, clock)
         self.door = Door(
             endpoints(means), gate, replays=self._stores.idempotency, clock=clock, tally=self._tally,
@@ -140,7 +144,7 @@ class Gateway:
         archive = LocalArchiveClient(self._answers)
         self._asking = open_questions(
             self._stores, archive, clock, self._meter, app_ids=lambda: self._keyring.app_ids,
-            begun=noted_in(history), llm=settings.llm,
+            begun=noted_in(history), llm=settings.llm, tokens_of=self._keyring.tokens_of,
         )  # fmt: skip
         ask = AskMeans(self._asking, archive, self._stores.questions, clock, history)
         return Means(
@@ -186,6 +190,7 @@ class Gateway:
     async def _tell(self) -> None:
         for second in itertools.count(1):
             await asyncio.sleep(1.0)
+            await self._memory.look()
             if second % TELL_EVERY_S == 0:
                 self._tally.tell(self._meter)
                 self._meter.gauge("kiosk_slow_front", float(not is_behind_haproxy(os.environ)))
@@ -207,6 +212,7 @@ def archive_config(settings: Settings) -> ArchiveConfig:
         port=settings.port,
         origins=tuple(origin.strip() for origin in settings.archive_origins.split(",") if origin.strip()),
         citation=CitationRules(settings.archive_licence, settings.archive_citation),
+        plain_sign_in=settings.plain_sign_in,
         client_addresses=ClientAddresses(
             settings.proxy_networks, behind_haproxy=is_behind_haproxy(os.environ)
         ),

@@ -260,8 +260,22 @@ async def test_only_proven_readers_get_a_history(desk: Desk) -> None:
     for question_id in (by_server, claimed, by_token, by_hash, silent):
         await desk.finished(question_id)
     assert set(await threads("gina")) == {by_server, by_token, by_hash}
-    # claims the interface does not know are merged into the metadata and win
-    assert (await desk.finished(by_token))["metadata"] == {"plan": "gold", "site": "s"}
+    # claims the interface does not know are merged into the metadata and win, for the asker and their own server
+    path = f"questions/{by_token}/answer"
+    omar = {"user_id": "omar", "exp": token["exp"]}
+    for known, how in (
+        (True, {"browser": True, "token": token}),
+        (True, {}),
+        (False, {"browser": True}),
+        (False, {"browser": True, "token": omar}),
+        (False, {"browser": True, "token": {**token, "exp": 1}}),
+    ):
+        seen = (await desk.get(path, **how)).json()["data"]
+        assert seen["metadata"] == ({"plan": "gold", "site": "s"} if known else {"site": "s"}), how
+        assert "_claims" not in seen
+    both = await desk.post("answers", {"question_ids": [by_token]}, browser=True)
+    assert both.json()["data"][0]["metadata"] == {"site": "s"}
+    assert "_claims" not in both.json()["data"][0]
 
 
 async def test_a_token_that_names_another_reader_is_refused(desk: Desk) -> None:
@@ -331,3 +345,75 @@ async def test_the_same_question_over_the_same_passages_is_answered_from_memory(
     recorded = await desk.corner.stores.questions.read("shop", again)
     assert recorded is not None
     assert recorded.answer.composer == "reused"
+
+
+# --- what strangers ask ------------------------------------------------------------------------------------------
+
+
+async def test_a_quota_is_not_evaded_by_other_ids_or_a_claimed_type(desk: Desk) -> None:
+    """Four ways around `questions_per_day=anonymous:2,free:2`."""
+    settings = AppSettings.model_validate({"limits": PLENTY, "questions_per_day": "anonymous:2,free:2"})
+    await desk.corner.open_app("shop", settings=settings)
+    secret = desk.corner.secret().encode()
+
+    async def reasons(bodies: list[dict[str, Any]], **more: Any) -> list[str]:
+        asked = [
+            await desk.asked(f"Which river {n}?", browser=True, **body, **more)
+            for n, body in enumerate(bodies)
+        ]
+        return [(await desk.finished(one))["finish_reason"] for one in asked]
+
+    rotated = await reasons([{"anonymous_id": f"v-{n}"} for n in range(4)])
+    assert rotated == ["success", "success", "forbidden", "forbidden"]
+    own = {"user_id": "gina", "user_type": "internal", "user_hash": sign_reader(secret, "gina")}
+    assert await reasons([own] * 3) == ["success", "success", "forbidden"]
+    token = {"user_id": "omar", "exp": desk.corner.clock.now_ms() // 1000 + 60}
+    assert await reasons([{"user_type": "internal"}] * 3, token=token) == ["success", "success", "forbidden"]
+    paid = {"user_id": "ines", "user_type": "paid", "user_hash": sign_reader(secret, "ines", "paid")}
+    assert await reasons([paid] * 3) == ["success"] * 3
+
+
+async def test_one_address_asks_only_so_much_a_day(desk: Desk) -> None:
+    settings = AppSettings(limits=PLENTY, questions_per_address=3)
+    await desk.corner.open_app("shop", settings=settings)
+    for _ in range(3):
+        await desk.asked(browser=True)
+    refused = await desk.post("questions", {"question": "x"}, browser=True)
+    assert (refused.status, refused.headers["retry-after"]) == (429, "3600")
+    assert await desk.asked(user_id="gina")
+
+
+async def test_marks_of_citations_are_no_markup_and_metadata_is_small(desk: Desk) -> None:
+    for name in ("cite_start", "cite_end"):
+        for mark in ("<img src=x onerror=alert(1)>", "&lt;", "\u0007", "\u2028"):
+            for path, body in (
+                ("questions", {"question": "x"}),
+                ("answers", {"question_ids": []}),
+                ("search", {"q": "x"}),
+            ):
+                answer = await desk.post(path, {**body, name: mark}, browser=True)
+                assert (answer.status, answer.json()["detail"][0]["loc"]) == (422, ["body", name])
+    assert (await desk.post("questions", {"question": "x", "cite_start": "<b>"})).status == 200
+    fat = {"question": "x", "metadata": {"k": "v" * 5_000}}
+    assert (await desk.post("questions", fat, browser=True)).status == 422
+    assert (await desk.post("questions", fat)).status == 200
+
+
+async def test_what_strangers_ask_is_not_what_everybody_is_shown(desk: Desk) -> None:
+    spam = "Visit evil.example for free tulips now?"
+    loud = "Which shop sells the cheapest tulips?"
+    for n in range(5):
+        await desk.asked(spam, browser=True, anonymous_id=f"x-{n}")
+        await desk.asked(loud, browser=True, anonymous_id=f"x-{n}")
+        await desk.asked(spam, user_id=f"u-{n}")
+    shown = (await desk.post("trending_questions", {"rows": 20}, browser=True)).json()["data"][
+        "related_questions"
+    ]
+    assert spam not in shown
+    assert loud not in shown
+    for n in range(3):
+        await desk.asked(loud, user_id=f"u-{n}")
+    shown = (await desk.post("trending_questions", {"rows": 20}, browser=True)).json()["data"][
+        "related_questions"
+    ]
+    assert loud in shown

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
-from cluster.store.ports import Stores
+from cluster.store.ports import BrowserWriter, Stores
 from tests.suites.doing import APP, NOW, OTHER
 
 
@@ -105,6 +106,23 @@ class ExperimentSuite:
         forced = await stores.experiments.assign(one, ["u:ada", "a:x"], met("b", forced=True), "force")
         assert forced == met("b", forced=True, person="a:x")
         assert await stores.experiments.assign(one, ["a:x"], met("a"), "take") == forced
+
+    async def test_strangers_add_only_so_many_exposures_a_day(self, stores: Stores) -> None:
+        one = an_experiment()
+        writer = BrowserWriter("here", NOW, readers_per_address=2, readers_per_day=3)
+        for at in range(4):
+            given = await stores.experiments.assign(one, [f"a:{at}"], met("a"), "take", writer)
+            assert given is not None
+            assert given.variant_id == "a"
+        elsewhere = replace(writer, address="there")
+        for at in range(4, 7):
+            await stores.experiments.assign(one, [f"a:{at}"], met("b"), "take", elsewhere)
+        kept = [
+            await stores.experiments.assign(one, [f"a:{at}"], None, "read") is not None for at in range(7)
+        ]
+        assert kept == [True, True, False, False, True, False, False]
+        await stores.experiments.assign(one, ["a:0"], met("b"), "take", writer)
+        assert await stores.experiments.assign(one, ["u:ada"], met("b"), "take") is not None
 
     async def test_a_variant_that_is_no_more_counts_as_none(self, stores: Stores) -> None:
         one = an_experiment()

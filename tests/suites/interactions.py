@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import orjson
 import pytest
 
-from cluster.store.ports import Stores
-from tests.suites.doing import APP, OTHER, did
+from cluster.errors import TooMany
+from cluster.store.ports import BrowserWriter, Stores
+from tests.suites.doing import APP, NOW, OTHER, did
 
 
 class InteractionSuite:
@@ -169,3 +171,48 @@ class InteractionSuite:
             assert await self.recent(stores, reader) == []
         await stores.interactions.append(APP, b"[]", [("", "v1", did(99))])
         assert await self.recent(stores, "a:v1") == [did(99)]
+
+    async def test_a_browser_adds_few_readers_and_pushes_out_few_events(self, stores: Stores) -> None:
+        writer = BrowserWriter("here", NOW, readers_per_address=2, readers_per_day=3)
+        for at in range(4):
+            await stores.interactions.append(APP, b"[]", [("", f"v{at}", did(at))], writer)
+        assert [len(await self.recent(stores, f"a:v{at}")) for at in range(4)] == [1, 1, 0, 0]
+        elsewhere = replace(writer, address="there")
+        for at in range(4, 7):
+            await stores.interactions.append(APP, b"[]", [("", f"v{at}", did(at))], elsewhere)
+        assert [len(await self.recent(stores, f"a:v{at}")) for at in range(4, 7)] == [1, 0, 0]
+        proven = replace(writer, proven=frozenset({"u1"}))
+        await stores.interactions.append(APP, b"[]", [("u1", "", did(n)) for n in range(100)], proven)
+        assert len(await self.recent(stores, "u:u1")) == 100
+        await stores.interactions.append(APP, b"[]", [("u1", "", did(n)) for n in range(100, 200)], proven)
+        await stores.interactions.append(APP, b"[]", [("u1", "", did(n)) for n in range(200, 300)], proven)
+        kept = [did(n) for n in range(299, 279, -1)] + [did(n) for n in range(199, 19, -1)]
+        assert await self.recent(stores, "u:u1") == kept
+        await stores.interactions.append(APP, b"[]", [("", "v0", did(9))], writer)
+        assert await self.recent(stores, "a:v0") == [did(9), did(0)]
+
+    async def test_a_browser_links_like_a_server_but_not_without_end(self, stores: Stores) -> None:
+        writer = BrowserWriter("here", NOW, proven=frozenset({"u1", "u2"}))
+        await stores.interactions.append(APP, b"[]", [("", "v1", did(1))], writer)
+        await stores.interactions.append(APP, b"[]", [("u1", "v1", did(2))], writer)
+        await stores.interactions.append(APP, b"[]", [("", "v1", did(3))], writer)
+        assert await self.recent(stores, "u:u1") == [did(3), did(2), did(1)]
+        await stores.interactions.append(APP, b"[]", [("u2", "v1", did(4))], writer)
+        assert await self.recent(stores, "a:v1") == [did(4)]
+        assert await self.recent(stores, "u:u2") == [did(4)]
+        many = [("u1", f"w{n}", b"") for n in range(60)]
+        await stores.interactions.append(APP, b"[]", many, writer)
+        links = await stores.interactions.links(APP, [f"w{n}" for n in range(60)])
+        assert len(links) == 50
+
+    async def test_browsers_write_only_so_many_bytes_a_minute(self, stores: Stores) -> None:
+        writer = BrowserWriter("here", NOW, bytes_per_minute=1_000)
+        payload = b"[" + b" " * 600 + b"]"
+        await stores.interactions.append(APP, payload, [("", "v1", did(1))], writer)
+        last = await stores.changes.last(APP, "interaction")
+        with pytest.raises(TooMany):
+            await stores.interactions.append(APP, payload, [("", "v1", did(2))], writer)
+        assert await stores.changes.last(APP, "interaction") == last
+        assert await self.recent(stores, "a:v1") == [did(1)]
+        later = replace(writer, now_ms=NOW + 60_000)
+        await stores.interactions.append(APP, payload, [("", "v1", did(3))], later)

@@ -211,3 +211,31 @@ class QuestionSuite:
         assert await stores.questions.checked_up_to(APP, "now") == "5-0"
         assert await stores.questions.checked_up_to(APP, "late") == ""
         assert await stores.questions.checked_up_to(OTHER, "now") == ""
+
+    async def test_strangers_ask_only_so_often_a_day(self, stores: Stores) -> None:
+        async def asks(address: str, day: int = 1) -> bool:
+            return await stores.questions.count_stranger(APP, address, day, each=2, total=3)
+
+        assert [await asks("here") for _ in range(3)] == [True, True, False]
+        assert [await asks("there") for _ in range(2)] == [True, False]
+        assert await asks("here", 2)
+        free = stores.questions.count_stranger(APP, "here", 1, each=0, total=0)
+        assert await free
+
+    async def test_the_models_tokens_have_a_ceiling_a_day(self, stores: Stores) -> None:
+        spend = stores.questions.spend_tokens
+        assert await spend(APP, 1, 600, most=1_000)
+        assert not await spend(APP, 1, 600, most=1_000)
+        assert await spend(APP, 1, -300, most=0)
+        assert await spend(APP, 1, 600, most=1_000)
+        assert await spend(APP, 2, 1_000, most=1_000)
+        assert await spend(APP, 1, 10_000, most=0)
+
+    async def test_the_same_reader_counts_once_in_a_week(self, stores: Stores) -> None:
+        for day in (10, 11, 12):
+            await stores.questions.note_asked(APP, "Why?", "u:gina", day)
+        await stores.questions.note_asked(APP, "Why?", "u:omar", 12)
+        days = range(12, 5, -1)
+        assert await stores.questions.often_asked(APP, days, readers=3, rows=5) == []
+        await stores.questions.note_asked(APP, "Why?", "u:rose", 12)
+        assert await stores.questions.often_asked(APP, days, readers=3, rows=5) == ["Why?"]

@@ -87,14 +87,21 @@ class Press:
 
 
 @pytest.fixture
-async def press(provider: Provider) -> AsyncIterator[Press]:
+def most_tokens() -> int:
+    """What the model may cost the app today; 0: as much as it likes."""
+    return 0
+
+
+@pytest.fixture
+async def press(provider: Provider, most_tokens: int) -> AsyncIterator[Press]:
     clock, stores = SystemClock(), memory_stores()
     await upload(stores, ARTICLES, app_id=APP)
     host = AnswersHost(stores, None, None, clock, SilentMeter())
     writer = ModelWriter(terms(provider.url), clock, SilentMeter())
     questions = open_questions(
-        stores, LocalArchiveClient(host), clock, SilentMeter(), app_ids=lambda: (APP,), writer=writer
-    )
+        stores, LocalArchiveClient(host), clock, SilentMeter(), app_ids=lambda: (APP,), writer=writer,
+        tokens_of=lambda app_id: most_tokens,
+    )  # fmt: skip
     await questions.start()
     yield Press(stores, questions, writer)
     await questions.close()
@@ -115,6 +122,7 @@ async def test_a_model_writes_from_the_passages(press: Press, provider: Provider
     (asked,) = provider.asked
     assert (asked["model"], asked["stream"]) == ("m-1", True)
     assert f"authorization: bearer {KEY}" in provider.headers[0].lower()
+    assert "accept-encoding: identity" in provider.headers[0].lower()
 
 
 async def test_an_answer_grows_while_it_is_written(press: Press, provider: Provider) -> None:
@@ -181,6 +189,7 @@ async def test_a_model_may_say_that_the_passages_hold_nothing(press: Press, prov
         "garbage",
         "html",
         "huge",
+        "packed",
         "redirect",
         "unended",
     ],
@@ -284,3 +293,17 @@ async def test_a_reader_who_has_enough_is_no_failure(provider: Provider) -> None
 
 async def _all(writer: ModelWriter) -> str:
     return "".join([piece async for piece in writer.write("who", [a_snippet()])])
+
+
+@pytest.mark.parametrize("most_tokens", [4_000])
+async def test_beyond_the_ceiling_of_a_day_answers_are_composed(press: Press, provider: Provider) -> None:
+    provider.text = "Velmora and Ostrany signed a treaty in Dunmere that divides the water of the river [1]."
+    composers = []
+    for n in range(6):
+        recorded, _ = await press.ask(f"Who signed the treaty about the water of the river {n}?")
+        assert recorded.answer.finish_reason == "success"
+        composers.append(recorded.answer.composer)
+    written = composers.count("model")
+    assert 1 <= written < 6
+    assert composers == ["model"] * written + ["extractive"] * (6 - written)
+    assert len(provider.asked) == written

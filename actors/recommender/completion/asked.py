@@ -1,5 +1,6 @@
 """What readers searched for: distinct readers by query, so that one of them alone can't make a suggestion.
 
+Readers whom nobody proved count as one for each client address, and what looks like a link is never suggested.
 A query counts for as long as anybody asked it within the window; forgetting a reader lowers every count they are in.
 """
 
@@ -15,6 +16,8 @@ from actors.recommender.completion.field_texts import FieldTexts
 from actors.recommender.completion.field_values import LONGEST
 from actors.search.folding import folded
 from actors.vectors.types import Floats, Mask, room_for
+from cluster.records.links import has_link
+from cluster.records.upload import ORIGIN
 
 _DAY_MS = 86_400_000
 WINDOW_MS = 30 * _DAY_MS
@@ -35,6 +38,8 @@ class Asked:
         self._readers: list[dict[str, int]] = []
         "By number of the query: reader id -> when they last asked it."
         self._queries_of: dict[str, set[int]] = {}
+        self._origins: dict[str, str] = {}
+        "Reader id -> where they came from, of readers without proof."
         self._texts = FieldTexts("text")
         self._readers_lately: Floats = np.zeros(0)
         self._worth: Floats = np.zeros(0)
@@ -55,13 +60,13 @@ class Asked:
             if item.get("type") == "search":
                 keywords = (item.get("search") or {}).get("keywords")
                 if isinstance(keywords, str):
-                    self.add(keywords, reader_of(item), at_ms)
+                    self.add(keywords, reader_of(item), at_ms, item.get(ORIGIN, ""))
 
-    def add(self, keywords: str, reader_id: str, at_ms: int) -> None:
-        """Learn one search."""
+    def add(self, keywords: str, reader_id: str, at_ms: int, origin: str = "") -> None:
+        """Learn one search; `origin` stands for a reader without proof where readers are counted."""
         text = " ".join(keywords.split())
         key = folded(text)
-        if not key or not reader_id or len(text) > LONGEST:
+        if not key or not reader_id or len(text) > LONGEST or has_link(text):
             return
         number = self._numbers.get(key)
         if number is None:
@@ -75,6 +80,8 @@ class Asked:
             readers[reader_id] = max(at_ms, readers.get(reader_id, 0))
             self._queries_of.setdefault(reader_id, set()).add(number)
             self._changed.add(number)
+            if origin:
+                self._origins[reader_id] = origin
 
     def forget(self, reader_ids: Sequence[str]) -> None:
         """Take back what readers searched for."""
@@ -82,6 +89,7 @@ class Asked:
             for number in self._queries_of.pop(reader_id, ()):
                 self._readers[number].pop(reader_id, None)
                 self._changed.add(number)
+            self._origins.pop(reader_id, None)
 
     def look_up(self, typed: str, wanted: int, least: int, now_ms: int) -> list[Hit]:
         """Find queries that at least so many different readers asked within the window."""
@@ -118,6 +126,10 @@ class Asked:
         return self._readers_lately[:count], self._worth[:count]
 
     def _count(self, number: int, now_ms: int) -> None:
-        ages = [now_ms - at_ms for at_ms in self._readers[number].values() if now_ms - at_ms < WINDOW_MS]
-        self._readers_lately[number] = len(ages)
-        self._worth[number] = sum(0.5 ** (max(age, 0) / HALF_LIFE_MS) for age in ages)
+        latest: dict[str, int] = {}
+        for reader_id, at_ms in self._readers[number].items():
+            if now_ms - at_ms < WINDOW_MS:
+                voter = self._origins.get(reader_id, reader_id)
+                latest[voter] = max(at_ms, latest.get(voter, at_ms))
+        self._readers_lately[number] = len(latest)
+        self._worth[number] = sum(0.5 ** (max(now_ms - at, 0) / HALF_LIFE_MS) for at in latest.values())

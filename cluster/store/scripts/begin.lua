@@ -1,9 +1,19 @@
 -- Begin a write under an Idempotency-Key.
--- KEYS  1 the key's record
--- ARGV  1 digest of the body  2 life of the lock ms
--- Gives {'new'} | {'other'} | {'flying'} | {'done', status, reply}.
+-- KEYS  1 the key's record  2 how many keys of browsers were begun
+-- ARGV  1 digest of the body  2 life of the lock ms  3 most that may be begun while they are counted; 0: no bound
+--       4 how long they are counted ms
+-- Gives {'new'} | {'other'} | {'flying'} | {'full'} | {'done', status, reply}.
 local held = redis.call('HMGET', KEYS[1], 'state', 'body', 'status', 'reply')
 if not held[1] then
+  local most = tonumber(ARGV[3])
+  if most > 0 then
+    if tonumber(redis.call('GET', KEYS[2]) or '0') >= most then
+      return {'full'}
+    end
+    if redis.call('INCR', KEYS[2]) == 1 then
+      redis.call('PEXPIRE', KEYS[2], ARGV[4])
+    end
+  end
   redis.call('HSET', KEYS[1], 'state', 'flying', 'body', ARGV[1])
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
   return {'new'}

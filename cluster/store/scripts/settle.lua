@@ -16,10 +16,11 @@ local function before(a, b)
 end
 
 local limit = redis.call('HGET', KEYS[2], noun) or '0'
-if before(limit, ARGV[2]) then
+local is_newer = before(limit, ARGV[2])
+if is_newer then
   limit = ARGV[2]
-  redis.call('HSET', KEYS[2], noun, limit)
 end
+local settled = limit
 
 local followers = redis.call('HGETALL', KEYS[4])
 for i = 1, #followers, 2 do
@@ -33,7 +34,11 @@ for i = 1, #followers, 2 do
 end
 
 local ms, n = parts(limit)
+-- Trimming first: it is allowed also when memory is full, and then so is the rest.
 local cut = redis.call('XTRIM', KEYS[1], 'MINID', '=', string.format('%.0f-%.0f', ms, n + 1))
+if is_newer then
+  redis.call('HSET', KEYS[2], noun, settled)
+end
 if cut > 0 then
   redis.call('HSET', KEYS[3], noun, limit)
 end

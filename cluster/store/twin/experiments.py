@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
 from cluster.store.experiment_ports import ExperimentBook, Mode
+from cluster.store.recents import BrowserWriter
 
 
 @dataclass(slots=True)
@@ -30,6 +31,7 @@ class MemoryExperiments:
 
     def __init__(self) -> None:
         self._apps: dict[str, _App] = defaultdict(_App)
+        self._strangers: Counter[tuple[str, int, str]] = Counter()
 
     async def version(self, app_id: str) -> int:
         return self._apps[app_id].version
@@ -53,7 +55,12 @@ class MemoryExperiments:
         return after
 
     async def assign(
-        self, experiment: Experiment, readers: Sequence[str], proposed: Exposure | None, mode: Mode
+        self,
+        experiment: Experiment,
+        readers: Sequence[str],
+        proposed: Exposure | None,
+        mode: Mode,
+        writer: BrowserWriter | None = None,
     ) -> Exposure | None:
         given = self._apps[experiment.app_id].given[experiment.experiment_id]
         known = {variant.variant_id for variant in experiment.variants}
@@ -64,11 +71,26 @@ class MemoryExperiments:
             winner = replace(proposed, person=person)
         if mode != "read" and winner is not None:
             for reader in readers:
+                known_reader = reader in given.by_reader
+                if not known_reader and not self._admit(experiment.app_id, writer):
+                    continue
                 if given.by_reader.get(reader) != winner:
                     given.by_reader[reader] = winner
                     if reader != person:
                         given.others[person][reader] = None
         return winner
+
+    def _admit(self, app_id: str, writer: BrowserWriter | None) -> bool:
+        if writer is None:
+            return True
+        mine, everybody = (app_id, writer.day, writer.address), (app_id, writer.day, "")
+        if (
+            self._strangers[mine] >= writer.readers_per_address
+            or self._strangers[everybody] >= writer.readers_per_day
+        ):
+            return False
+        self._strangers.update((mine, everybody))
+        return True
 
     async def erase_exposures(self, app_id: str, readers: Sequence[str]) -> int:
         app = self._apps[app_id]

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import orjson
 
+from cluster.errors import TooMany, messages
 from cluster.ids import anonymous_reader, user_reader
-from cluster.store.recents import CAP, Recent, merge_recent
+from cluster.store import interactions
+from cluster.store.recents import CAP, MOST_EVICTED, MOST_VISITORS, BrowserWriter, Recent, merge_recent
 from cluster.store.twin.experiments import MemoryExperiments
 from cluster.store.twin.questions import MemoryQuestions
 from cluster.store.twin.state import AppState, Logged, MemoryState
@@ -28,8 +30,14 @@ class MemoryInteractions:
         self._experiments = experiments
         self._threads = threads
         self._questions = questions
+        self._written: dict[tuple[str, int], int] = {}
+        self._strangers: dict[tuple[str, int, str], int] = {}
 
-    async def append(self, app_id: str, payload: bytes, recents: Sequence[Recent]) -> str:
+    async def append(
+        self, app_id: str, payload: bytes, recents: Sequence[Recent], writer: BrowserWriter | None = None
+    ) -> str:
+        if writer is not None:
+            return self._append_bounded(app_id, payload, recents, writer)
         app = self._state.apps[app_id]
         first: dict[str, str] = {}
         for user_id, visitor, _ in recents:
@@ -47,6 +55,41 @@ class MemoryInteractions:
             if user_id and packed:
                 _push(app, user_reader(user_id), [packed])
         return self._state.log(app_id, "interaction", Logged("put", payload))
+
+    def _append_bounded(
+        self, app_id: str, payload: bytes, recents: Sequence[Recent], writer: BrowserWriter
+    ) -> str:
+        app, minute = self._state.apps[app_id], writer.now_ms // 60_000
+        written = self._written.get((app_id, minute), 0)
+        if writer.bytes_per_minute and written + len(payload) > writer.bytes_per_minute:
+            raise TooMany(messages.TOO_MANY, retry_after_s=interactions.TOO_MUCH_S)
+        self._written[app_id, minute] = written + len(payload)
+        pushes: dict[str, list[bytes]] = {}
+        for user_id, visitor, _ in recents:
+            if user_id and visitor and (visitor in app.links or len(app.linked[user_id]) < MOST_VISITORS):
+                _link(app, visitor, user_id)
+        for user_id, visitor, packed in recents:
+            linked = app.links.get(visitor, "") or user_id
+            if visitor and packed:
+                pushes.setdefault(anonymous_reader(visitor), []).append(packed)
+            if linked and packed:
+                pushes.setdefault(user_reader(linked), []).append(packed)
+        for reader_id, oldest_first in pushes.items():
+            listed = len(app.recents.get(reader_id, []))
+            if listed or reader_id[2:] in writer.proven or self._admit(app_id, writer):
+                _push(app, reader_id, oldest_first[-max(MOST_EVICTED, CAP - listed) :])
+        return self._state.log(app_id, "interaction", Logged("put", payload))
+
+    def _admit(self, app_id: str, writer: BrowserWriter) -> bool:
+        mine, everybody = (app_id, writer.day, writer.address), (app_id, writer.day, "")
+        counts = self._strangers
+        if (
+            counts.get(mine, 0) >= writer.readers_per_address
+            or counts.get(everybody, 0) >= writer.readers_per_day
+        ):
+            return False
+        counts[mine], counts[everybody] = counts.get(mine, 0) + 1, counts.get(everybody, 0) + 1
+        return True
 
     async def recent(self, app_id: str, reader_ids: Sequence[str], limit: int = 200) -> list[bytes]:
         lists = [self._state.apps[app_id].recents.get(reader_id, [])[:limit] for reader_id in reader_ids]

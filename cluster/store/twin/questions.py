@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from cluster.errors import TooMany
 from cluster.records.question import Answer, Question
 from cluster.store.question_ports import Recorded
-from cluster.store.questions import MOST_CITING, MOST_OPEN, MOST_TEXTS, most_asked, reader_of
+from cluster.store.questions import ASKED_DAYS, MOST_CITING, MOST_OPEN, MOST_TEXTS, most_asked, reader_of
 
 
 @dataclass(slots=True)
@@ -122,7 +122,23 @@ class MemoryQuestions:
         self._counts[app_id, reader_id, day] += 1
         return self._counts[app_id, reader_id, day]
 
+    async def count_stranger(self, app_id: str, address: str, day: int, *, each: int, total: int) -> bool:
+        mine, everybody = (app_id, "ask:" + address, day), (app_id, "ask", day)
+        if (each and self._counts[mine] >= each) or (total and self._counts[everybody] >= total):
+            return False
+        self._counts.update((mine, everybody))
+        return True
+
+    async def spend_tokens(self, app_id: str, day: int, tokens: int, *, most: int) -> bool:
+        name = (app_id, "tokens", day)
+        if most and tokens > 0 and self._counts[name] + tokens > most:
+            return False
+        self._counts[name] = max(0, self._counts[name] + tokens)
+        return True
+
     async def note_asked(self, app_id: str, text: str, reader_id: str, day: int) -> None:
+        if any(reader_id in self._asked[app_id, day - ago][text] for ago in range(1, ASKED_DAYS)):
+            return
         asked = self._asked[app_id, day]
         if text in asked or len(asked) < MOST_TEXTS:
             asked[text].add(reader_id)

@@ -20,6 +20,7 @@ class MemoryAccess:
         self._version = 0
         self._apps: dict[str, App] = {}
         self._keys: dict[str, ApiKey] = {}
+        self._exposed: dict[str, int] = {}
 
     async def version(self) -> int:
         return self._version
@@ -40,6 +41,12 @@ class MemoryAccess:
             return False
         self._version += 1
         return True
+
+    async def put_exposed(self, key_id: str, at_ms: int) -> None:
+        self._exposed[key_id] = at_ms
+
+    async def exposed(self) -> dict[str, int]:
+        return dict(self._exposed)
 
 
 class MemoryEngines:
@@ -138,20 +145,37 @@ class MemoryIdempotency:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._held: dict[tuple[str, str], tuple[str, Replay, int]] = {}
+        self._begun: dict[str, tuple[int, int]] = {}
 
-    async def begin(self, app_id: str, token: str, body_sha256: str) -> Replay:
+    async def begin(self, app_id: str, token: str, body_sha256: str, *, most: int = 0) -> Replay:
         now_ms = self._clock.now_ms()
         body, replay, until_ms = self._held.get((app_id, token), ("", Replay("new"), 0))
         if until_ms <= now_ms:
+            begun, counted_ms = self._begun.get(app_id, (0, 0))
+            if counted_ms <= now_ms:
+                begun, counted_ms = 0, now_ms + idempotency.COUNTED_MS
+            if most:
+                if begun >= most:
+                    return Replay("full")
+                self._begun[app_id] = (begun + 1, counted_ms)
             self._held[app_id, token] = (body_sha256, Replay("flying"), now_ms + idempotency.LOCK_MS)
             return Replay("new")
         return replay if body == body_sha256 else Replay("other")
 
-    async def finish(self, app_id: str, token: str, status: int, reply: bytes) -> None:
+    async def finish(
+        self,
+        app_id: str,
+        token: str,
+        status: int,
+        reply: bytes,
+        readers: Sequence[str] = (),
+        *,
+        life_ms: int = idempotency.LIFE_MS,
+    ) -> None:
         now_ms = self._clock.now_ms()
         body, _, until_ms = self._held.get((app_id, token), ("", Replay("new"), 0))
         if until_ms > now_ms:
-            self._held[app_id, token] = (body, Replay("done", status, reply), now_ms + idempotency.LIFE_MS)
+            self._held[app_id, token] = (body, Replay("done", status, reply), now_ms + life_ms)
 
     async def forget(self, app_id: str, token: str) -> None:
         self._held.pop((app_id, token), None)

@@ -210,6 +210,8 @@ class Query(Asked):
     """What all search, recommendation and autocomplete bodies share."""
 
     user_hash: Name | None = None
+    anonymous_hash: Name | None = None
+    "Proof of an `anonymous_id` beside a user, read at the edge; `strict_user_hash` asks for it."
     user_type: Literal["anonymous", "registered", "free", "subscriber", "paid", "internal"] | None = None
     "Read at the edge: the second form of `user_hash` is made with it, and a token must name the same."
     user_cohort: Cohort = Field(default_factory=dict)

@@ -56,14 +56,17 @@ class Sessions:
         if account is None or account.disabled:
             return None
         same = (account.user_id, account.epoch) == (value.get("user_id"), value.get("epoch"))
-        return account if same else None
+        if not same or value.get("mark", "") != await self._accounts.session_mark(account.user_id):
+            return None
+        return account
 
-    def sign_in(self, response: Response, account: Account, *, secure: bool) -> None:
+    async def sign_in(self, response: Response, account: Account, *, secure: bool) -> None:
         """Remember who signed in."""
         value = {
             "username": account.username,
             "user_id": account.user_id,
             "epoch": account.epoch,
+            "mark": await self._accounts.session_mark(account.user_id),
             "till": self._now_s() + SESSION_LIFE_S,
         }
         _set(response, SESSION, self._signing.sessions.seal(value), SESSION_LIFE_S, secure=secure)
@@ -81,8 +84,11 @@ class Sessions:
             return ""
         return str(value["device"])
 
-    def sign_out(self, response: Response, *, secure: bool) -> None:
-        """Forget who signed in."""
+    async def sign_out(self, request: Request, response: Response, *, secure: bool) -> None:
+        """Forget who signed in, here and in copies of the cookie: all browser sessions of the person end."""
+        account = await self.account(request)
+        if account is not None:
+            await self._accounts.end_sessions(account.user_id, self._signing.random(9))
         _set(response, SESSION, "", 0, secure=secure)
 
     def browser(self, request: Request) -> str:

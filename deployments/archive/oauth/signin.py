@@ -84,7 +84,7 @@ class SignIn:
             return again(fault=WRONG, status=403)
         _log.info("signed_in", user_id=account.user_id)
         response = go(goal)
-        self._sessions.sign_in(response, account, secure=self._means.base(request).startswith("https:"))
+        await self._sessions.sign_in(response, account, secure=self._means.base(request).startswith("https:"))
         return response
 
 

@@ -1,4 +1,4 @@
-"""From a part of a recipe to the learner that knows it; yours are imported by name."""
+"""From a part of a recipe to the learner that knows it; yours are imported by name where they are allowed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def learner_of(part: PartRecipe) -> Learner:
     """Give the learner of a part.
 
     Errors:
-        Invalid: your module or class can't be imported, or does not take its `config`
+        Invalid: your class is not allowed, can't be imported, or does not take its `config`
     """
     match part:
         case EaseRecipe():

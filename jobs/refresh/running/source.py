@@ -38,6 +38,8 @@ class Source:
     "Segments that could not be read and were left out."
     texts: tuple[bytes, ...] = ()
     "Products, cut down to what is completed of them; empty when nothing is."
+    erasures: int = 0
+    "How often rows of people were erased before this was read; more by now: it is out of date."
 
 
 def read_source(segments: SegmentShelf, app_id: str, recipe: Recipe) -> Source:
@@ -73,7 +75,15 @@ def read_source(segments: SegmentShelf, app_id: str, recipe: Recipe) -> Source:
         texts = tuple(product.json for product in settled.products)
     elif recipe.completions is not None:
         texts = completable((product.json for product in settled.products), recipe.completions)
-    return Source(data, settled.offsets, embedder, len(settled.products), tuple(settled.damaged), texts)
+    return Source(
+        data,
+        settled.offsets,
+        embedder,
+        len(settled.products),
+        tuple(settled.damaged),
+        texts,
+        settled.erasures,
+    )
 
 
 def wants_content(recipe: Recipe) -> bool:

@@ -13,8 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from actors.learned.allowed import ALLOWED
 from actors.learned.model import Parts
 from actors.learned.snapshot import MANIFEST, Snapshot
+from cluster.artifacts.marked import marked_snapshots
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
 from cluster.artifacts.snapshots import SnapshotShelf
@@ -60,6 +62,10 @@ class Bench:
         return {"version": version, "recipe": manifest.facts["recipe"]}
 
 
+class Outdated(Exception):
+    """People were erased since the data of a training was read."""
+
+
 class Training:
     """The stages of one run."""
 
@@ -100,6 +106,30 @@ class Training:
             "error": "",
         }
 
+    def check_people(self) -> None:
+        """Look whether people were erased since the data was read.
+
+        Errors:
+            Outdated: they were; what was published of it is removed again
+        """
+        run = self._run
+        if "_source" not in self.__dict__ or not self._erased_since(self._source):
+            return
+        if self._version and self._version not in self.keep:
+            SnapshotShelf(self._bench.shelf).remove(run.app_id, run.engine_id, self._version)
+            Reports(self._bench.shelf).remove(run.app_id, run.engine_id, self._version)
+        raise Outdated
+
+    def replace_marked(self, keep: Collection[str]) -> list[str]:
+        """Remove versions that know of erased people, but for those in use; return which went."""
+        run, gone = self._run, list[str]()
+        for marked in marked_snapshots(self._bench.shelf, run.app_id):
+            if marked.engine_id == run.engine_id and marked.version not in keep:
+                SnapshotShelf(self._bench.shelf).remove(run.app_id, run.engine_id, marked.version)
+                Reports(self._bench.shelf).remove(run.app_id, run.engine_id, marked.version)
+                gone.append(marked.version)
+        return gone
+
     def clean_up(self) -> None:
         """Remove checkpoints and what was built on this machine."""
         try:
@@ -135,7 +165,8 @@ class Training:
             engine = fit(settled, self._source.data, self._counting(len(settled.parts) + 2))
             extras = self._indexed(settled)
             self._say("write snapshot", 0.95)
-            origin = Origin(self._source.offsets, self._source.embedder, self._bench.release)
+            source = self._source
+            origin = Origin(source.offsets, source.embedder, self._bench.release, source.erasures)
             # the time of the order, so that every attempt writes the same bytes
             build(engine, folder, written_at_ms=self._run.created_at, origin=origin, extras=extras)
         snapshot = Snapshot.open(folder)
@@ -168,17 +199,25 @@ class Training:
 
     @cached_property
     def _recipe(self) -> Recipe:
+        ALLOWED.check_recipe(self._run.recipe)  # before anything is read: the record comes from Redis
         return parse(self._run.recipe)
 
     @cached_property
     def _source(self) -> Source:
         self._say("read what is settled", 0.05)
         found = self._checkpoints.source()
+        if found is not None and self._erased_since(found):
+            self.clean_up()  # an attempt before this one read, and perhaps learned of, people who were erased since
+            found = None
         if found is None:
             read = read_source(self._bench.segments, self._run.app_id, self._recipe)
             self._say("keep a copy", 0.8)
             found = self._checkpoints.put_source(read)
         return found
+
+    def _erased_since(self, source: Source) -> int:
+        log = self._bench.segments.erasures(self._run.app_id)
+        return log.since(source.erasures, source.offsets)
 
     @cached_property
     def _split(self) -> Split:

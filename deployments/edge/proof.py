@@ -1,0 +1,110 @@
+"""Who a publishable key may speak for: ids it claims, and what proves them.
+
+    user_id         `user_hash`, or a token that names it
+    anonymous_id    alone: `user_hash`, which only `strict_user_hash` demands
+                    beside a proven user: `anonymous_hash`, or the claim `anonymous_id` of the token; likewise
+
+Source: reference 3.3, decision I1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cluster.errors import Unauthenticated, messages
+from deployments.edge.arrival import Arrival
+from deployments.edge.caller import Credential
+from deployments.edge.signatures import compare_hash, is_ambiguous
+from deployments.edge.tokens import USER_TYPES
+
+ANONYMOUS_HASH_REQUIRED = "anonymous_hash is required."
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The ids a body names, with the proofs it brings; empty where it names none."""
+
+    user_id: str = ""
+    anonymous_id: str = ""
+    user_hash: str = ""
+    anonymous_hash: str = ""
+    user_type: str = ""
+
+    @classmethod
+    def of(cls, body: Any, otherwise: Mapping[str, Any] | None = None) -> Claimed:
+        """Read them; what is no text is the schema's to refuse. `otherwise` may hold proofs a body lacks."""
+        if not isinstance(body, dict):
+            return _NOBODY
+        more = otherwise or {}
+        return cls(
+            _text(body, "user_id"),
+            _text(body, "anonymous_id"),
+            _text(body, "user_hash") or _text(more, "user_hash"),
+            _text(body, "anonymous_hash") or _text(more, "anonymous_hash"),
+            _text(body, "user_type") or _text(more, "user_type"),
+        )
+
+
+def _text(given: Mapping[str, Any], name: str) -> str:
+    value = given.get(name)
+    return value if isinstance(value, str) else ""
+
+
+_NOBODY = Claimed()
+
+
+def prove_reader(arrival: Arrival, claimed: Claimed) -> None:
+    """Check that a publishable key proves whom it names.
+
+    Errors:
+        Unauthenticated: a proof is missing or wrong
+    """
+    credential = arrival.credential
+    strict = credential.app.settings.strict_user_hash
+    user_id, anonymous_id = claimed.user_id, claimed.anonymous_id
+    token = arrival.token
+    if token is not None and token.user_id:
+        known_id = token.claims.get("anonymous_id")
+        if anonymous_id and anonymous_id != known_id:
+            _prove_beside(credential, claimed, strict)
+        return
+    if user_id:
+        if not claimed.user_hash:
+            raise Unauthenticated(messages.HASH_REQUIRED)
+        proven_type(credential, claimed.user_hash, user_id, claimed.user_type)
+        if anonymous_id:
+            _prove_beside(credential, claimed, strict)
+    elif anonymous_id:
+        given = claimed.anonymous_hash or claimed.user_hash
+        if given:
+            proven_type(credential, given, anonymous_id, claimed.user_type)
+        elif strict:
+            raise Unauthenticated(messages.HASH_REQUIRED)
+
+
+def proven_type(credential: Credential, given: str, reader_id: str, user_type: str) -> str:
+    """Check a digest and return the user type it proves; empty when it proves the id only.
+
+    Errors:
+        Unauthenticated: it is the digest of nothing this app signs
+    """
+    # An unknown type is none: `x:bob` may be an id that a visitor chose.
+    known_type = user_type if user_type in USER_TYPES else ""
+    plain, typed = compare_hash(credential.secrets, given, reader_id, known_type)
+    if typed and credential.app.settings.typed_user_hash:
+        return user_type
+    if not plain:
+        raise Unauthenticated(messages.HASH_INVALID)
+    return ""
+
+
+def _prove_beside(credential: Credential, claimed: Claimed, strict: bool) -> None:
+    """Check the visitor that is named beside a proven user."""
+    if claimed.anonymous_hash:
+        proven_type(credential, claimed.anonymous_hash, claimed.anonymous_id, "")
+    elif strict:
+        raise Unauthenticated(ANONYMOUS_HASH_REQUIRED)
+    elif is_ambiguous(claimed.anonymous_id):
+        raise Unauthenticated(messages.HASH_INVALID)
