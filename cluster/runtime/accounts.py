@@ -74,7 +74,7 @@ class Accounts:
                 f"{account.username} is the only administrator; make another one first: "
                 "`kiosk users create NAME --role administrator`"
             )
-        await self._accounts.remove(account.username)
+        await self._accounts.remove(account)
         # last: an account that is gone can't sign in and connect anew meanwhile
         return await self._grants.revoke_user(account.user_id, now_ms=now_ms)
 

@@ -58,8 +58,10 @@ class AccountStore(Protocol):
         """End all browser sessions of a person: from now on sessions carry this mark, which was never used."""
         ...
 
-    async def remove(self, username: str) -> bool:
-        """Remove an account, and broken ones of that name that were set aside; False when there was none."""
+    async def remove(self, account: Account) -> bool:
+        """Remove an account, the mark of its sessions, and broken ones of that name that were set aside.
+
+        False when there was none."""
         ...
 
 

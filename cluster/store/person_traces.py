@@ -41,8 +41,8 @@ from cluster.store.server import Server
 from cluster.store.wire import name_of, text_of
 
 _PAGE = 1_000
-_LOG_PAGE = 200
-_QUARANTINE_PAGE = 100
+_LOG_PAGE = 20
+_QUARANTINE_PAGE = 40
 _REFERENCES = ("question-same", "question-citing")
 _OWNED = frozenset(("user", "product", "recent", "linked", "question-by", "erasure", *_REFERENCES))
 "Families whose names are ids of records, or that have an owner who erases."

@@ -62,6 +62,10 @@ class Callers:
             time.sleep(1)
         raise AssertionError(reply.text)
 
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
     def snapshot(self, app: str, version: str) -> dict[str, bytes]:
         """All files of a version but its manifest."""
         folder = self.installed.places.data_dir / "shelf" / FOLDER / app / "default" / version
@@ -82,7 +86,9 @@ class Callers:
 def callers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callers]:
     installed = Installed(Places.of(tmp_path_factory.mktemp("forget") / "data"), free_ports(1)[0])
     try:
-        yield Callers(installed, installed.told("up", "--port", str(installed.port)))
+        callers = Callers(installed, installed.told("up", "--port", str(installed.port)))
+        yield callers
+        callers.close()
     finally:
         installed.kiosk("down")
 

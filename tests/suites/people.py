@@ -77,6 +77,15 @@ class AccountSuite(_Suite):
         assert await stores.accounts.session_mark("usr-ada") == "second"
         assert await stores.accounts.session_mark("usr-grace") == ""
 
+    async def test_a_deleted_account_leaves_nothing_and_its_name_is_free(self, stores: Stores) -> None:
+        await stores.accounts.add(an_account())
+        await stores.accounts.end_sessions("usr-ada", "mark")
+        assert await stores.accounts.remove(an_account())
+        assert await stores.accounts.get("ada") is None
+        assert await stores.accounts.session_mark("usr-ada") == ""
+        assert not await stores.accounts.remove(an_account())
+        assert await stores.accounts.add(an_account())
+
 
 class GrantSuite(_Suite):
     async def test_a_code_becomes_a_grant_once(self, stores: Stores) -> None:

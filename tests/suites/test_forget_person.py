@@ -123,7 +123,7 @@ class World:
 
 
 @contextlib.asynccontextmanager
-async def a_world() -> AsyncIterator[World]:
+async def a_world(*, owns_redis: bool = True) -> AsyncIterator[World]:
     folder = Path(tempfile.mkdtemp(prefix="kiosk-canary-"))
     (folder / "redis").mkdir()
     server = RedisProcess("--rdbcompression", "no", durable=True, folder=folder / "redis").start()
@@ -142,6 +142,7 @@ async def a_world() -> AsyncIterator[World]:
                     apps_every_s=0.0, settle_pause_s=0.05, erase_pause_s=0.05, settle=SettleRules(every_s=0.2)
                 ),
                 files=PersonFiles(folder),
+                owns_redis=owns_redis,
             )
             work = asyncio.create_task(loop.run())
             try:
@@ -351,11 +352,16 @@ async def test_a_training_ends_when_people_are_erased_every_time(
 
 async def test_after_plain_deletes_the_log_file_is_written_anew_once_an_hour(world: World) -> None:
     await fill(world, live=True)
-    file = world.folder / "redis" / "appendonly.aof"
+
+    def kept() -> bytes:
+        """What the server keeps on disk, one file or several."""
+        return b"".join(
+            path.read_bytes() for path in (world.folder / "redis").rglob("*aof*") if path.is_file()
+        )
 
     async def is_gone(user_id: str) -> bool:
         for _ in range(60):
-            if f":recent:u:{user_id}\r\n".encode() not in file.read_bytes():
+            if f":recent:u:{user_id}\r\n".encode() not in kept():
                 return True
             await asyncio.sleep(0.05)
         return False
@@ -368,6 +374,17 @@ async def test_after_plain_deletes_the_log_file_is_written_anew_once_an_hour(wor
     assert state.wanted_ms > state.done_ms > 0
     await world.stores.server.ask_slow("HSET", erasure_keys.log_rewrite(), "done", state.done_ms - 3_600_000)
     assert await is_gone("reader-2")
+
+
+async def test_the_receipt_says_what_the_operator_of_an_external_redis_must_do() -> None:
+    async with a_world(owns_redis=False) as world:
+        await fill(world, live=True)
+        receipt = await world.forgotten(user_id=USER)
+        (left,) = [place for place in receipt.places if place.left]
+        assert (left.place, left.until) == ("append-only file", "its operator rewrites it")
+        assert "BGREWRITEAOF" in left.reason
+        assert {trace.partition("/")[0] for trace in await world.traces()} == {"redis"}
+        assert (await world.stores.erasures.log_file()).done_ms == 0
 
 
 async def test_no_key_is_named_by_a_person(world: World) -> None:

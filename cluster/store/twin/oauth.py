@@ -34,8 +34,9 @@ class MemoryAccounts:
     async def end_sessions(self, user_id: str, mark: str) -> None:
         self._marks[user_id] = mark
 
-    async def remove(self, username: str) -> bool:
-        return self._accounts.pop(username, None) is not None
+    async def remove(self, account: Account) -> bool:
+        self._marks.pop(account.user_id, None)
+        return self._accounts.pop(account.username, None) is not None
 
 
 @dataclass(slots=True)
