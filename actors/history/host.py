@@ -6,7 +6,7 @@ down, so that Ray starts another. Changes of threads are answered on the actor's
 doors: doors decide by themselves.
 
     kind, means = "actors.history.host:TrackerHost", "package.module:open_means"
-    roster.find_or_create("tracker", release, kind, connect, means, shelf_uri)
+    roster.find_or_create("tracker", release, kind, connect, means, open_shelf)
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class TrackerHost:
         self,
         connect: Callable[[], OpenStores],
         means: str,
-        shelf_uri: str = "",
+        open_shelf: Callable[[], Shelf] | None = None,
         *,
         meter: Callable[[], Meter] = SilentMeter,
         end_process: Callable[[int], None] = os._exit,
@@ -59,7 +59,7 @@ class TrackerHost:
         self._connect = connect
         module, _, name = means.partition(":")
         self._means: Means = getattr(importlib.import_module(module), name)
-        self._segments = SegmentShelf(Shelf.open(shelf_uri)) if shelf_uri else None
+        self._segments = SegmentShelf(open_shelf()) if open_shelf is not None else None
         self._meter = meter
         self._end_process = end_process
         self._clock = SystemClock()

@@ -6,7 +6,7 @@ hand takes its process down, so that Ray starts another. Killing it at any momen
 
 How it is made (the caller says how to connect, so that no address or password stands in Ray's records):
 
-    roster.find_or_create("intake", release, "actors.intake.host:IntakeHost", connect, shelf_uri)
+    roster.find_or_create("intake", release, "actors.intake.host:IntakeHost", connect, open_shelf)
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from cluster.clock import SystemClock
 from cluster.ids import new_request_id
 from cluster.log import set_up_logging
 from cluster.meter import Meter, SilentMeter
+from cluster.runtime.person_files import PersonFiles
+from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 
 STANDSTILL_S = 120.0
@@ -41,7 +43,7 @@ class IntakeHost:
     def __init__(
         self,
         connect: Callable[[], OpenStores],
-        shelf_uri: str,
+        open_shelf: Callable[[], Shelf],
         *,
         meter: Callable[[], Meter] = SilentMeter,
         rules: IntakeRules | None = None,
@@ -49,7 +51,7 @@ class IntakeHost:
     ) -> None:
         set_up_logging()
         self._connect = connect
-        self._segments = SegmentShelf(Shelf.open(shelf_uri))
+        self._segments = SegmentShelf(open_shelf())
         self._meter = meter
         self._rules = rules
         self._end_process = end_process
@@ -87,9 +89,11 @@ class IntakeHost:
     async def _work(self) -> None:
         async with self._connect() as stores:
             embedder, owner = HashingEmbedder(), f"{os.getpid()} {new_request_id()}"
+            settings = Settings()
             self._loop = IntakeLoop(
-                stores, self._segments, embedder, self._clock, self._meter(), owner=owner, rules=self._rules
-            )
+                stores, self._segments, embedder, self._clock, self._meter(), owner=owner, rules=self._rules,
+                files=PersonFiles(settings.data_dir), owns_redis=not settings.redis_is_external,
+            )  # fmt: skip
             self._events = asyncio.get_running_loop()
             if self._stopping.is_set():
                 return

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from actors.intake.applier import Applier
+from actors.intake.erasing import PersonEraser
+from actors.intake.person_places import LocalFiles
 from actors.intake.queries import QueryRules, QuerySettler
 from actors.intake.rebuild import Rebuilder
 from actors.intake.settle import Settler, SettleRules
@@ -43,6 +45,7 @@ class IntakeRules:
     "The longest wait for a new batch; also bounds how late a new app is noticed."
     apps_every_s: float = 0.5
     settle_pause_s: float = 1.0
+    erase_pause_s: float = 1.0
     watch_every_s: float = 5.0
     lease_ms: int = 6_000
     first_rest_s: float = 0.1
@@ -86,6 +89,8 @@ class IntakeLoop:
         *,
         owner: str,
         rules: IntakeRules | None = None,
+        files: LocalFiles | None = None,
+        owns_redis: bool = True,
     ) -> None:
         self._stores = stores
         self._clock = clock
@@ -96,14 +101,20 @@ class IntakeLoop:
         self._watch = Watch(stores, clock, meter)
         self._settler: Settler | None = None
         self._queries: QuerySettler | None = None
+        self._eraser: PersonEraser | None = None
         if segments is not None:
             rebuilder = Rebuilder(stores, segments, embedder, clock)
             self._queries = QuerySettler(
                 stores.queries, QueryShelf(segments.shelf, clock), clock, meter, self._rules.queries
             )
             self._settler = Settler(
-                stores.changes, segments, rebuilder, clock, meter, self._rules.settle, self._queries.forget
-            )
+                stores.changes, segments, rebuilder, clock, meter, self._rules.settle, self._queries.forget,
+                self._want_new_log_file,
+            )  # fmt: skip
+            if files is not None:  # an ingest that applies for itself does not carry out orders
+                self._eraser = PersonEraser(
+                    stores, segments.shelf, self._settler, self._queries, clock, files, owns_redis=owns_redis
+                )
         self._apps: dict[str, bool] = {}
         "App -> is it treated carefully?"
         self._rests: dict[str, tuple[float, float]] = {}
@@ -123,6 +134,7 @@ class IntakeLoop:
         duties = (
             self._forever("intake", self._apply_duty, 0.0),
             self._forever("settle", self._settle_duty, self._rules.settle_pause_s),
+            self._forever("erase", self._erase_duty, self._rules.erase_pause_s),
             self._forever("watch", self._watch_duty, self._rules.watch_every_s),
             self._forever("lease", self._lease_duty, self._rules.lease_ms / 6000),
         )
@@ -258,6 +270,13 @@ class IntakeLoop:
     async def _settle_duty(self) -> None:
         if self._tenure.held:
             await self.settle_round()
+
+    async def _erase_duty(self) -> None:
+        if self._tenure.held and self._eraser is not None:
+            await self._eraser.round()
+
+    async def _want_new_log_file(self) -> None:
+        await self._stores.erasures.want_new_log_file(self._clock.now_ms())
 
     async def _watch_duty(self) -> None:
         if self._tenure.held:

@@ -102,6 +102,7 @@ class QuerySettler:
             gone = await asyncio.to_thread(
                 self._shelf.forget, app_id, [pseudonym(salt, reader_id) for reader_id in reader_ids]
             )
+            await asyncio.to_thread(self._shelf.tidy, app_id, at_once=True)
             self._log.info("queries_forgotten", app=app_id, readers=len(reader_ids), rows=gone)
 
     async def _settle(self, app_id: str, at_once: bool) -> int:

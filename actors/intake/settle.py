@@ -25,6 +25,9 @@ from cluster.store.ports import Change, ChangeLog, Noun
 Forget = Callable[[str, Sequence[str]], Awaitable[None]]
 "Takes what else is known of readers of an app off the shelf."
 
+Erased = Callable[[], Awaitable[None]]
+"Hears that an erasure was settled."
+
 _MENDABLE: tuple[Noun, ...] = ("user", "product")
 "What can be written anew from the store of records."
 
@@ -88,8 +91,10 @@ class Settler:
         meter: Meter,
         rules: SettleRules | None = None,
         forget: Forget | None = None,
+        erased: Erased | None = None,
     ) -> None:
         self._forget = forget
+        self._erased = erased
         self._changes = changes
         self._segments = segments
         self._rebuilder = rebuilder
@@ -131,6 +136,31 @@ class Settler:
                 self._meter.count("kiosk_settle_refusals", app=app_id)
                 self._log.error("settling_refused", app=app_id, reason=error.message)
         return rows
+
+    async def erase(self, app_id: str, user_id: str, reader_ids: Sequence[str]) -> None:
+        """Settle an app now, and take a person out of its segments, whatever the change log says of them.
+
+        Doing it again is harmless.
+
+        Errors:
+            Unavailable: the store or the shelf is away, or another writer committed meanwhile
+            Fault: a segment is damaged, so nobody can say whether it holds the person
+        """
+        async with self._one_at_a_time:
+            await self._round([app_id], True)
+            try:
+                await asyncio.to_thread(self._erase, app_id, user_id, reader_ids)
+            except Conflict as error:
+                self._waiting.pop(app_id, None)
+                raise Unavailable(
+                    "the segments were written by somebody else meanwhile", retry_after_s=1
+                ) from error
+
+    def _erase(self, app_id: str, user_id: str, reader_ids: Sequence[str]) -> None:
+        if user_id:
+            self._segments.erase(app_id, "user", [user_id])
+        self._segments.erase(app_id, "interaction", reader_ids)
+        self._segments.tidy(app_id, at_once=True)
 
     def forget(self) -> None:
         """Drop what was read: another one settles now."""
@@ -203,12 +233,20 @@ class Settler:
 
     async def _write(self, app_id: str, noun: Noun, part: _Waiting) -> int:
         started_s = self._clock.monotonic_s()
-        if self._forget is not None and (readers := forgotten(noun, part.changes)):
+        if noun == "user" and any(change.is_lost for change in part.changes):
+            # who was removed can't be read, but who is still there can
+            part.clear()
+            part.cursor = await self._rebuilder.rebuild(app_id, noun)
+            return 0
+        readers = forgotten(noun, part.changes)
+        if self._forget is not None and readers:
             # before the offset moves: killed in between, it is done again
             await self._forget(app_id, readers)
         settled = await asyncio.to_thread(self._write_segments, app_id, noun, part.changes)
         await self._changes.settle(app_id, noun, settled.last, self._clock.now_ms())
         part.clear()
+        if readers and self._erased is not None:
+            await self._erased()
         rows = int(settled.table.num_rows)
         took_ms = (self._clock.monotonic_s() - started_s) * 1000
         self._meter.count("kiosk_settled_rows", rows, noun=noun)

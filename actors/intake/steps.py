@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import orjson
-from selectolax.lexbor import LexborHTMLParser
 
 from actors.language.embed import Embedder, text_of
+from actors.search.paragraphs.page_parser import parse_page
 from cluster.errors import Fault
 from cluster.store.ports import Noun, RecordPut
 
@@ -93,10 +93,10 @@ def text(product: dict[str, Any]) -> str:
 
 def plain_text(html: str) -> str:
     """Strip tags, scripts and styles from the beginning of a page; it is read for its words only."""
-    tree = LexborHTMLParser(html[:_HTML_READ].replace("\x00", " "))
-    for node in tree.css("script, style, template, noscript"):
+    root = parse_page(html[:_HTML_READ])
+    for node in root.css("script, style, template, x-template, noscript"):
         node.decompose()
-    body = tree.body
+    body = root.css_first("body")
     words: str = body.text(separator=" ") if body is not None else ""
     return " ".join(words[: _HTML_KEPT * 2].split())[:_HTML_KEPT]
 

@@ -1,4 +1,7 @@
-"""From what a snapshot keeps of a part to the model that scores; your own learners are imported by name."""
+"""From what a snapshot keeps of a part to the model that scores.
+
+Learner classes of yours are imported by name, and only those this installation allows (`allowed`).
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from actors.learned.allowed import ALLOWED
 from actors.learned.blend import Blend, Part
 from actors.learned.cohorts import Cohorts
+from actors.learned.content import ContentWeights
 from actors.learned.counted import Counted
 from actors.learned.factors import Factors
 from actors.learned.habit import Habit
@@ -25,12 +30,16 @@ BASKETS = "extra-baskets"
 COHORTS = "extra-cohorts"
 "Name of the extra that knows what readers of a kind take."
 
+CONTENT = "extra-content"
+"Name of the extra that knows what products without events are worth, from what they are like."
+
 KNOWN: Mapping[str, Callable[[Parts], Model]] = MappingProxyType(
     {
         "als": Factors.load,
         "baskets": Neighbours.load,
         "content_knn": Neighbours.load,
         "ease": Neighbours.load,
+        "graph_filter": Neighbours.load,
         "item_knn": Neighbours.load,
         "popularity": Counted.load,
         "repeats": Habit.load,
@@ -41,6 +50,7 @@ KNOWN: Mapping[str, Callable[[Parts], Model]] = MappingProxyType(
 "Learner -> how its model comes back."
 
 _OURS = (Counted, Factors, Habit, Neighbours, Sessions)
+_METHODS = ("train", "load")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +61,14 @@ class Learned:
     blend: Blend
     baskets: Neighbours | None = None
     cohorts: Cohorts | None = None
+    content: ContentWeights | None = None
 
 
 def learned_of(snapshot: Snapshot) -> Learned:
     """Make an opened snapshot score; arrays stay where they are mapped.
 
     Errors:
-        Invalid: it was trained with a learner of yours that is not installed here
+        Invalid: it was trained with a learner of yours that is not installed or not allowed here
         Fault: the manifest lacks facts that models need
     """
     try:
@@ -75,16 +86,17 @@ def learned_of(snapshot: Snapshot) -> Learned:
         )
         baskets = Neighbours.load(snapshot.parts[BASKETS]) if BASKETS in snapshot.parts else None
         cohorts = Cohorts.load(snapshot.parts[COHORTS]) if COHORTS in snapshot.parts else None
+        content = ContentWeights.load(snapshot.parts[CONTENT]) if CONTENT in snapshot.parts else None
     except (KeyError, TypeError, ValueError) as error:
         raise Fault(f"snapshot is damaged: its parts do not fit together: {error!r}") from error
-    return Learned(snapshot, Blend(parts), baskets, cohorts)
+    return Learned(snapshot, Blend(parts), baskets, cohorts, content)
 
 
 def model_of(learner: str, parts: Parts, config: Mapping[str, Any] | None = None) -> Model:
     """Bring one part back.
 
     Errors:
-        Invalid: nobody knows the learner, or your module or class can't be used
+        Invalid: nobody knows the learner, or your class is not allowed or can't be used
     """
     if ":" in learner:
         return own_loader(learner, config or {}).load(parts)
@@ -99,17 +111,33 @@ def is_ours(model: Model) -> bool:
 
 
 def own_loader(learner: str, config: Mapping[str, Any]) -> Loader:
-    """Make a learner of yours, named as `package.module:Class`.
+    """Make a learner of yours, named as `package.module:Class`; nothing is imported that is not allowed.
 
     Errors:
-        Invalid: the module or class can't be imported, does not take its `config`, or can't load
+        Invalid: it is not allowed, can't be imported, is no class with the two methods, or does not take its `config`
+    """
+    ALLOWED.check(learner)
+    return imported_loader(learner, config)
+
+
+def imported_loader(learner: str, config: Mapping[str, Any]) -> Loader:
+    """Make a learner whose class the person at the keyboard named; what was stored goes through `own_loader`.
+
+    Errors:
+        Invalid: it can't be imported, is no class with the two methods, or does not take its `config`
     """
     module_name, _, class_name = learner.partition(":")
     try:
-        made = getattr(importlib.import_module(module_name), class_name)(**config)
+        named = getattr(importlib.import_module(module_name), class_name)
+        # looked at before it is called: what is no learner class must not run at all
+        made = named(**config) if _is_learner_class(named) else None
     except Exception as error:
         # a module of yours may raise anything while it is imported, even that it is no Python
         raise Invalid(f"learner {learner} can't be used: {type(error).__name__}: {error}") from error
     if not isinstance(made, Loader):
-        raise Invalid(f"learner {learner} needs the methods train(data, rng) and load(parts)")
+        raise Invalid(f"learner {learner} needs the methods train(data, rng) and load(parts), as a class")
     return made
+
+
+def _is_learner_class(named: object) -> bool:
+    return isinstance(named, type) and all(callable(getattr(named, method, None)) for method in _METHODS)

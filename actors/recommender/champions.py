@@ -63,9 +63,9 @@ class Models:
         Cost:
             0.6 s per GB where the shelf is on this machine
         """
-        folder = self._snapshots.fetch(app_id, engine_id, version, self._cache)
+        folder, manifest = self._snapshots.fetch(app_id, engine_id, version, self._cache)
         try:
-            return trusted(Snapshot.open(folder), version)
+            return trusted(Snapshot.open(folder, manifest), version)
         except Fault:
             if self._cache in folder.parents:
                 # our own copy went bad: the next attempt fetches another one

@@ -13,7 +13,7 @@ from cluster.artifacts.shelf import Shelf
 
 _BEGINS, _ENDS = "manifest-", ".json"
 _DIGITS = 12
-_ORPHAN_AGE_MS = 3_600_000
+ORPHAN_AGE_MS = 3_600_000
 "A file nobody names is removed when it is older: a younger one may be on its way into a manifest."
 
 
@@ -42,7 +42,7 @@ def replaced(before: Manifest, files: Iterable[FileEntry]) -> tuple[str, ...]:
 def tidy_folder(shelf: Shelf, folder: str, newest: Manifest, *, oldest_kept: int, now_ms: int) -> int:
     """Remove what interrupted writers left behind, and manifests before a sequence; return how many files went."""
     named = {entry.name for entry in newest.files}
-    before_ms = now_ms - _ORPHAN_AGE_MS
+    before_ms = now_ms - ORPHAN_AGE_MS
     gone = shelf.sweep_parts(folder, before_ms)
     for entry in shelf.entries(folder):
         name = entry.path.rsplit("/", 1)[-1]

@@ -1,27 +1,38 @@
 """Manifest: what a set of files on the shelf says of itself, written after them and verified on load.
 
-    {"checksum":"<sha-256 hex of the manifest bytes>","manifest":{...}}
+    {"checksum":"<sha-256 hex of the manifest bytes>","manifest":{...,"mac":"<hmac-sha-256 hex>"}}
 
 The outer form is compared byte by byte and the inner bytes by checksum, so there is no bit in the file that
-may flip unnoticed. Two kinds so far: `segments` (settled changes) and, with training, `snapshot`.
+may flip unnoticed. The checksum finds damage; the MAC finds whoever writes the shelf without the installation's key.
+It covers the manifest's place and every inner byte before it, and it stands last, so that a release without MACs
+reads the file as one with a field it does not know.
 """
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
-from cluster.artifacts.shelf import checksum
+from cluster.artifacts.shelf import Shelf, checksum
 from cluster.errors import Fault
+from cluster.secrecy import Signer
 
 FORMAT = 1
 "Version of this file's own form; a reader refuses what is newer than itself."
 
+LONGEST_NAME = 512
+"Characters of a file's name, and"
+LONGEST_PART = 255
+"of one part of it."
+
 _OPENING = b'{"checksum":"'
 _MIDDLE = b'","manifest":'
+_MAC = b',"mac":"'
+_MAC_LENGTH = len(_MAC) + 64 + len(b'"}')
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +60,8 @@ class Manifest:
     retired: tuple[str, ...] = ()
     "Files this commit replaced; whoever finds them still there may remove them."
 
-    def dump(self) -> bytes:
-        """Write it as checked JSON."""
+    def dump(self, signer: Signer | None = None, place: str = "") -> bytes:
+        """Write it as checked JSON; with a signer also signed, for one place on the shelf."""
         inner = orjson.dumps(
             {
                 "format": FORMAT,
@@ -71,20 +82,28 @@ class Manifest:
                 "retired": list(self.retired),
             }
         )
+        if signer is not None:
+            inner = inner[:-1] + _MAC + signer.sign(place, inner).encode() + b'"}'
         return _OPENING + checksum(inner).encode() + _MIDDLE + inner + b"}"
 
     @classmethod
-    def parse(cls, data: bytes, *, kind: str) -> Manifest:
-        """Read what `dump` wrote.
+    def parse(cls, data: bytes, *, kind: str, signer: Signer | None = None, place: str = "") -> Manifest:
+        """Read what `dump` wrote; with a signer only what it signed for this place.
 
         Errors:
-            Fault: damaged, of another kind, or of a newer format than this release knows
+            Fault: damaged, not signed by this installation, of another kind, of a newer format than this release
+                knows, or it names files outside its folder
         """
-        fields = orjson.loads(_verified(data))
+        inner = _verified(data)
+        if signer is not None:
+            _check_mac(inner, signer, place)
+        fields = orjson.loads(inner)
         if fields["format"] > FORMAT:
             raise Fault(f"manifest has format {fields['format']}, this release reads up to {FORMAT}")
         if fields["kind"] != kind:
             raise Fault(f"manifest is of kind {fields['kind']!r}, {kind!r} was asked for")
+        for name in (*(entry["name"] for entry in fields["files"]), *fields["retired"]):
+            check_name(name)
         return cls(
             kind=kind,
             sequence=fields["sequence"],
@@ -93,6 +112,83 @@ class Manifest:
             files=tuple(FileEntry(**entry) for entry in fields["files"]),
             retired=tuple(fields["retired"]),
         )
+
+
+def check_name(name: object) -> None:
+    """Refuse a file's name that leads out of its manifest's folder, or that a file system may read otherwise.
+
+    Errors:
+        Fault: it is absolute, too long, or has an empty part, `.`, `..`, a backslash or a control character
+    """
+    parts = name.split("/") if isinstance(name, str) and len(name) <= LONGEST_NAME else [""]
+    if any(part in ("", ".", "..") or len(part) > LONGEST_PART for part in parts) or not _is_plain(str(name)):
+        raise Fault(f"manifest names a file outside its folder: {str(name)[:80]!r}")
+
+
+def load_manifest(shelf: Shelf, path: str, kind: str) -> Manifest:
+    """Read a manifest from its place on the shelf; on a shelf with a signer only a signed one.
+
+    Errors:
+        NotFound: there is none
+        Fault: see `Manifest.parse`
+    """
+    return Manifest.parse(shelf.read(path), kind=kind, signer=shelf.signer, place=path)
+
+
+def save_manifest(shelf: Shelf, path: str, manifest: Manifest) -> None:
+    """Write a manifest to its place, signed if the shelf has a signer.
+
+    Errors:
+        Conflict: there is one already
+    """
+    shelf.write(path, manifest.dump(shelf.signer, path), new=True)
+
+
+def signed(data: bytes, signer: Signer, place: str) -> bytes | None:
+    """Sign a manifest's bytes for a place, whoever signed them before; None when they are signed for it already.
+
+    Errors:
+        Fault: they are damaged
+    """
+    inner = _verified(data)
+    plain, mac = _without_mac(inner)
+    proof = signer.sign(place, plain)
+    if mac is not None and hmac.compare_digest(mac, proof.encode()):
+        return None
+    inner = plain[:-1] + _MAC + proof.encode() + b'"}'
+    return _OPENING + checksum(inner).encode() + _MIDDLE + inner + b"}"
+
+
+def is_signed(data: bytes) -> bool:
+    """Has a manifest any signature, valid or not?
+
+    Errors:
+        Fault: it is damaged
+    """
+    return _without_mac(_verified(data))[1] is not None
+
+
+def _check_mac(inner: bytes, signer: Signer, place: str) -> None:
+    plain, mac = _without_mac(inner)
+    if mac is None:
+        raise Fault(f"manifest is not signed; {_ADVICE}", path=place)
+    if not hmac.compare_digest(mac, signer.sign(place, plain).encode()):
+        raise Fault(f"manifest was not signed by this installation for this place; {_ADVICE}", path=place)
+
+
+_ADVICE = "if you trust what stands there, sign it: kiosk artifacts sign"
+
+
+def _without_mac(inner: bytes) -> tuple[bytes, bytes | None]:
+    """Part the inner bytes from their MAC, which `dump` writes last."""
+    at = len(inner) - _MAC_LENGTH
+    if at < 0 or inner[at : at + len(_MAC)] != _MAC or inner[-2:] != b'"}':
+        return inner, None
+    return inner[:at] + b"}", inner[at + len(_MAC) : -2]
+
+
+def _is_plain(name: str) -> bool:
+    return "\\" not in name and name.isprintable()
 
 
 def _verified(data: bytes) -> bytes:

@@ -21,8 +21,15 @@ import pyarrow.parquet as pq
 import structlog
 
 from cluster import ids
-from cluster.artifacts.commits import manifest_path, newest_manifest, replaced, sequence_of, tidy_folder
-from cluster.artifacts.manifest import FileEntry, Manifest
+from cluster.artifacts.commits import (
+    ORPHAN_AGE_MS,
+    manifest_path,
+    newest_manifest,
+    replaced,
+    sequence_of,
+    tidy_folder,
+)
+from cluster.artifacts.manifest import FileEntry, Manifest, load_manifest, save_manifest
 from cluster.artifacts.shelf import Shelf, checksum
 from cluster.clock import Clock, SystemClock, from_ms
 from cluster.errors import Fault, NotFound
@@ -85,6 +92,14 @@ class QueryShelf:
             return inside.filter(wanted).sort_by("at")
         raise Fault("the newest manifest of the queries keeps changing")
 
+    def rows_of(self, app_id: str, readers: Sequence[str]) -> list[dict[str, Any]]:
+        """Read the queries of some readers (pseudonyms), oldest first."""
+        table = self.read(app_id, 0)
+        found: list[dict[str, Any]] = table.filter(
+            pc.is_in(table["reader"], value_set=pa.array(list(readers), pa.string()))
+        ).to_pylist()
+        return found
+
     # --- writing ------------------------------------------------------------------------------------------
 
     def append(self, app_id: str, queries: Iterable[Searched], last: str) -> int:
@@ -127,11 +142,7 @@ class QueryShelf:
             gone += table.num_rows - rest.num_rows
             if rest.num_rows:
                 kept.append(self._write(app_id, entry.facts["day"], rest))
-        forgotten = {
-            reader: at
-            for reader, at in manifest.facts.get("forgotten", {}).items()
-            if at > now_ms - FORGOTTEN_MS
-        }
+        forgotten = manifest.facts.get("forgotten", {})
         self._commit(app_id, manifest, kept, forgotten={**forgotten, **dict.fromkeys(readers, now_ms)})
         return gone
 
@@ -155,12 +166,11 @@ class QueryShelf:
             self._commit(app_id, manifest, kept)
         return sum(entry.rows for entry in manifest.files) - sum(entry.rows for entry in young)
 
-    def tidy(self, app_id: str) -> int:
-        """Remove what interrupted writers left behind; return how many files went."""
+    def tidy(self, app_id: str, *, at_once: bool = False) -> int:
+        """Remove what interrupted writers left behind, `at_once` also a moment ago; return how many files went."""
         newest = self._manifest(app_id)
-        return tidy_folder(
-            self._shelf, _folder(app_id), newest, oldest_kept=newest.sequence, now_ms=self._clock.now_ms()
-        )
+        now_ms = self._clock.now_ms() + (ORPHAN_AGE_MS if at_once else 0)
+        return tidy_folder(self._shelf, _folder(app_id), newest, oldest_kept=newest.sequence, now_ms=now_ms)
 
     # --- inside -------------------------------------------------------------------------------------------
 
@@ -171,7 +181,7 @@ class QueryShelf:
             if path is None:
                 break
             try:
-                return Manifest.parse(self._shelf.read(path), kind=KIND)
+                return load_manifest(self._shelf, path, KIND)
             except NotFound:
                 continue
             except Fault as error:
@@ -202,16 +212,19 @@ class QueryShelf:
 
     def _commit(self, app_id: str, manifest: Manifest, files: Sequence[FileEntry], **facts: Any) -> None:
         retired = replaced(manifest, files)
+        facts = {**manifest.facts, "app_id": app_id, **facts}
+        oldest_ms = self._clock.now_ms() - FORGOTTEN_MS
+        facts["forgotten"] = {who: at for who, at in facts.get("forgotten", {}).items() if at > oldest_ms}
         following = replace(
             manifest,
             sequence=manifest.sequence + 1,
             written_at_ms=self._clock.now_ms(),
-            facts={**manifest.facts, "app_id": app_id, **facts},
+            facts=facts,
             files=tuple(sorted(files, key=lambda entry: (entry.facts["day"], entry.name))),
             retired=retired,
         )
         folder = _folder(app_id)
-        self._shelf.write(manifest_path(folder, following.sequence), following.dump(), new=True)
+        save_manifest(self._shelf, manifest_path(folder, following.sequence), following)
         for name in retired:
             self._shelf.remove(f"{folder}/{name}")
         self._shelf.remove(manifest_path(folder, manifest.sequence))

@@ -17,8 +17,9 @@ from typing import Any
 import structlog
 
 from cluster import ids
-from cluster.artifacts.commits import manifest_path, newest_manifest, replaced, tidy_folder
-from cluster.artifacts.manifest import FileEntry, Manifest
+from cluster.artifacts.commits import ORPHAN_AGE_MS, manifest_path, newest_manifest, replaced, tidy_folder
+from cluster.artifacts.erasures import ErasureLog
+from cluster.artifacts.manifest import FileEntry, Manifest, load_manifest, save_manifest
 from cluster.artifacts.shelf import Shelf, checksum
 from cluster.artifacts.tables import NOUNS, Noun, from_parquet, to_parquet
 from cluster.clock import Clock
@@ -62,7 +63,7 @@ class SegmentFiles:
             if path is None:
                 return Manifest(kind=KIND, sequence=0)
             try:
-                return Manifest.parse(self._shelf.read(path), kind=KIND)
+                return load_manifest(self._shelf, path, KIND)
             except NotFound:  # newer ones took its place since the listing
                 continue
             except Fault as error:
@@ -125,6 +126,7 @@ class SegmentFiles:
         files: Sequence[FileEntry],
         *,
         offsets: dict[str, str] | None = None,
+        erasures: ErasureLog | None = None,
     ) -> None:
         """Make these files what counts, and remove those the manifest before named and this one does not.
 
@@ -137,18 +139,22 @@ class SegmentFiles:
             manifest,
             sequence=manifest.sequence + 1,
             written_at_ms=self._clock.now_ms(),
-            facts={"app_id": app_id, "offsets": {**manifest.facts.get("offsets", {}), **(offsets or {})}},
+            facts={
+                "app_id": app_id,
+                "offsets": {**manifest.facts.get("offsets", {}), **(offsets or {})},
+                "erasures": (erasures or ErasureLog.of(manifest.facts)).to_dict(),
+            },
             files=tuple(sorted(files, key=lambda e: (order[e.facts["noun"]], position(e.facts["first"])))),
             retired=retired,
         )
         folder = _folder(app_id)
-        self._shelf.write(manifest_path(folder, following.sequence), following.dump(), new=True)
+        save_manifest(self._shelf, manifest_path(folder, following.sequence), following)
         for name in retired:
             self._shelf.remove(f"{folder}/{name}")
         self._shelf.remove(manifest_path(folder, manifest.sequence - 1))
 
-    def tidy(self, app_id: str) -> int:
-        """Remove what interrupted writers left behind; return how many files went."""
+    def tidy(self, app_id: str, *, at_once: bool = False) -> int:
+        """Remove what interrupted writers left behind, `at_once` also a moment ago; return how many files went."""
         newest = self.manifest(app_id)
         # the manifest before the newest one stays: whoever has listed it may be about to read it
         return tidy_folder(
@@ -156,7 +162,7 @@ class SegmentFiles:
             _folder(app_id),
             newest,
             oldest_kept=newest.sequence - 1,
-            now_ms=self._clock.now_ms(),
+            now_ms=self._clock.now_ms() + (ORPHAN_AGE_MS if at_once else 0),
         )
 
     def drop(self, app_id: str) -> None:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import structlog
 
 from cluster.artifacts.compaction import MergeRules, latest_rows, merge_start, pieces
+from cluster.artifacts.erasures import ErasureLog
 from cluster.artifacts.manifest import FileEntry, Manifest
 from cluster.artifacts.segment_files import Damage, SegmentFiles, position
 from cluster.artifacts.settled import SettledState, assemble_products
@@ -53,7 +54,8 @@ class SegmentShelf:
     def __init__(self, shelf: Shelf, clock: Clock | None = None, rules: MergeRules | None = None) -> None:
         self.shelf = shelf
         "Where they stand; other things of an app may stand beside them."
-        self._files = SegmentFiles(shelf, SystemClock() if clock is None else clock)
+        self._clock = SystemClock() if clock is None else clock
+        self._files = SegmentFiles(shelf, self._clock)
         self._rules = MergeRules() if rules is None else rules
         self._log = structlog.get_logger()
 
@@ -66,6 +68,33 @@ class SegmentShelf:
             Fault: the manifest is damaged
         """
         return _offsets(self._files.manifest(app_id))
+
+    def erasures(self, app_id: str) -> ErasureLog:
+        """Read which rows were erased.
+
+        Errors:
+            Fault: the manifest is damaged
+        """
+        return ErasureLog.of(self._files.manifest(app_id).facts)
+
+    def rows_of(self, app_id: str, noun: Noun, who: Sequence[str]) -> list[bytes]:
+        """Read the JSON of all settled rows of some readers (interactions) or ids (records).
+
+        Errors:
+            Fault: a segment is damaged, so nobody can say whether it holds them
+        """
+        column, wanted = _name_column(noun), pa.array(list(who), pa.string())
+
+        def attempt() -> list[bytes]:
+            found: list[bytes] = []
+            for entry in self._files.manifest(app_id).files:
+                if entry.facts["noun"] == noun and self._holds(app_id, entry, column, wanted):
+                    table = self._files.table(app_id, entry, [column, "json"])
+                    rows = table.filter(pc.is_in(table[column], value_set=wanted))["json"].to_pylist()
+                    found += [row for row in rows if row is not None]
+            return found
+
+        return self._stable(attempt)
 
     def load(self, app_id: str, *, salvage: bool = False) -> SettledState:
         """Read everything a recommender starts from.
@@ -97,24 +126,7 @@ class SegmentShelf:
             segments without a search are told by one column
         """
 
-        def attempt() -> Any:
-            damaged: list[Damage] = []
-            found = [INTERACTIONS.empty_table().select(_SEARCHED)]
-            for entry in self._files.manifest(app_id).files:
-                if entry.facts["noun"] != "interaction":
-                    continue
-                kinds = self._files.table(app_id, entry, ["type"], damaged)
-                if kinds is None or not pc.any(pc.equal(kinds["type"], "search")).as_py():
-                    continue
-                table = self._files.table(app_id, entry, ["type", *_SEARCHED], damaged)
-                if table is not None:
-                    wanted = pc.and_(
-                        pc.equal(table["type"], "search"), pc.greater_equal(table["at_ms"], since_ms)
-                    )
-                    found.append(table.filter(wanted).select(_SEARCHED))
-            return pa.concat_tables(found)
-
-        return self._stable(attempt)
+        return self._acted(app_id, ["search"], since_ms, _SEARCHED)
 
     def did(self, app_id: str, kinds: Sequence[str], since_ms: int) -> Any:
         """Read who did something of some types from a moment on, as far as the segments are whole.
@@ -123,22 +135,7 @@ class SegmentShelf:
         counts for a few (`without_crowds`).
         """
 
-        def attempt() -> Any:
-            damaged: list[Damage] = []
-            found = [INTERACTIONS.empty_table().select(_SEARCHED)]
-            for entry in self._files.manifest(app_id).files:
-                if entry.facts["noun"] != "interaction":
-                    continue
-                table = self._files.table(app_id, entry, ["type", *_SEARCHED], damaged)
-                if table is not None:
-                    wanted = pc.and_(
-                        pc.is_in(table["type"], pa.array(list(kinds), pa.string())),
-                        pc.greater_equal(table["at_ms"], since_ms),
-                    )
-                    found.append(table.filter(wanted).select(_SEARCHED))
-            return without_crowds(pa.concat_tables(found)).select(_DID)
-
-        return self._stable(attempt)
+        return without_crowds(self._acted(app_id, kinds, since_ms, _SEARCHED)).select(_DID)
 
     def since(self, app_id: str, noun: Noun, after: str, *, salvage: bool = False) -> Since:
         """Read what settled of a noun behind an offset, for whoever holds everything up to there.
@@ -232,22 +229,27 @@ class SegmentShelf:
             Conflict: another writer committed meanwhile
         """
         manifest = self._files.manifest(app_id)
-        column = "reader" if noun == "interaction" else "id"
+        column = _name_column(noun)
         wanted = pa.array(list(who), pa.string())
         kept: list[FileEntry] = []
+        firsts: list[str] = []
         erased = 0
         for entry in manifest.files:
             if entry.facts["noun"] != noun or not self._holds(app_id, entry, column, wanted):
                 kept.append(entry)
                 continue
             table = self._files.table(app_id, entry)
-            rest = table.filter(pc.invert(pc.is_in(table[column], value_set=wanted)))
+            theirs = pc.is_in(table[column], value_set=wanted)
+            rest = table.filter(pc.invert(theirs))
             erased += table.num_rows - rest.num_rows
+            firsts += pc.unique(table.filter(theirs)["offset"]).to_pylist()
             facts = entry.facts
             first, last, run = facts["first"], facts["last"], facts["run"]
             kept += self._files.write(app_id, manifest, noun, [rest], first, last, run)
         if erased:
-            self._files.commit(app_id, manifest, kept)
+            now_ms, log = self._clock.now_ms(), ErasureLog.of(manifest.facts)
+            log = log.add(noun, min(firsts, key=position), now_ms)
+            self._files.commit(app_id, manifest, kept, erasures=log)
         return erased
 
     def compact(self, app_id: str, noun: Noun, *, whole: bool = False) -> bool:
@@ -304,9 +306,9 @@ class SegmentShelf:
         self._log.error("segment_discarded", app=app_id, noun=damage.noun, path=damage.path)
         return True
 
-    def tidy(self, app_id: str) -> int:
-        """Remove what interrupted writers left behind; return how many files went."""
-        return self._files.tidy(app_id)
+    def tidy(self, app_id: str, *, at_once: bool = False) -> int:
+        """Remove what interrupted writers left behind, `at_once` also a moment ago; return how many files went."""
+        return self._files.tidy(app_id, at_once=at_once)
 
     def drop(self, app_id: str) -> None:
         """Remove everything of an app."""
@@ -331,7 +333,30 @@ class SegmentShelf:
             embedder=embedder,
             interactions=pa.concat_tables([LOADED_INTERACTIONS.empty_table(), *interactions]),
             damaged=tuple(damage.path for damage in damaged),
+            erasures=ErasureLog.of(manifest.facts).count,
         )
+
+    def _acted(self, app_id: str, kinds: Sequence[str], since_ms: int, columns: Sequence[str]) -> Any:
+        wanted = pa.array(list(kinds), pa.string())
+
+        def attempt() -> Any:
+            damaged: list[Damage] = []
+            found = [INTERACTIONS.empty_table().select(columns)]
+            for entry in self._files.manifest(app_id).files:
+                if entry.facts["noun"] != "interaction":
+                    continue
+                types = self._files.table(app_id, entry, ["type"], damaged)
+                if types is None or not pc.any(pc.is_in(types["type"], wanted)).as_py():
+                    continue
+                table = self._files.table(app_id, entry, ["type", *columns], damaged)
+                if table is not None:
+                    rows = pc.and_(
+                        pc.is_in(table["type"], wanted), pc.greater_equal(table["at_ms"], since_ms)
+                    )
+                    found.append(table.filter(rows).select(columns))
+            return pa.concat_tables(found)
+
+        return self._stable(attempt)
 
     def _newest_first(
         self, app_id: str, manifest: Manifest, noun: Noun, damaged: list[Damage] | None
@@ -355,6 +380,10 @@ class SegmentShelf:
             return attempt()
         except NotFound as error:
             raise Fault(f"segment is missing: {error.message}", **error.facts) from error
+
+
+def _name_column(noun: Noun) -> str:
+    return "reader" if noun == "interaction" else "id"
 
 
 def _offsets(manifest: Manifest) -> dict[str, str]:

@@ -32,6 +32,8 @@ class SettledState:
     "pyarrow.Table with the columns of `tables.LOADED_INTERACTIONS`, oldest first."
     damaged: tuple[str, ...] = ()
     "Segments that were refused and left out (only when salvaging)."
+    erasures: int = 0
+    "How often rows were erased before this was read."
 
 
 def assemble_products(newest_first: Iterable[Any]) -> tuple[list[SettledProduct], str]:

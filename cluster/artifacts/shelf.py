@@ -22,6 +22,7 @@ from pyarrow import fs
 
 from cluster import ids
 from cluster.errors import Conflict, Fault, Invalid, NotFound, Unavailable
+from cluster.secrecy import Signer
 
 T = TypeVar("T")
 
@@ -69,6 +70,7 @@ class Shelf:
         *,
         local: bool,
         patience: Patience | None = None,
+        signer: Signer | None = None,
         reserve_bytes: int = 64 << 20,
         sleep: Callable[[float], None] = time.sleep,
         rng: random.Random | None = None,
@@ -76,6 +78,9 @@ class Shelf:
         self._files = files
         self._root = root.rstrip("/")
         self._local = local
+        self.signer = signer
+        """Signs what is written and is asked for what is read; without one checksums alone count, which only tests
+        and tools that see no other machine's files may do."""
         self._patience = Patience() if patience is None else patience
         self._reserve_bytes = reserve_bytes
         self._sleep = sleep
@@ -96,6 +101,11 @@ class Shelf:
         except (ValueError, OSError) as error:
             raise Invalid(f"shelf address can't be used: {error}") from error
         return cls(files, root, local=isinstance(files, fs.LocalFileSystem), **options)
+
+    def digest(self, path: str, data: bytes) -> bytes:
+        """Give 64 hex digits that vouch for bytes at a path: their MAC, without a signer their SHA-256."""
+        proof = checksum(data) if self.signer is None else self.signer.sign(path, data)
+        return proof.encode()
 
     # --- reading ------------------------------------------------------------------------------------------
 
@@ -125,11 +135,17 @@ class Shelf:
         raise Fault(f"file on the shelf is damaged: {path} ({len(data)} bytes, {size} expected)", path=path)
 
     def entries(self, folder: str) -> list[Entry]:
-        """List all files below a folder, sorted by path; an absent folder is empty."""
+        """List all files below a folder (empty: the whole shelf), sorted by path; an absent folder is empty.
+
+        Links on a local shelf, and what is below linked folders, are left out.
+        """
 
         def attempt() -> list[Entry]:
-            selector = fs.FileSelector(self._full(folder), allow_not_found=True, recursive=True)
+            above = self._full(folder) if folder else self._root
+            selector = fs.FileSelector(above, allow_not_found=True, recursive=True)
             found = self._files.get_file_info(selector)
+            if self._local:
+                found = _without_links(found)
             return [
                 Entry(info.path[len(self._root) + 1 :], info.size, (info.mtime_ns or 0) // 1_000_000)
                 for info in found
@@ -252,6 +268,15 @@ class Shelf:
                 "no space left for the shelf; free some, writing goes on by itself", retry_after_s=10
             )
         return Unavailable(f"shelf can't {verb} {path}: {error.strerror or error}", retry_after_s=5)
+
+
+def _without_links(found: list[Any]) -> list[Any]:
+    """Leave out symbolic links and everything below linked folders: what is no file of ours is never swept away."""
+    links = {info.path for info in found if os.path.islink(info.path)}
+    if not links:
+        return found
+    below = tuple(f"{link}/" for link in links)
+    return [info for info in found if info.path not in links and not info.path.startswith(below)]
 
 
 def _place(part: Path, target: Path, new: bool) -> None:

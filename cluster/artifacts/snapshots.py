@@ -18,7 +18,7 @@ from pathlib import Path
 
 import structlog
 
-from cluster.artifacts.manifest import Manifest
+from cluster.artifacts.manifest import Manifest, check_name, load_manifest, save_manifest
 from cluster.artifacts.shelf import Shelf, checksum
 from cluster.errors import Conflict, Fault, NotFound, Unavailable
 from cluster.ids import new_request_id
@@ -64,13 +64,12 @@ class SnapshotShelf:
 
         Errors:
             NotFound: there is no such version
-            Fault: its manifest is damaged
+            Fault: its manifest is damaged, or not signed by this installation
         """
         try:
-            data = self._shelf.read(f"{_place(app_id, engine_id, version)}/{MANIFEST}")
+            return load_manifest(self._shelf, f"{_place(app_id, engine_id, version)}/{MANIFEST}", KIND)
         except NotFound as error:
             raise NotFound(f"engine {engine_id} of {app_id} has no snapshot {version}") from error
-        return Manifest.parse(data, kind=KIND)
 
     def versions(self, app_id: str, engine_id: str) -> list[Published]:
         """List complete versions, oldest first."""
@@ -92,8 +91,11 @@ class SnapshotShelf:
         """Is the version complete?"""
         return self._shelf.size(f"{_place(app_id, engine_id, version)}/{MANIFEST}") is not None
 
-    def fetch(self, app_id: str, engine_id: str, version: str, cache: Path) -> Path:
-        """Bring a version to this machine and say in which folder it is; on a local shelf it stays where it is.
+    def fetch(self, app_id: str, engine_id: str, version: str, cache: Path) -> tuple[Path, Manifest]:
+        """Bring a version to this machine: the folder it is in and its manifest as the shelf has it.
+
+        On a local shelf it stays where it is. Whoever opens the folder goes by the manifest that is returned: it was
+        authenticated, the one in the folder was not.
 
         What was fetched before is not fetched again; a folder is there whole or not at all. The bytes are as
         the manifest says when they were fetched; whoever opens the folder checks them. Of what nobody asked for in
@@ -108,7 +110,7 @@ class SnapshotShelf:
         place = _place(app_id, engine_id, version)
         local = self._shelf.local_path(place)
         if local is not None:
-            return local
+            return local, manifest
         target = cache / app_id / engine_id / version
         try:
             if not (target / MANIFEST).exists():
@@ -118,7 +120,7 @@ class SnapshotShelf:
             os.utime(target)
         except OSError as error:
             raise Unavailable(f"snapshot {version} can't be kept here: {error.strerror or error}") from error
-        return target
+        return target, manifest
 
     def _bring(self, manifest: Manifest, place: str, target: Path) -> None:
         """Copy a version into a folder of this machine, whole or not at all."""
@@ -148,8 +150,7 @@ class SnapshotShelf:
         Errors:
             Fault: a file of the folder is not what its manifest says; nothing is published
         """
-        data = (folder / MANIFEST).read_bytes()
-        manifest = Manifest.parse(data, kind=KIND)
+        manifest = Manifest.parse((folder / MANIFEST).read_bytes(), kind=KIND)
         version = str(manifest.facts["version"])
         place = _place(app_id, engine_id, version)
         if self.has(app_id, engine_id, version):
@@ -164,7 +165,7 @@ class SnapshotShelf:
             done += entry.size
             told(f"publish {entry.name}", done / total)
         try:
-            self._shelf.write(f"{place}/{MANIFEST}", data, new=True)
+            save_manifest(self._shelf, f"{place}/{MANIFEST}", manifest)
         except Conflict:
             return version  # another attempt of the same training was a moment earlier
         self._log.info("snapshot_published", app=app_id, engine=engine_id, version=version, size=total)
@@ -210,4 +211,8 @@ def _forget_old(fetched: Path) -> None:
 
 
 def _place(app_id: str, engine_id: str, version: str) -> str:
+    for name in (app_id, engine_id, version):
+        check_name(name)
+        if "/" in name:
+            raise Fault(f"there is no snapshot of that name: {name[:80]!r}")
     return f"{FOLDER}/{app_id}/{engine_id}/{version}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 from cluster.artifacts.manifest import FileEntry
@@ -29,10 +30,13 @@ def check(path: Path, entry: FileEntry, *, verify: bool) -> None:
     """Compare a file with what was written of it; without `verify` only its size.
 
     Errors:
-        Fault: it is missing, or has another size or checksum; fact `path`
+        Fault: it is missing, a link to elsewhere, or has another size or checksum; fact `path`
     Cost:
         verifying: 0.5 s per GB from memory
     """
+    folder = path.parents[entry.name.count("/")]
+    if os.path.realpath(path) != os.path.join(os.path.realpath(folder), entry.name):
+        raise damaged(entry.name, "it is a link that leads elsewhere")
     try:
         size = path.stat().st_size
     except OSError as error:

@@ -12,25 +12,27 @@ from cluster.commands.archive_report import ClientLine, summarise
 from cluster.commands.installation import Installation, now_ms
 from cluster.commands.report import span_ms
 from cluster.errors import Invalid, NotFound
-from cluster.records.client_rule import DEFAULT_CALLS_PER_MINUTE, EVERYBODY, ClientRule, folded
+from cluster.records.client_rule import DEFAULT_CALLS_PER_MINUTE, EVERYBODY, ClientRule, folded, is_claim
 from cluster.runtime.keeping import Keeping
 from cluster.store.connect import OpenStores
 
 app = typer.Typer(help="Clients of the archive: allow, deny, rate.", no_args_is_help=True)
 
 EPILOG = """
-A client is named by its id (c-...), by the name it gives itself, or by * for all that have no rule of their own.
-Names are a client's own words: deny by name to keep a product out, by id to keep one installation out.
+A client is named by its id (c-...), by the host its answers go to (host:claude.ai), by the name it gives itself, or
+by * for all that have no rule of their own. [bold]A name is the client's own claim: any client may give itself any
+name.[/] Allow by host or id. A host is checked: only a program that answers there got in. host:localhost and
+host:127.0.0.1 are all programs on people's own machines, host:cursor is the application of the scheme cursor:.
 
 [bold]Examples[/]
 
   kiosk clients deny "Greedy Bot"
-  kiosk clients deny '*' && kiosk clients allow "Claude"       only this one
+  kiosk clients deny '*' && kiosk clients allow host:claude.ai   only this one
   kiosk clients rate '*' 120                                   calls per minute and person
 """
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
-Client = Annotated[str, typer.Argument(help="Id, name, or * for everybody else.")]
+Client = Annotated[str, typer.Argument(help="Id, host:HOST, the name it claims, or * for everybody else.")]
 AppName = Annotated[str, typer.Option("--app", help="The archive's app; default: KIOSK_ARCHIVE_APP.")]
 
 
@@ -128,6 +130,8 @@ def _change(client: str, name: str, as_json: bool, **change: object) -> None:
         return
     may = "may call" if rule.decision == "allow" else "is refused"
     screen.out().print(screen.quoted(f"{rule.client} {may}; calls per minute: {_rate(rule)}."))
+    if rule.decision == "allow" and is_claim(rule.client):
+        screen.out().print("Any client may give itself this name; host:HOST lets in only who answers there.")
 
 
 def _rate(rule: ClientRule) -> str:

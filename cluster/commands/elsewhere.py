@@ -13,7 +13,8 @@ import typer
 from cluster.commands.installation import Installation
 from cluster.errors import Invalid, Unavailable
 from cluster.runtime.about import package_root
-from cluster.runtime.ray_environment import python_path
+from cluster.runtime.handover import handed_over
+from cluster.runtime.ray_environment import driver_environment, python_path
 
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 "Options, `--help` among them, belong to the program."
@@ -22,9 +23,11 @@ PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_optio
 def ingest(context: typer.Context) -> None:
     """Bring files of records, or an archive of articles (`kiosk ingest archive`), into an app of the running
     installation (see `kiosk ingest --help` and `kiosk ingest archive --help`)."""
-    asks_for_help = any(word in ("--help", "-h") for word in context.args)
+    needs_nothing = context.args[:1] == ["fields"] or any(
+        word in ("--help", "-h", "--dry-run") for word in context.args
+    )
     installation = Installation()
-    if not asks_for_help and not installation.is_running and not installation.settings.redis_is_external:
+    if not needs_nothing and not installation.is_running and not installation.settings.redis_is_external:
         raise Unavailable("Kiosk does not run; start it with `kiosk up`")
     if context.args[:1] == ["archive"]:
         _run("jobs.archive", context.args[1:])
@@ -49,17 +52,12 @@ def _ray_of(installation: Installation) -> dict[str, str]:
     state = installation.state
     if state is None or not state.ray_address:
         return {}
-    return {
-        "RAY_ADDRESS": state.ray_address,
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN_PATH": str(installation.places.ray_token),
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_DISABLE_IMPORT_WARNING": "1",
-    }
+    return {"RAY_ADDRESS": state.ray_address, **driver_environment(installation.places)}
 
 
 def _run(module: str, arguments: list[str], more: Mapping[str, str] = MappingProxyType({})) -> None:
-    environment = {**os.environ, **python_path(os.environ, package_root()), **more}
-    code = subprocess.run([sys.executable, "-m", module, *arguments], env=environment, check=False).returncode
+    with handed_over(os.environ) as clean:
+        environment = {**clean, **python_path(clean, package_root()), **more}
+        command = [sys.executable, "-m", module, *arguments]
+        code = subprocess.run(command, env=environment, check=False).returncode
     raise typer.Exit(code)

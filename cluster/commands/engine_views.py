@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from cluster.errors import NotFound
+from cluster.artifacts.marked import marked_snapshots
+from cluster.artifacts.shelf import Shelf
+from cluster.errors import HouseError, NotFound
 from cluster.records.engine import Engine, EngineStatus, Placement
 from cluster.runtime.keeping import Keeping
 from cluster.store.connect import OpenStores
@@ -24,6 +26,8 @@ class EngineView:
     "Requests a second over the last minute, wherever they were answered."
     is_fresh: bool
     "Is the status of this moment? Not while the installation is stopped."
+    erased: int = 0
+    "Erasures of rows that the serving snapshot learned from; the next training replaces it."
 
     @property
     def is_settled(self) -> bool:
@@ -43,6 +47,7 @@ class EngineView:
             "placement": engine.placement,
             "moving_to": engine.moving_to,
             "snapshot": engine.snapshot,
+            "erased_since": self.erased,
             "state": status.state if status else ("running" if engine.placement == "door" else "unknown"),
             "replicas": status.replicas if status else 0,
             "target_replicas": status.target if status else 0,
@@ -65,6 +70,8 @@ class EngineView:
         note = (
             "" if status is None or status.state == "running" else f"{status.state} {status.message}".strip()
         )
+        if self.erased:
+            note = f"{note} learned from erased people, train again".strip()
         return (
             engine.app_id,
             engine.engine_id,
@@ -96,8 +103,10 @@ async def view_of(stores: OpenStores, engine: Engine, at_ms: int) -> EngineView:
     return _view(engine, status, asked, at_ms)
 
 
-async def views(keeping: Keeping, stores: OpenStores, app_id: str, at_ms: int) -> list[EngineView]:
-    """Look at all engines, or at those of one app.
+async def views(
+    keeping: Keeping, stores: OpenStores, app_id: str, at_ms: int, shelf: Shelf | None = None
+) -> list[EngineView]:
+    """Look at all engines, or at those of one app; with a shelf also at what their snapshots learned from.
 
     Errors:
         NotFound: no such app
@@ -111,8 +120,18 @@ async def views(keeping: Keeping, stores: OpenStores, app_id: str, at_ms: int) -
             statuses = await stores.engine_watch.statuses(name)
             asked = await stores.engine_watch.asked(name, at_ms)
             engines = await stores.engines.all(name)
-            found += [_view(engine, statuses.get(engine.engine_id), asked, at_ms) for engine in engines]
+            marked = {} if shelf is None else _marked(shelf, name)
+            for engine in engines:
+                view = _view(engine, statuses.get(engine.engine_id), asked, at_ms)
+                found.append(replace(view, erased=marked.get((engine.engine_id, engine.snapshot), 0)))
     return found
+
+
+def _marked(shelf: Shelf, app_id: str) -> dict[tuple[str, str], int]:
+    try:
+        return {(one.engine_id, one.version): one.erasures for one in marked_snapshots(shelf, app_id)}
+    except HouseError:  # `kiosk doctor` says what is wrong there
+        return {}
 
 
 def _view(

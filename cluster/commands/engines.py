@@ -19,6 +19,7 @@ from cluster.commands.installation import Installation, now_ms
 from cluster.errors import Conflict, HouseError, Invalid, NotFound, Unavailable
 from cluster.records.engine import ENGINE_NAME, Engine, Placement, Scaling
 from cluster.runtime.keeping import Keeping
+from cluster.runtime.shelves import open_shelf
 from cluster.store.connect import OpenStores
 
 app = typer.Typer(
@@ -87,9 +88,10 @@ def list_engines(
     """List engines: where they live, what serves, how many replicas run, how much they are asked."""
 
     async def read(keeping: Keeping, stores: OpenStores) -> list[EngineView]:
-        return await views(keeping, stores, name, now_ms())
+        return await views(keeping, stores, name, now_ms(), open_shelf(installation.settings))
 
-    found = Installation().administer(read)
+    installation = Installation()
+    found = installation.administer(read)
     if as_json:
         screen.tell_json({"engines": [view.told() for view in found]})
         return

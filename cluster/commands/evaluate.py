@@ -48,7 +48,7 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Measure NDCG, recall, hit rate, MRR, coverage and novelty, by segment, with intervals."""
-    from cluster.artifacts.shelf import Shelf
+    from cluster.runtime.shelves import open_shelf
     from jobs.refresh.running.here import be_modest
     from jobs.refresh.running.stages import PROTOCOLS as KNOWN
 
@@ -58,7 +58,7 @@ def evaluate(
     if recipe and snapshot:
         raise Invalid("choose one of --recipe and --snapshot")
     installation = Installation()
-    shelf = Shelf.open(installation.settings.shelf_dir)
+    shelf = open_shelf(installation.settings)
     chosen, serving = asyncio.run(_chosen(installation, shelf, app, engine, recipe, snapshot))
     be_modest()
     with screen.err().status("reading what has settled") as status:

@@ -196,14 +196,14 @@ def report_experiment(
     """Report what came of it: conversions, the split, latency and errors. No person is named."""
     # Imported here: every other command starts faster without it.
     from actors.experiments.shelved import gather
-    from cluster.artifacts.shelf import Shelf
+    from cluster.runtime.shelves import open_shelf
 
     installation = Installation()
 
     async def read(keeping: Keeping, stores: OpenStores) -> Any:
         await _known(keeping, name)
         found = await ExperimentDesk(stores, SystemClock()).get(name, experiment)
-        return await gather(stores, Shelf.open(installation.settings.shelf_dir), found)
+        return await gather(stores, open_shelf(installation.settings), found)
 
     found = installation.administer(read)
     wanted = [form.strip() for form in forms.split(",") if form.strip()]
@@ -240,9 +240,9 @@ async def _known(keeping: Keeping, name: str) -> None:
 def _check_snapshots(experiment: Experiment) -> None:
     if any(variant.snapshot for variant in experiment.variants):
         from actors.experiments.shelved import check_snapshots
-        from cluster.artifacts.shelf import Shelf
+        from cluster.runtime.shelves import open_shelf
 
-        check_snapshots(experiment, Shelf.open(Installation().settings.shelf_dir))
+        check_snapshots(experiment, open_shelf(Installation().settings))
 
 
 def _moment(text: str, option: str) -> int:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from cluster.clock import SystemClock
-from cluster.commands import access_checks, machine_checks, running_checks
+from cluster.commands import (
+    access_checks,
+    erasure_checks,
+    machine_checks,
+    running_checks,
+    trust_checks,
+)
 from cluster.commands.finding import Finding
 from cluster.commands.installation import Installation
 from cluster.errors import HouseError
@@ -25,16 +31,24 @@ def examine(installation: Installation) -> list[Finding]:
         machine_checks.shared_memory(Path("/dev/shm")),
         machine_checks.open_files(),
         machine_checks.haproxy(state),
+        trust_checks.learners(installation),
+        trust_checks.artifacts(installation),
+        *trust_checks.secrets(installation),
     ]
     if state is None:
         return [*findings, machine_checks.redis_to_start(), *machine_checks.leftovers(installation)]
     findings.append(running_checks.public_address(state))
+    findings.append(running_checks.sign_in(state, installation.settings))
+    findings.append(running_checks.client_addresses(state, installation.settings))
     findings += [*running_checks.ports(installation, state), *running_checks.ray_asks_for_token(state)]
     findings += running_checks.actors(installation)
     try:
         findings += running_checks.redis_settings(installation)
+        now_ms = SystemClock().now_ms()
+        findings += running_checks.clock(installation.information("server"), now_ms)
+        findings.append(running_checks.exposed_keys(installation, now_ms))
         findings += access_checks.open_switches(installation.apps())
-        findings += running_checks.clock(installation.information("server"), SystemClock().now_ms())
+        findings += erasure_checks.erasures(installation)
     except HouseError as error:
         findings.append(Finding("redis", "bad", error.message, f"see {state.logs_dir}/redis.log"))
     return findings

@@ -7,13 +7,16 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TypeVar
 
+from actors.learned.allowed import ALLOWED
 from cluster.clock import SystemClock
 from cluster.errors import Conflict, Unavailable
 from cluster.records.access import App
 from cluster.runtime.connecting import ADMIN_S, connect
 from cluster.runtime.keeping import Keeping
+from cluster.runtime.learners import allowed_learners
 from cluster.runtime.places import Places
 from cluster.runtime.redis_server import RedisServer
 from cluster.runtime.state import Lock, State, load_state, lock_holder
@@ -32,6 +35,7 @@ class Installation:
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = Settings() if settings is None else settings
         self.places = Places.of(self.settings.data_dir)
+        ALLOWED.read_from(partial(allowed_learners, self.settings))
 
     @property
     def is_running(self) -> bool:

@@ -6,6 +6,7 @@ import os
 
 from cluster.commands import screen
 from cluster.commands.installation import Installation
+from cluster.runtime.ray_environment import driver_environment
 
 
 def join_ray(installation: Installation) -> bool:
@@ -16,13 +17,7 @@ def join_ray(installation: Installation) -> bool:
     state = installation.state
     if state is None or not state.ray_address:
         return False
-    os.environ |= {
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN_PATH": str(installation.places.ray_token),
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_DISABLE_IMPORT_WARNING": "1",
-    }
+    os.environ |= driver_environment(installation.places)
     from cluster.runtime.head import connect_ray
 
     try:

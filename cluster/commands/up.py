@@ -16,6 +16,7 @@ from cluster.commands.summary import Summary, summarise
 from cluster.errors import Fault, Invalid
 from cluster.log import set_up_logging
 from cluster.runtime.about import package_root, version
+from cluster.runtime.handover import hand_over
 from cluster.runtime.ray_environment import common_environment
 from cluster.runtime.sockets import is_free
 from cluster.runtime.state import State
@@ -61,7 +62,12 @@ def up(
             f"port {settings.port} on {settings.host} is taken by another program; choose one with --port"
         )
     installation.places.make()
+    handed_over = hand_over(os.environ, installation.places.secrets_dir)
+    installation = Installation(Settings(**given))  # type: ignore[arg-type]
     _turn_log(installation)
+    if foreground and handed_over:
+        # what a process was started with stays readable for as long as it lives
+        os.execv(sys.executable, sys.orig_argv)
     if foreground:
         raise typer.Exit(_here(installation, as_json=as_json))
     state = _in_background(installation)

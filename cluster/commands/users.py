@@ -34,6 +34,11 @@ DISABLE_EPILOG = """
 
   kiosk users disable ada      cannot sign in; connected agents are refused within a second
 """
+DELETE_EPILOG = """
+[bold]Example[/]
+
+  kiosk users delete ada       account, sign-ins and connections are gone; the last administrator stays
+"""
 FRESH_EPILOG = """
 [bold]Example[/]
 
@@ -95,6 +100,22 @@ def disable(name: Name, as_json: AsJson = False) -> None:
         screen.tell_json({"username": name.lower(), "disabled": True, "disconnected": ended})
         return
     screen.out().print(f"{name} can't sign in any more; {_count(ended)} cut off.")
+
+
+@app.command("delete", epilog=DELETE_EPILOG)
+def delete(name: Name, as_json: AsJson = False) -> None:
+    """Delete an account for good, with its sign-ins and connected agents."""
+
+    async def run(keeping: Keeping, stores: OpenStores) -> int:
+        ended = await Accounts(stores.accounts, stores.grants).delete(name, now_ms())
+        await stores.erasures.want_new_log_file(now_ms())
+        return ended
+
+    ended = Installation().administer(run)
+    if as_json:
+        screen.tell_json({"username": name.lower(), "deleted": True, "disconnected": ended})
+        return
+    screen.out().print(f"{name} is deleted; {_count(ended)} cut off.")
 
 
 @app.command("enable")

@@ -189,6 +189,9 @@ class ApiKey(BaseModel):
     "Hex digest the key is looked up by."
     ciphertext: str
     "The key under the master key (needed again for user_hash and HS256)."
+    mac: str = ""
+    """Proves that whoever made the record had the master key: over hash, kind, app and id (`cluster.records.issue`).
+    Empty in records of releases before it."""
     hint: str
     "First characters and last four, for people."
     created_at: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Literal
 
@@ -10,10 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field
 EVERYBODY = "*"
 "Name of the rule for clients without one of their own."
 DEFAULT_CALLS_PER_MINUTE = 1200.0
+HOST = "host:"
+"Begins the name of a rule for all clients whose answers go to one host, as `host:claude.ai`."
+_RESERVED = re.compile(r"host:.*|c-[0-9a-f]{16}|\*", re.DOTALL)
+"What a client may call itself without being taken for the host or the client of that name."
 
 
 class ClientRule(BaseModel):
-    """The rule for one client; `client` is its id, the name it gives itself, or `*`."""
+    """The rule for one client; `client` is its id, `host:` and a host, the name it gives itself, or `*`."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -23,14 +28,22 @@ class ClientRule(BaseModel):
     "All calls of the client together; under `*` those of one person. None: what `*` says; 0: no bound."
 
 
-def rule_for(rules: Mapping[str, ClientRule], client_id: str, client_name: str) -> ClientRule:
-    """Choose the rule of a client: by its id, by the name it gives itself, or everybody's.
+def rule_for(rules: Mapping[str, ClientRule], client_id: str, client_name: str, host: str = "") -> ClientRule:
+    """Choose the rule of a client: by its id, by the host its answers go to, by its name, or everybody's.
 
-    Rules are kept under folded names, so that `Claude` and `claude` are one.
+    A name proves nothing, since any client may give itself any name. A host is proven: only who answers there got
+    the code. Rules are kept under folded names, so that `Claude` and `claude` are one.
     """
     everybody = rules.get(EVERYBODY) or ClientRule(client=EVERYBODY)
-    own = rules.get(folded(client_id)) or rules.get(folded(client_name))
+    own = rules.get(folded(client_id)) or (rules.get(folded(HOST + host)) if host else None)
+    if own is None and is_claim(client_name):
+        own = rules.get(folded(client_name))
     return own or everybody
+
+
+def is_claim(client: str) -> bool:
+    """Say whether a rule's client is a name that any client may give itself, neither an id nor a host nor `*`."""
+    return _RESERVED.fullmatch(folded(client)) is None
 
 
 def folded(name: str) -> str:

@@ -26,6 +26,8 @@ _MAX_EFFORT = 60_000
 are not reported; ten thousand with one fault each are."""
 _MAX_UNKNOWN = 8
 "Unknown names an object keeps when it is pruned."
+_MOST_DETAILS = 5
+"Errors of one record that a detailed message words."
 _MAX_STEP = 80
 _MAX_STEPS = 8
 
@@ -41,6 +43,8 @@ _BOUNDS = {
     "less_than": ("lt", "less than"),
 }
 _FORMATS = {UUID: "uuid", IPV4: "ipv4"}
+_RIGHT_NAMES: Mapping[str | int, str] = {"product_id": "product_ids", "product_group_id": "product_group_ids"}
+"Names that callers often give to an attribute of an interaction -> its name."
 _TAGGED_FIELDS = {"location": ("one", "many")}
 
 
@@ -48,11 +52,14 @@ class Explainer:
     """Explains why slices of an upload failed; knows when enough has been said.
 
     `fields` are the field names of all objects a record may consist of. `tagged`: the records are members of a
-    union, and errors name the member first.
+    union, and errors name the member first. `is_detailed`: a message words several errors instead of counting them.
     """
 
-    def __init__(self, adapter: TypeAdapter[Any], fields: Set[str], *, tagged: bool) -> None:
+    def __init__(
+        self, adapter: TypeAdapter[Any], fields: Set[str], *, tagged: bool, is_detailed: bool = False
+    ) -> None:
         self._adapter = adapter
+        self._is_detailed = is_detailed
         self._fields = fields
         self._tagged = tagged
         self._effort = 0
@@ -106,13 +113,17 @@ class Explainer:
 
     def _add(self, index: int, errors: Sequence[ErrorDetails]) -> None:
         self._effort += 5 * len(errors)
-        self.messages.append(_message(index, errors, tagged=self._tagged))
+        most = _MOST_DETAILS if self._is_detailed else 1
+        self.messages.append(_message(index, errors, tagged=self._tagged, most=most))
 
 
-def _message(index: int, errors: Sequence[ErrorDetails], *, tagged: bool) -> str:
-    """Word the first of a record's errors and count the others (one per place)."""
-    path, text = explain(errors[0], tagged=tagged)
-    return upload_message(index, path, text, more=len({error["loc"] for error in errors}) - 1)
+def _message(index: int, errors: Sequence[ErrorDetails], *, tagged: bool, most: int) -> str:
+    """Word the first errors of a record, one for each place, and count the others."""
+    by_place = list({error["loc"]: error for error in reversed(errors)}.values())[::-1]
+    worded = [explain(error, tagged=tagged) for error in by_place[:most]]
+    path, text = worded[0]
+    others = [f"{'.'.join(map(_step, more[:_MAX_STEPS]))}: {words}" for more, words in worded[1:]]
+    return upload_message(index, path, " ".join([text, *others]), more=len(by_place) - len(worded))
 
 
 def upload_message(index: int, path: Iterable[str | int], text: str, *, more: int = 0) -> str:
@@ -139,6 +150,8 @@ def explain(error: ErrorDetails, *, tagged: bool) -> tuple[list[str | int], str]
         return [*path, "type"], _type_text(value, ctx)
     if not path and kind in _EXPECTED:
         return path, f"The record expected to be of type 'object', but '{json_type(value)}' is given."
+    if tagged and kind == "extra_forbidden" and path[-1] in _RIGHT_NAMES:
+        return path, f"The attribute is not allowed; use '{_RIGHT_NAMES[path[-1]]}'."
     return path, _text(kind, value, ctx)
 
 
@@ -157,7 +170,7 @@ def _type_text(record: Any, ctx: Mapping[str, Any]) -> str:
         return "The attribute is required."
     if not isinstance(kind, str):
         return wrong_type("string", kind)
-    return f"The attribute should be one of {ctx['expected_tags']}."
+    return f"The attribute should be one of {', '.join(sorted(ctx['expected_tags'].split(', ')))}."
 
 
 def _text(kind: str, value: Any, ctx: Mapping[str, Any]) -> str:

@@ -52,8 +52,10 @@ def load_json(body: bytes, *, refuse_duplicates: bool) -> Any:
         _refuse_crowds(body)
     try:
         tree = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        raise malformed("the body is not valid JSON", messages.MALFORMED) from None
+    except orjson.JSONDecodeError as error:
+        # the parser's own words; they hold a place and nothing of the body
+        where = f"{error.msg}: line {error.lineno} column {error.colno}"
+        raise malformed(f"the body is not valid JSON: {where}", messages.MALFORMED) from None
     if refuse_duplicates:
         names = _names_within_depth(tree)
         if names != body.count(b'":') or any(mark in body for mark in _SPACED_COLONS):

@@ -59,7 +59,9 @@ class UploadCheck(Protocol):
 
 
 @overload
-def parse_upload(noun: RecordNoun, body: bytes, *, now_ms: int) -> AcceptedRecords: ...
+def parse_upload(
+    noun: RecordNoun, body: bytes, *, now_ms: int, is_detailed: bool = False
+) -> AcceptedRecords: ...
 
 
 @overload
@@ -71,6 +73,7 @@ def parse_upload(
     service_id_aliases: Sequence[str] = (),
     default_anonymous_id: str | Callable[[], str] = "",
     token_user_id: str = "",
+    is_detailed: bool = False,
     check: UploadCheck | None = None,
 ) -> AcceptedInteractions: ...
 
@@ -83,13 +86,15 @@ def parse_upload(
     service_id_aliases: Sequence[str] = (),
     default_anonymous_id: str | Callable[[], str] = "",
     token_user_id: str = "",
+    is_detailed: bool = False,
     check: UploadCheck | None = None,
 ) -> AcceptedRecords | AcceptedInteractions:
     """Validate the body of an upload, `{"data": [...]}`.
 
     `default_anonymous_id` names the visitor of interactions without any id (a function is called at most once).
-    `token_user_id` is the user of a verified reader token: it fills in a missing `user_id`. `check` looks at the
-    interactions before and after they are validated, and may raise.
+    `token_user_id` is the user of a verified reader token: it fills in a missing `user_id`. With `is_detailed` a
+    message words up to five faults of its record. `check` looks at the interactions before and after they are
+    validated, and may raise.
 
     Errors:
         Malformed: not JSON, or beyond its limits
@@ -104,15 +109,15 @@ def parse_upload(
     items = _items(tree, noun)
     has_nulls = b"null" in body
     if noun == "user":
-        return AcceptedRecords(noun, _users(items, has_nulls))
+        return AcceptedRecords(noun, _users(items, has_nulls, is_detailed))
     if noun == "product":
-        return AcceptedRecords(noun, _products(items, has_nulls))
+        return AcceptedRecords(noun, _products(items, has_nulls, is_detailed))
     aliases = [alias for alias in service_id_aliases if alias.encode() in body]
     if aliases:
         _rename_aliases(items, aliases)
     if check is not None:
         check.take_proofs(tree, items)
-    return _interactions(items, has_nulls, now_ms, default_anonymous_id, token_user_id, check)
+    return _interactions(items, has_nulls, now_ms, default_anonymous_id, token_user_id, is_detailed, check)
 
 
 def parse_interactions(items: list[Any], *, now_ms: int) -> AcceptedInteractions:
@@ -126,7 +131,7 @@ def parse_interactions(items: list[Any], *, now_ms: int) -> AcceptedInteractions
     """
     check_tree(items)
     has_nulls = b"null" in orjson.dumps(items)
-    return _interactions(items, has_nulls, now_ms, "", "", None)
+    return _interactions(items, has_nulls, now_ms, "", "", False, None)
 
 
 def refused(noun: str, *faults: str) -> Unprocessable:
@@ -150,10 +155,10 @@ def _items(tree: Any, noun: str) -> list[Any]:
     return items
 
 
-def _validated(adapter: TypeAdapter[list[Any]], items: list[Any], noun: str) -> list[Any]:
+def _validated(adapter: TypeAdapter[list[Any]], items: list[Any], noun: str, is_detailed: bool) -> list[Any]:
     """Validate all records, in slices so that a hostile body can't make errors without bound."""
     models: list[Any] = []
-    explainer = Explainer(adapter, _FIELDS, tagged=noun == "interaction")
+    explainer = Explainer(adapter, _FIELDS, tagged=noun == "interaction", is_detailed=is_detailed)
     for start in range(0, len(items), _SLICE):
         part = items[start : start + _SLICE]
         try:
@@ -170,9 +175,9 @@ def _validated(adapter: TypeAdapter[list[Any]], items: list[Any], noun: str) -> 
 # --- users and products ---------------------------------------------------------------------------------------
 
 
-def _users(items: list[Any], has_nulls: bool) -> tuple[AcceptedRecord, ...]:
+def _users(items: list[Any], has_nulls: bool, is_detailed: bool) -> tuple[AcceptedRecord, ...]:
     accepted = []
-    for index, user in enumerate(_validated(_USERS, items, "user")):
+    for index, user in enumerate(_validated(_USERS, items, "user", is_detailed)):
         record = _settle_times(items[index], user, USER_TIMES)
         if has_nulls:
             record = _without_nulls(record)
@@ -181,9 +186,9 @@ def _users(items: list[Any], has_nulls: bool) -> tuple[AcceptedRecord, ...]:
     return tuple(accepted)
 
 
-def _products(items: list[Any], has_nulls: bool) -> tuple[AcceptedRecord, ...]:
+def _products(items: list[Any], has_nulls: bool, is_detailed: bool) -> tuple[AcceptedRecord, ...]:
     accepted = []
-    for index, product in enumerate(_validated(_PRODUCTS, items, "product")):
+    for index, product in enumerate(_validated(_PRODUCTS, items, "product", is_detailed)):
         record = _settle_times(items[index], product, PRODUCT_TIMES)
         if has_nulls:
             record = _product_without_nulls(record)
@@ -236,9 +241,10 @@ def _interactions(
     now_ms: int,
     default_anonymous_id: str | Callable[[], str],
     token_user_id: str,
+    is_detailed: bool,
     check: UploadCheck | None,
 ) -> AcceptedInteractions:
-    models: list[Interaction] = _validated(_INTERACTIONS, items, "interaction")
+    models: list[Interaction] = _validated(_INTERACTIONS, items, "interaction", is_detailed)
     if has_nulls:
         items = [_interaction_without_nulls(item) for item in items]
     now_text = moment_text(now_ms)

@@ -58,6 +58,26 @@ class Accounts:
         await self._accounts.put(account.model_copy(update={"disabled": True, "epoch": account.epoch + 1}))
         return await self._grants.revoke_user(account.user_id, now_ms=now_ms)
 
+    async def delete(self, username: str, now_ms: int) -> int:
+        """Delete an account for good: browsers are signed out, clients are cut off within a second.
+
+        Returns how many clients were connected.
+
+        Errors:
+            NotFound: no such account
+            Conflict: nobody else may administrate
+        """
+        account = await self.find(username)
+        others = [one for one in await self.all() if one.username != account.username and not one.disabled]
+        if account.role == "administrator" and not any(one.role == "administrator" for one in others):
+            raise Conflict(
+                f"{account.username} is the only administrator; make another one first: "
+                "`kiosk users create NAME --role administrator`"
+            )
+        await self._accounts.remove(account)
+        # last: an account that is gone can't sign in and connect anew meanwhile
+        return await self._grants.revoke_user(account.user_id, now_ms=now_ms)
+
     async def unlock(self, username: str) -> None:
         """Unlock an account; clients connect anew.
 

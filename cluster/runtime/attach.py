@@ -15,6 +15,7 @@ import structlog
 
 from cluster.errors import HouseError
 from cluster.log import set_up_logging
+from cluster.runtime.adoption import adopt_unsigned
 from cluster.runtime.head import connect_ray, ensure_apps, ensure_intake, ensure_keeper, ensure_trainer
 from cluster.runtime.plan import ENGINES, INTAKE, TRAINER
 from cluster.runtime.vault import ensure_master_key
@@ -27,9 +28,10 @@ def main() -> int:
     settings = Settings()
     try:
         ensure_master_key(settings)
+        asyncio.run(adopt_unsigned(settings))
         fresh = asyncio.run(ensure_apps(settings))
         connect_ray(os.environ.get("RAY_ADDRESS", "auto"))
-        ensure_intake(INTAKE, settings)
+        ensure_intake(INTAKE)
         ensure_keeper(ENGINES)
         ensure_trainer(TRAINER, settings)
     except HouseError as error:

@@ -21,12 +21,16 @@ import psutil
 import structlog
 
 from cluster.errors import Fault
-from cluster.runtime.front import LAST, Wishes, predecessor, stand_in_config, wrapper_script
+from cluster.runtime.front import LAST, predecessor, stand_in_config, wrapper_script
+from cluster.runtime.haproxy_config import Wishes
 from cluster.runtime.places import Places
 from cluster.runtime.processes import is_alive
 from cluster.runtime.sockets import answers
 
 MOST_CONNECTIONS = 10_000
+RETRY_S = 60.0
+LONGEST_RETRY_S = 6 * 3600.0
+"Pauses before HAProxy is tried again while the slow proxy serves."
 STAND_IN_CONFIG = "stand-in.cfg"
 
 _log = structlog.get_logger()
@@ -96,6 +100,8 @@ class Front:
         self._pid_file = places.front_dir / "pid"
         self._stand_in: subprocess.Popen[bytes] | None = None
         self._rest_until = 0.0
+        self._due_at = float("inf")
+        self._retry_s = RETRY_S
         self.has_served = False
         "Did one ever listen?"
 
@@ -109,6 +115,32 @@ class Front:
         wishes = Wishes(find_haproxy(), bind_of(self._host, self._port), str(self._pid_file), limit)
         write_wrapper(self._places.front_wrapper, self._places.front_wishes, wishes)
         return limit
+
+    def postpone(self) -> None:
+        """Try HAProxy again after a pause, which doubles every time."""
+        self._due_at = time.monotonic() + self._retry_s
+        self._retry_s = min(2 * self._retry_s, LONGEST_RETRY_S)
+
+    def is_due(self) -> bool:
+        """Is it time to try HAProxy again, and does it start quickly on this machine just now?"""
+        if time.monotonic() < self._due_at:
+            return False
+        if self._can_start():
+            return True
+        self.postpone()
+        return False
+
+    def _can_start(self, within_s: float = 2.0) -> bool:
+        """Try it with a configuration that does nothing."""
+        idle = self._places.front_dir / "idle.cfg"
+        try:
+            idle.write_text("frontend idle\n    mode http\n    timeout client 1s\n    bind abns@kiosk-idle\n")
+            subprocess.run(
+                [find_haproxy(), "-c", "-f", str(idle)], check=True, capture_output=True, timeout=within_s
+            )
+        except (OSError, subprocess.SubprocessError, Fault):
+            return False
+        return True
 
     @property
     def pid(self) -> int:

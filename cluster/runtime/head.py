@@ -21,14 +21,20 @@ from typing import Any, TextIO
 import structlog
 
 from cluster.clock import SystemClock
-from cluster.errors import Fault, HouseError
+from cluster.errors import Fault, HouseError, Unavailable
 from cluster.log import set_up_logging, strike_out
 from cluster.runtime import probe
 from cluster.runtime.about import version
+from cluster.runtime.adoption import adopt_unsigned
 from cluster.runtime.connecting import ADMIN_S, connect, connect_actor
+from cluster.runtime.handover import given_in, prepare_node
 from cluster.runtime.keeping import Keeping
 from cluster.runtime.meter import RayMeter
+from cluster.runtime.places import Places
 from cluster.runtime.plan import Plan
+from cluster.runtime.ray_environment import driver_environment
+from cluster.runtime.shelves import open_shelf
+from cluster.runtime.state import load_state, lock_holder
 from cluster.runtime.vault import vault_of
 from cluster.settings import Settings
 
@@ -69,6 +75,8 @@ def main(arguments: list[str]) -> int:
         set_up_logging()
         teller = Teller(out)
         try:
+            if given_in(os.environ):  # on a cluster of yours; `kiosk up` has handed them over
+                prepare_node()
             bring_up(plan, Settings(), teller)
         except HouseError as error:
             teller.tell("failed", error.message)
@@ -90,6 +98,7 @@ def _last_line(error: Exception) -> str:
 
 def bring_up(plan: Plan, settings: Settings, teller: Teller) -> None:
     """Do all steps."""
+    asyncio.run(adopt_unsigned(settings))
     fresh = asyncio.run(ensure_apps(settings))
     teller.tell("apps", "apps and keys are there", first_start=fresh)
     filling = _start_filling() if plan.playground else None
@@ -99,7 +108,7 @@ def bring_up(plan: Plan, settings: Settings, teller: Teller) -> None:
     connect_ray(plan.ray_address)
     if plan.intake:
         teller.tell("intake", "starting the intake")
-        ensure_intake(plan.intake, settings)
+        ensure_intake(plan.intake)
     keeper = ensure_keeper(plan.engines) if plan.engines else None
     teller.tell("doors", "starting the doors")
     _deploy(plan)
@@ -113,7 +122,7 @@ def bring_up(plan: Plan, settings: Settings, teller: Teller) -> None:
     if plan.assigner:
         ensure_assigner(plan.assigner)
     if plan.tracker:
-        ensure_tracker(plan.tracker, plan.tracker_means, settings)
+        ensure_tracker(plan.tracker, plan.tracker_means)
     if plan.trainer:
         ensure_trainer(plan.trainer, settings)
     teller.tell("ready", "ready")
@@ -162,13 +171,50 @@ def connect_ray(address: str) -> None:
     )
 
 
-def ensure_intake(kind: str, settings: Settings) -> None:
+def connect_installation(settings: Settings) -> None:
+    """Become a driver of the Ray of the installation in a data directory, or of the one `RAY_ADDRESS` names.
+
+    Errors:
+        Unavailable: neither is there; the message says what to set
+    """
+    address = os.environ.get("RAY_ADDRESS", "")
+    if address.startswith(("http://", "https://")):
+        raise Unavailable(
+            "RAY_ADDRESS is the dashboard's address, which is for `ray job submit`; unset it, so that the "
+            "installation is found by KIOSK_DATA_DIR"
+        )
+    if not address:
+        places = Places.of(settings.data_dir)
+        state = load_state(places) if lock_holder(places) else None
+        if state is None or not state.ray_address:
+            raise Unavailable(
+                f"no installation runs in {settings.data_dir}: start it with `kiosk up`, set KIOSK_DATA_DIR to the "
+                "data directory of one that runs here, or name its Ray by RAY_ADDRESS=host:port, "
+                "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH"
+            )
+        address = state.ray_address
+        os.environ |= driver_environment(places)
+        _read_environment_again()
+    connect_ray(address)
+
+
+def _read_environment_again() -> None:
+    """Make Ray read what `driver_environment` set: a program may have imported Ray before."""
+    from ray._private import ray_constants
+
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    compiled: Any = importlib.import_module("ray._raylet")
+    compiled.Config.initialize("")
+    compiled.AuthenticationTokenLoader.instance().reset_cache()
+
+
+def ensure_intake(kind: str) -> None:
     """Make the intake actor of this release, and end those of others."""
     from cluster.runtime import roster
 
     release = version()
     roster.sweep("intake", keep=release)
-    roster.find_or_create("intake", release, kind, connect_actor, str(settings.shelf_dir), meter=RayMeter)
+    roster.find_or_create("intake", release, kind, connect_actor, open_shelf, meter=RayMeter)
 
 
 def ensure_trainer(kind: str, settings: Settings) -> None:
@@ -177,7 +223,7 @@ def ensure_trainer(kind: str, settings: Settings) -> None:
 
     release, scratch = version(), str(settings.data_dir / "scratch")
     roster.sweep("trainer", keep=release)
-    roster.find_or_create("trainer", release, kind, connect_actor, str(settings.shelf_dir), scratch)
+    roster.find_or_create("trainer", release, kind, connect_actor, open_shelf, scratch)
 
 
 def ensure_assigner(kind: str) -> None:
@@ -189,14 +235,13 @@ def ensure_assigner(kind: str) -> None:
     roster.find_or_create("assigner", release, kind, connect_actor)
 
 
-def ensure_tracker(kind: str, means: str, settings: Settings) -> None:
+def ensure_tracker(kind: str, means: str) -> None:
     """Make the actor of this release that watches history threads, and end those of others."""
     from cluster.runtime import roster
 
     release = version()
     roster.sweep("tracker", keep=release)
-    shelf_uri = str(settings.shelf_dir)
-    roster.find_or_create("tracker", release, kind, connect_actor, means, shelf_uri, meter=RayMeter)
+    roster.find_or_create("tracker", release, kind, connect_actor, means, open_shelf, meter=RayMeter)
 
 
 def ensure_keeper(build: str) -> Any:

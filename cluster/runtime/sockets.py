@@ -12,6 +12,11 @@ RANGES = 90
 "Ports 20,000 to 29,000: below the ports an operating system hands out by itself."
 
 
+def is_loopback(host: str) -> bool:
+    """Can only this machine reach a server that listens there?"""
+    return host == "localhost" or host.startswith("127.") or host in ("::1", "[::1]")
+
+
 def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
     """Find ports that are free now, all different."""
     with ExitStack() as held:

@@ -3,7 +3,9 @@
     Redis          started first, ended last; started again at once when it dies
     Ray            gcs_server and raylet are watched; when one dies, all of Ray is ended and started again
     doors          asked over HTTP every second; silent for long while Ray lives: deployed again, then as above
-    HAProxy        a stand-in serves until Serve has started the next one
+    HAProxy        a stand-in serves until Serve has started the next one; one that did not start in time is tried
+                   again, while the slow Python proxy serves on loopback. On other addresses nothing serves instead:
+                   the slow proxy has none of HAProxy's bounds
 
 Replicas, the Serve controller and named actors are Ray's business, which restarts them itself. This process
 imports no Ray and holds no state: whatever is killed, itself included, `kiosk up` brings the same system back.
@@ -11,7 +13,6 @@ imports no Ray and holds no state: whatever is killed, itself included, `kiosk u
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import shutil
@@ -31,15 +32,16 @@ from cluster.errors import Fault, HouseError
 from cluster.log import strike_out
 from cluster.runtime.door_watch import DoorWatch
 from cluster.runtime.fronting import Front
-from cluster.runtime.places import Places, write_private
+from cluster.runtime.handover import given_in, prepare_node
+from cluster.runtime.places import Places, hold_directory, write_private
 from cluster.runtime.plan import Plan
 from cluster.runtime.processes import adopt_orphans, belonging_to, end, reap_strangers
 from cluster.runtime.ray_environment import Ports, common_environment, ray_environment, ray_start_arguments
 from cluster.runtime.ray_head import RayHead
 from cluster.runtime.redis_server import RedisServer
-from cluster.runtime.sockets import LOOPBACK
+from cluster.runtime.sockets import LOOPBACK, is_loopback
 from cluster.runtime.state import Lock, Phase, State, save_state
-from cluster.runtime.vault import ensure_master_key
+from cluster.runtime.vault import ensure_master_key, leave_manifest_key
 from cluster.settings import Settings
 
 TICK_S = 0.1
@@ -49,6 +51,8 @@ DEPLOY_AGAIN_S = 20.0
 START_AGAIN_S = 60.0
 "that long, and Ray is started again."
 LONGEST_REST_S = 30.0
+MOST_FRONT_STARTS = 3
+"Starts without HAProxy in time before a start on an address that others reach is given up."
 
 _log = structlog.get_logger()
 Told = Callable[[State], None]
@@ -81,6 +85,7 @@ class Supervisor:
         self._redis: RedisServer | None = None
         self._ports: Ports | None = None
         self._haproxy = True
+        self._late_fronts = 0
         self._stop = threading.Event()
         self._stopped_by = 0
         self._rest_s = 1.0
@@ -118,7 +123,7 @@ class Supervisor:
             signal.signal(number, self.request_stop)
         adopt_orphans()
         os.umask(0o077)
-        held = self._hold_run_dir()
+        held = hold_directory(self._places.run_dir)
         try:
             self._start()
             while not self._stop.wait(TICK_S):
@@ -144,6 +149,7 @@ class Supervisor:
             raise Fault(f"processes of an earlier run can't be ended: {[process.pid for process in left]}")
         os.environ.update(common_environment(self._places, os.environ, self._wanted.root))
         ensure_master_key(self._settings)
+        leave_manifest_key(self._settings)
         if not self._places.ray_token.exists():
             write_private(self._places.ray_token, secrets.token_hex(32))
         self._start_redis()
@@ -153,9 +159,8 @@ class Supervisor:
     def _start_redis(self) -> None:
         if self._settings.redis_is_external:
             assert self._settings.redis_url is not None
-            # From here on the file says it: an environment is easier to read than a file of mode 600.
+            # Commands of another shell read it there.
             write_private(self._places.redis_url, self._settings.redis_url.get_secret_value() + "\n")
-            os.environ.pop("KIOSK_REDIS_URL", None)
             self._say("starting", "using the Redis of KIOSK_REDIS_URL", redis="external")
             return
         self._say("starting", "starting Redis")
@@ -171,7 +176,18 @@ class Supervisor:
             self._without_haproxy(error.message)
 
     def _without_haproxy(self, reason: str) -> None:
+        """Let the slow proxy serve, and try HAProxy again after a pause.
+
+        Errors:
+            Fault: others than this machine would reach the slow proxy
+        """
+        if not is_loopback(self._settings.host):
+            raise Fault(
+                f"{reason}; the slow Python proxy has none of HAProxy's bounds and does not listen on "
+                f"{self._settings.host}: repair HAProxy (`kiosk doctor`), or start with --host 127.0.0.1"
+            )
         self._haproxy = False
+        self._front.postpone()
         _log.warning("haproxy_missing", reason=reason)
         self._say(self.state.phase, self.state.message, proxy=f"slow Python proxy, because {reason}")
 
@@ -219,6 +235,8 @@ class Supervisor:
         self._hear()
         if not self._head.is_busy and self._again is None:
             self._keep_ray()
+        if not self._haproxy and self.state.phase == "ready" and self._front.is_due():
+            self._try_haproxy_again()
         if self._haproxy and self._front.keep():
             self._say(self.state.phase, self.state.message, restarts=self._counted("haproxy"))
         reap_strangers(self._children())
@@ -259,7 +277,9 @@ class Supervisor:
     def _failed(self, message: str) -> None:
         """A head gave up: the first start says so and ends; later ones are tried again, ever more slowly."""
         if self._haproxy and not self._front.has_served and {"doors", "answer"} & self._head.steps.keys():
-            self._without_haproxy("it did not start; see supervisor.log")
+            self._late_fronts += 1
+            if is_loopback(self._settings.host) or self._late_fronts >= MOST_FRONT_STARTS:
+                self._without_haproxy("HAProxy did not start in time; see supervisor.log")
         elif self.state.ready_after_s is None:
             self._say("failed", strike_out(message))
             return
@@ -269,6 +289,15 @@ class Supervisor:
         self._again = True
         self._wait_until = time.monotonic() + self._rest_s
         self._rest_s = min(2 * self._rest_s, LONGEST_REST_S)
+
+    def _try_haproxy_again(self) -> None:
+        """Change over to HAProxy: Ray is started again, because Serve chooses its proxy when it starts."""
+        _log.warning("haproxy_tried_again")
+        self._connections, self._haproxy = self._front.prepare(), True
+        self._say("recovering", "changing over to HAProxy", proxy="haproxy", restarts=self._counted("front"))
+        self._end_ray()
+        self._doors.forgive()
+        self._again = True
 
     def _keep_ray(self) -> None:
         if self._head.is_dead():
@@ -345,12 +374,6 @@ class Supervisor:
             _log.error("state_not_saved", reason=error.strerror)
         self._told(self.state)
 
-    def _hold_run_dir(self) -> int:
-        """Lock the run directory: what tidies /tmp leaves locked directories alone."""
-        handle = os.open(self._places.run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return handle
-
 
 def main() -> int:
     """Run the supervisor of the installation named by the environment (started by `kiosk up`)."""
@@ -358,8 +381,9 @@ def main() -> int:
     from cluster.runtime.about import package_root, version
 
     set_up_logging()
-    settings = Settings()
-    return Supervisor(Wanted(settings, version(), package_root())).run()
+    if given_in(os.environ):  # `kiosk up` has handed them over; this module was started by hand
+        prepare_node()
+    return Supervisor(Wanted(Settings(), version(), package_root())).run()
 
 
 if __name__ == "__main__":

@@ -50,6 +50,14 @@ class RedisAccess:
     async def revoke_key(self, sha256: str) -> bool:
         return bool(await self._server.run(_DROP, [keys.access_key(), keys.access_version()], [sha256]))
 
+    async def put_exposed(self, key_id: str, at_ms: int) -> None:
+        await self._server.ask("HSET", keys.access_exposed(), key_id, at_ms)
+
+    async def exposed(self) -> dict[str, int]:
+        flat = await self._server.ask("HGETALL", keys.access_exposed())
+        found = zip(flat[::2], flat[1::2], strict=True)
+        return {name_of(key_id): int(at_ms) for key_id, at_ms in found if at_ms.isdigit()}
+
     async def _put(self, hash_key: str, name: str, record: BaseModel) -> None:
         sealed = seal(record.model_dump_json().encode(), salt_of(hash_key, name))
         await self._server.run(_PUT, [hash_key, keys.access_version()], [name, sealed])

@@ -107,6 +107,13 @@ class RedisChanges:
         fields = dict(zip(flat[::2], flat[1::2], strict=True))
         op, salt = fields.get(b"op", b""), salt_of(noun)
         payload = unseal(fields.get(b"payload", b""), salt)
+        if b"copy" in fields and (payload is None or op not in (b"remove", b"erase")):
+            # an erasure or a removal: it must not be lost, so it is written twice
+            payload = unseal(fields[b"copy"], salt) if payload is None else payload
+            op = b"erase" if noun == "interaction" else b"remove"
+            await self._quarantine.erasure(app_id, noun, offset, is_repaired=payload is not None)
+            if payload is None:
+                return Change(noun, offset, cast(Op, text_of(op)), b"[]", is_lost=True)
         vectors = unseal(fields[b"vectors"], salt) if b"vectors" in fields else b""
         if payload is None or vectors is None or op not in (b"put", b"remove", b"erase"):
             await self._quarantine.change(app_id, noun, offset, fields.get(b"payload", b""))

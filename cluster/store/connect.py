@@ -16,6 +16,7 @@ from cluster.store.bank import RedisQuestionBank
 from cluster.store.changes import RedisChanges
 from cluster.store.engine_watch import RedisEngineWatch
 from cluster.store.engines import RedisEngines
+from cluster.store.erasures import RedisErasures
 from cluster.store.experiments import RedisExperiments
 from cluster.store.idempotency import RedisIdempotency
 from cluster.store.intake import IDLE_MS, MOST_WAITING, RedisIntake
@@ -107,13 +108,14 @@ def open_stores(
     meter = meter or SilentMeter()
     server = Server(Address.parse(url), clock=clock, meter=meter, hot_s=hot_s, slow_s=slow_s)
     quarantine = Quarantine(server, clock, meter)
+    interactions, changes = RedisInteractions(server, clock), RedisChanges(server, quarantine)
     return OpenStores(
         access=RedisAccess(server, quarantine),
         records=RedisRecords(server, quarantine),
         intake=RedisIntake(server, clock, idle_ms=idle_ms, most_waiting=most_waiting),
         tasks=RedisTasks(server),
-        interactions=RedisInteractions(server, clock),
-        changes=RedisChanges(server, quarantine),
+        interactions=interactions,
+        changes=changes,
         engines=RedisEngines(server, quarantine),
         engine_watch=RedisEngineWatch(server),
         boost_rules=RedisRules(server, quarantine),
@@ -133,5 +135,6 @@ def open_stores(
         questions=RedisQuestions(server, quarantine),
         queries=RedisQueries(server),
         question_bank=RedisQuestionBank(server),
+        erasures=RedisErasures(server, interactions, changes, clock),
         server=server,
     )

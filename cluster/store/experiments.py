@@ -134,9 +134,14 @@ async def erase_exposures(server: Server, app_id: str, readers: Sequence[str]) -
     if not readers:
         return 0
     names = [name_of(name) for name in await server.ask_slow("HKEYS", keys.experiment(app_id))]
-    pairs = [(keys.exposure(app_id, name), keys.exposure_ids(app_id, name)) for name in names]
-    gone = await asyncio.gather(*(server.run(_ERASE, pair, list(readers)) for pair in pairs))
+    gone = await asyncio.gather(*(erase_exposures_of(server, app_id, name, readers) for name in names))
     return sum(gone)
+
+
+async def erase_exposures_of(server: Server, app_id: str, experiment_id: str, readers: Sequence[str]) -> int:
+    """Forget what readers were given in one experiment, which may be gone."""
+    names = [keys.exposure(app_id, experiment_id), keys.exposure_ids(app_id, experiment_id)]
+    return int(await server.run(_ERASE, names, list(readers)))
 
 
 def _age(experiment: Experiment) -> tuple[int, str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from cluster.store import keys
 from cluster.store.ports import Replay
+from cluster.store.salts import Salts
 from cluster.store.script import Script
 from cluster.store.server import Server
 
@@ -28,6 +29,7 @@ class RedisIdempotency:
 
     def __init__(self, server: Server) -> None:
         self._server = server
+        self._salts = Salts(server)
 
     async def begin(self, app_id: str, token: str, body_sha256: str, *, most: int = 0) -> Replay:
         names = [keys.idempotency(app_id, token), keys.idempotency_count(app_id)]
@@ -37,9 +39,17 @@ class RedisIdempotency:
         return Replay(_STATES[state])
 
     async def finish(
-        self, app_id: str, token: str, status: int, reply: bytes, *, life_ms: int = LIFE_MS
+        self,
+        app_id: str,
+        token: str,
+        status: int,
+        reply: bytes,
+        readers: Sequence[str] = (),
+        *,
+        life_ms: int = LIFE_MS,
     ) -> None:
-        await self._server.run(_FINISH, [keys.idempotency(app_id, token)], [status, reply, life_ms])
+        marks = " ".join([await self._salts.pseudonym(app_id, reader) for reader in readers])
+        await self._server.run(_FINISH, [keys.idempotency(app_id, token)], [status, reply, life_ms, marks])
 
     async def forget(self, app_id: str, token: str) -> None:
         await self._server.ask_slow("DEL", keys.idempotency(app_id, token))

@@ -6,8 +6,6 @@ value carries a checksum in front (see `seal`), salted with the key, and for has
 
 from __future__ import annotations
 
-import hashlib
-
 # --- access: global, few, read by every door four times a second; `{access}` is their hash tag ----------------
 
 
@@ -26,6 +24,11 @@ def access_key() -> str:
     return "kiosk:{access}:key"
 
 
+def access_exposed() -> str:
+    """Hash key id -> ms: when a secret key came in an address last. Owner: API replicas, once an hour. For ever."""
+    return "kiosk:{access}:exposed"
+
+
 def access_quarantine() -> str:
     """Stream, capped at about 10,000: broken apps and keys, as `quarantine`. Read by people."""
     return "kiosk:{access}:quarantine"
@@ -42,6 +45,12 @@ def account() -> str:
 def account_quarantine() -> str:
     """Stream, capped at about 10,000: broken accounts, as `quarantine`. Read by people."""
     return "kiosk:{oauth}:quarantine"
+
+
+def account_sessions() -> str:
+    """Hash user id -> random text, a new one with every sign-out: sessions that began under another have ended.
+    Owner: the API replica the person signs out at. For ever."""
+    return "kiosk:{oauth}:sessions"
 
 
 def oauth_code(sha256: str) -> str:
@@ -196,11 +205,10 @@ def browser_bytes(app: str, minute: int) -> str:
     return f"{{{app}}}:browser-bytes:{minute}"
 
 
-def page(app: str, reader_id: str, pagination_id: str) -> str:
-    """List of product ids already returned to a reader under one `pagination_id`, both as one digest: no two pairs
-    share a key, and no key names a reader. 30 minutes idle."""
-    pair = f"{len(reader_id)}:{reader_id}{pagination_id}".encode("utf-8", "surrogatepass")
-    return f"{{{app}}}:page:{hashlib.sha256(pair).hexdigest()[:32]}"
+def page(app: str, reader_mark: str, page_mark: str) -> str:
+    """List of product ids already returned to a reader under one `pagination_id`, both as pseudonyms. 30 minutes
+    idle."""
+    return f"{{{app}}}:page:{reader_mark}:{page_mark}"
 
 
 # --- the archive ---------------------------------------------------------------------------------------------
@@ -250,8 +258,8 @@ def limit(app: str, key_id: str, bucket: str) -> str:
 
 
 def idempotency(app: str, token: str) -> str:
-    """Hash state, body (sha256), status, reply: what a write with this Idempotency-Key answered. 24 hours once
-    it answered (an hour for a publishable key), 60 seconds while it is in flight. `token` is a digest."""
+    """Hash state, body (sha256), status, reply, readers (pseudonyms): what a write with this Idempotency-Key answered.
+    24 hours once it answered (an hour for a publishable key), 60 seconds while it is in flight. `token` is a digest."""
     return f"{{{app}}}:idempotency:{token}"
 
 
@@ -332,9 +340,9 @@ def question_same(app: str, digest: str) -> str:
     return f"{{{app}}}:question-same:{digest}"
 
 
-def question_count(app: str, reader_id: str, day: int) -> str:
-    """String, integer: questions of a reader on one day since 1970, for metering. Two days."""
-    return f"{{{app}}}:question-count:{day}:{reader_id}"
+def question_count(app: str, reader_mark: str, day: int) -> str:
+    """String, integer: questions of a reader (a pseudonym) on one day since 1970, for metering. Two days."""
+    return f"{{{app}}}:question-count:{day}:{reader_mark}"
 
 
 def provider_tokens(app: str, day: int) -> str:

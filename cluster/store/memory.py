@@ -7,6 +7,7 @@ from cluster.store.intake import IDLE_MS, MOST_WAITING
 from cluster.store.ports import Stores
 from cluster.store.twin.archive import MemoryArchiveCalls, MemoryClientRules
 from cluster.store.twin.changes import MemoryChanges
+from cluster.store.twin.erasures import MemoryErasures
 from cluster.store.twin.experiments import MemoryExperiments
 from cluster.store.twin.intake import MemoryIntake
 from cluster.store.twin.interactions import MemoryInteractions
@@ -35,13 +36,14 @@ def memory_stores(
     """Make all ports, empty. Hand the same object to everybody who should see the same data."""
     clock = clock or SystemClock()
     state, experiments, threads = MemoryState(clock), MemoryExperiments(), MemoryThreads()
-    questions = MemoryQuestions()
+    questions, queries = MemoryQuestions(), MemoryQueries(clock)
+    interactions = MemoryInteractions(state, experiments, threads, questions)
     return Stores(
         access=MemoryAccess(),
         records=MemoryRecords(state),
         intake=MemoryIntake(state, idle_ms=idle_ms, most_waiting=most_waiting),
         tasks=MemoryTasks(state),
-        interactions=MemoryInteractions(state, experiments, threads, questions),
+        interactions=interactions,
         changes=MemoryChanges(state),
         engines=MemoryEngines(state),
         engine_watch=MemoryEngineWatch(),
@@ -60,6 +62,7 @@ def memory_stores(
         experiments=experiments,
         threads=threads,
         questions=questions,
-        queries=MemoryQueries(clock),
+        queries=queries,
         question_bank=MemoryQuestionBank(),
+        erasures=MemoryErasures(state, interactions, queries),
     )

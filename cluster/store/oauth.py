@@ -67,6 +67,22 @@ class RedisAccounts:
         sealed = _sealed(account, keys.account(), account.username)
         await self._server.ask_slow("HSET", keys.account(), account.username, sealed)
 
+    async def session_mark(self, user_id: str) -> str:
+        mark = await self._server.ask_slow("HGET", keys.account_sessions(), user_id)
+        return "" if mark is None else mark.decode("ascii", "replace")
+
+    async def end_sessions(self, user_id: str, mark: str) -> None:
+        await self._server.ask_slow("HSET", keys.account_sessions(), user_id, mark)
+
+    async def remove(self, account: Account) -> bool:
+        gone = bool(await self._server.ask_slow("HDEL", keys.account(), account.username))
+        await self._server.ask_slow("HDEL", keys.account_sessions(), account.user_id)
+        for entry_id, flat in await self._server.ask_slow("XRANGE", keys.account_quarantine(), "-", "+"):
+            fields = dict(zip(flat[::2], flat[1::2], strict=True))
+            if name_of(fields.get(b"id", b"")) == account.username:
+                await self._server.ask_slow("XDEL", keys.account_quarantine(), entry_id)
+        return gone
+
     async def _open(self, username: str, sealed: bytes) -> Account | None:
         body = unseal(sealed, salt_of(keys.account(), username))
         try:

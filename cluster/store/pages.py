@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cluster.store import keys
+from cluster.store.salts import Salts
 from cluster.store.script import Script
 from cluster.store.server import Server
 from cluster.store.wire import text_of
@@ -25,9 +26,11 @@ class RedisPages:
 
     def __init__(self, server: Server) -> None:
         self._server = server
+        self._salts = Salts(server)
 
     async def shown(self, app_id: str, reader_id: str, pagination_id: str) -> list[str]:
-        members = await self._server.ask("LRANGE", keys.page(app_id, reader_id, pagination_id), 0, -1)
+        name = await self._name(app_id, reader_id, pagination_id)
+        members = await self._server.ask("LRANGE", name, 0, -1)
         return [text_of(member) for member in members]
 
     async def show(
@@ -39,6 +42,12 @@ class RedisPages:
         *,
         is_strangers: bool = False,
     ) -> None:
-        names = [keys.page(app_id, reader_id, pagination_id), keys.page_count(app_id)]
+        name = await self._name(app_id, reader_id, pagination_id)
+        names = [name, keys.page_count(app_id)]
         most, pages = (STRANGERS_MOST, STRANGERS_PAGES) if is_strangers else (MOST, 0)
         await self._server.run(_SHOW, names, [IDLE_MS, most, pages, *product_ids[-most:]], hot=True)
+
+    async def _name(self, app_id: str, reader_id: str, pagination_id: str) -> str:
+        """Name the list so that its name tells neither the reader nor what the caller calls the page."""
+        mark = await self._salts.pseudonym(app_id, reader_id)
+        return keys.page(app_id, mark, await self._salts.pseudonym(app_id, pagination_id))

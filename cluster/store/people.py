@@ -50,6 +50,20 @@ class AccountStore(Protocol):
         """Replace an account."""
         ...
 
+    async def session_mark(self, user_id: str) -> str:
+        """Read the mark that a person's browser sessions carry; empty until the first sign-out."""
+        ...
+
+    async def end_sessions(self, user_id: str, mark: str) -> None:
+        """End all browser sessions of a person: from now on sessions carry this mark, which was never used."""
+        ...
+
+    async def remove(self, account: Account) -> bool:
+        """Remove an account, the mark of its sessions, and broken ones of that name that were set aside.
+
+        False when there was none."""
+        ...
+
 
 class GrantStore(Protocol):
     """Codes and grants. Every step is atomic; times are given by the caller."""

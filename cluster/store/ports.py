@@ -1,7 +1,6 @@
 """What each store promises. Logic, doors and hosts know these protocols and nothing else of Redis.
 
-Every method may raise `cluster.errors.Unavailable` when the store can't be reached within its deadline.
-All of them are async; `memory.py` and the Redis modules stand before the same behaviour suites.
+Every method may raise `cluster.errors.Unavailable`: the store can't be reached within its deadline. All are async.
 """
 
 from __future__ import annotations
@@ -10,12 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from cluster.records.access import ApiKey, App
 from cluster.records.task import Task
+from cluster.store.access_ports import AccessBook as AccessBook
+from cluster.store.access_ports import AccessStore as AccessStore
 from cluster.store.engine_ports import Asked as Asked
 from cluster.store.engine_ports import EngineStore as EngineStore
 from cluster.store.engine_ports import EngineWatch as EngineWatch
 from cluster.store.engine_ports import RuleStore as RuleStore
+from cluster.store.erasure_ports import REDIS_PLACES as REDIS_PLACES
+from cluster.store.erasure_ports import ErasureStore as ErasureStore
 from cluster.store.experiment_ports import ExperimentBook as ExperimentBook
 from cluster.store.experiment_ports import ExperimentStore as ExperimentStore
 from cluster.store.experiment_ports import Mode as Mode
@@ -44,16 +46,6 @@ Op = Literal["put", "remove", "erase"]
 
 
 # --- messages between stores and their users ------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class AccessBook:
-    """Everything a door must know to check keys: few records, all in memory."""
-
-    version: int
-    apps: Mapping[str, App]
-    keys: Mapping[str, ApiKey]
-    "SHA-256 hex of the key -> the key's record. Revoked keys are absent."
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +88,8 @@ class Change:
     "Only product puts: float16 [n, d] little endian, one row a record, in payload order."
     embedder: str = ""
     "Version of the embedder that made `vectors`."
+    is_lost: bool = False
+    "An `erase` or `remove` of which both copies are damaged: it names nobody."
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,24 +120,6 @@ class Replay:
 
 
 # --- ports ------------------------------------------------------------------------------------------------------
-
-
-class AccessStore(Protocol):
-    """Apps and API keys."""
-
-    async def version(self) -> int:
-        """Read the counter that every change increments."""
-        ...
-
-    async def book(self) -> AccessBook: ...
-
-    async def put_app(self, app: App) -> None: ...
-
-    async def put_key(self, key: ApiKey) -> None: ...
-
-    async def revoke_key(self, sha256: str) -> bool:
-        """Remove a key; False when it was not there."""
-        ...
 
 
 class RecordStore(Protocol):
@@ -218,23 +194,19 @@ class Intake(Protocol):
         """Write records, change-log entry and task progress, and acknowledge, in one atomic step.
 
         Returns False and writes nothing when the batch was already applied. Creates the `default` engine
-        with the first product.
-
-        `set_aside` are the records `failed` speaks of, in its order; they go to quarantine with their reason.
+        with the first product. `set_aside` are the records `failed` speaks of, in its order; they
+        go to quarantine with their reason.
         """
         ...
 
     async def apply_remove(self, batch: Batch, record_ids: Sequence[str], *, now_ms: int) -> bool:
         """The same for deletes."""
-        ...
 
     async def give_up(self, batch: Batch, reason: str, *, now_ms: int) -> bool:
-        """Move a poisonous batch to quarantine and end its task as failed."""
-        ...
+        """Move a poisonous batch to quarantine, its task failed."""
 
     async def depth(self, app_id: str) -> int:
         """Batches waiting or held."""
-        ...
 
 
 class TaskStore(Protocol):
@@ -302,8 +274,7 @@ class LimitStore(Protocol):
     ) -> Lease:
         """Take up to `want` tokens from a shared bucket that refills at `rate` per second.
 
-        `retry_after_ms` is 0 unless nothing was granted.
-        """
+        `retry_after_ms` is 0 unless nothing was granted."""
         ...
 
 
@@ -318,9 +289,16 @@ class IdempotencyStore(Protocol):
         ...
 
     async def finish(
-        self, app_id: str, token: str, status: int, reply: bytes, *, life_ms: int = 86_400_000
+        self,
+        app_id: str,
+        token: str,
+        status: int,
+        reply: bytes,
+        readers: Sequence[str] = (),
+        *,
+        life_ms: int = 86_400_000,
     ) -> None:
-        """Keep the answer."""
+        """Keep the answer for its life, or until one of its readers (`u:...`, `a:...`) is forgotten."""
         ...
 
     async def forget(self, app_id: str, token: str) -> None:
@@ -385,3 +363,4 @@ class Stores:
     queries: QueryStore
     question_bank: QuestionBankStore
     questions: QuestionStore
+    erasures: ErasureStore

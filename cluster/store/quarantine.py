@@ -19,6 +19,9 @@ MOST_BYTES = 256 * 1024
 MOST_A_BATCH = 100
 "Refused records of one batch that are kept."
 
+LOST_ERASURE = "an erasure can't be read: forget again whoever was erased then"
+"Reason of an entry of kind `erasure`; `kiosk doctor` looks for it."
+
 _BROKEN = "checksum does not match"
 _RECORD = Script.load("set_aside_record")
 _FIELD = Script.load("set_aside_field")
@@ -60,14 +63,29 @@ class Quarantine:
     async def change(self, app_id: str, noun: str, offset: str, payload: bytes) -> None:
         """Copy a broken change; the log itself is never rewritten, its reader skips the entry."""
         self._note(app_id, "change", noun)
+        await self._add(app_id, "change", noun, offset, _BROKEN, payload)
+
+    async def _add(self, app_id: str, kind: str, noun: str, name: str, reason: str, payload: bytes) -> None:
         try:
             await self._server.ask_slow(
                 "XADD", keys.quarantine(app_id), "MAXLEN", "~", CAP, "*",
-                "kind", "change", "noun", noun, "id", offset, "reason", _BROKEN,
+                "kind", kind, "noun", noun, "id", name, "reason", reason,
                 "at", self._clock.now_ms(), "payload", payload[:MOST_BYTES],
             )  # fmt: skip
         except HouseError as error:
             _log.warning("quarantine_failed", app=app_id, reason=error.message)
+
+    async def erasure(self, app_id: str, noun: str, offset: str, *, is_repaired: bool) -> None:
+        """Note an erasure in the change log that was damaged; when its second copy is whole, it is carried out."""
+        reason = "damaged, read from its second copy" if is_repaired else LOST_ERASURE
+        self._meter.count("kiosk_store_quarantined", kind="erasure")
+        _log.error("erasure_damaged", app=app_id, noun=noun, offset=offset, reason=reason)
+        if is_repaired:
+            return
+        found = await self._server.ask_slow("XREVRANGE", keys.quarantine(app_id), "+", "-", "COUNT", 100)
+        if any(offset.encode() in flat and b"erasure" in flat for _, flat in found):
+            return  # every follower of the log comes by here
+        await self._add(app_id, "erasure", noun, offset, reason, b"")
 
     def _note(self, app_id: str, kind: str, noun: str) -> None:
         self._meter.count("kiosk_store_quarantined", kind=kind)

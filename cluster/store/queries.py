@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 
 import orjson
 
 from cluster.records.searched import Searched
 from cluster.store import keys
+from cluster.store.salts import Salts
 from cluster.store.seal import salt_of, seal, unseal
 from cluster.store.search_ports import Lot
 from cluster.store.server import Server
@@ -16,7 +16,6 @@ from cluster.store.wire import text_of
 
 MOST_LOTS = 4_000
 "Lots kept while nobody settles them; the oldest go first. About 30 KB each at most."
-SALT_BYTES = 16
 
 
 class RedisQueries:
@@ -42,9 +41,7 @@ class RedisQueries:
         await self._server.ask_slow("XTRIM", keys.query(app_id), "MINID", "=", f"{ms}-{int(n or 0) + 1}")
 
     async def salt(self, app_id: str) -> bytes:
-        name = keys.query_salt(app_id)
-        await self._server.ask_slow("SET", name, secrets.token_bytes(SALT_BYTES), "NX")
-        return bytes(await self._server.ask_slow("GET", name))
+        return await Salts(self._server).of(app_id)
 
 
 def _queries(sealed: bytes, salt: bytes) -> tuple[Searched, ...]:

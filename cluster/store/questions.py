@@ -17,6 +17,7 @@ from cluster.store import keys
 from cluster.store.quarantine import Quarantine
 from cluster.store.question_ports import Recorded
 from cluster.store.recents import MOST_ADDRESSES
+from cluster.store.salts import Salts
 from cluster.store.script import Script
 from cluster.store.seal import salt_of, seal, unseal
 from cluster.store.server import Server
@@ -59,6 +60,7 @@ class RedisQuestions:
     def __init__(self, server: Server, quarantine: Quarantine, *, most_open: int = MOST_OPEN) -> None:
         self._server = server
         self._quarantine = quarantine
+        self._salts = Salts(server)
         self._most_open = most_open
 
     async def ask(
@@ -151,7 +153,8 @@ class RedisQuestions:
         return sorted(name_of(one) for one in found)[:MOST_CITING]
 
     async def count(self, app_id: str, reader_id: str, day: int) -> int:
-        name = keys.question_count(app_id, reader_id, day)
+        mark = await self._salts.pseudonym(app_id, reader_id)
+        name = keys.question_count(app_id, mark, day)
         counted = int(await self._server.ask_slow("INCR", name))
         if counted == 1:
             await self._server.ask_slow("PEXPIRE", name, COUNT_LIFE_MS)

@@ -74,7 +74,7 @@ class BulkCalls:
         endpoint = self._table.get(item.api_name)
         if endpoint is None:
             return not_found()
-        inner = Arrival(request.scope, request.receive, request.clock)
+        inner = Arrival(request.scope, request.receive, request.clock, request.addresses)
         inner.request_id = request.request_id
         inner.gate = request.gate
         left_s = DEADLINE_S - (request.clock.monotonic_s() - request.started_s)

@@ -4,11 +4,14 @@
 
 The fast layer calls it in front of the framework, the framework's generated routes call it from inside; what is
 answered is the same to the byte but for the request id.
+
+A request counts when its key is known and its body is here. Quick reads, slow reads and writes have a bound each.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from cluster.clock import Clock
 from cluster.errors import HouseError, Unauthenticated, Unavailable
@@ -19,11 +22,21 @@ from deployments.edge import cors, idempotency
 from deployments.edge.admission import Gate, bearer_user, enter, examine
 from deployments.edge.arrival import Arrival, Scope, Send
 from deployments.edge.body import Gone, Receive
+from deployments.edge.client_address import DIRECT, ClientAddresses
+from deployments.edge.credentials import HEADER as KEY_HEADER
 from deployments.edge.deadline import Deadline, TookTooLong
-from deployments.edge.envelope import Reply
+from deployments.edge.envelope import NO_STORE, NOSNIFF, REVALIDATED, Header, Reply, is_known
 from deployments.edge.errors import method_not_allowed, not_found, reply_to, timed_out
 from deployments.edge.tally import Tally
 from deployments.edge.trace import AccessLog
+
+
+@dataclass(slots=True)
+class Places:
+    """How many requests of one kind are under way, and how many may be."""
+
+    most: int
+    taken: int = 0
 
 
 class Door:
@@ -38,8 +51,11 @@ class Door:
         clock: Clock,
         tally: Tally,
         access_log: AccessLog,
-        most_in_flight: int = 256,
+        most_reads: int = 256,
+        most_slow_reads: int = 64,
+        most_writes: int = 128,
         deadline_s: float = 30.0,
+        addresses: ClientAddresses = DIRECT,
     ) -> None:
         self.endpoints = endpoints
         self._paths = Paths(endpoints)
@@ -49,11 +65,20 @@ class Door:
         self._tally = tally
         self._access_log = access_log
         self._deadline_s = deadline_s
-        self.most_in_flight = most_in_flight
-        "Requests answered at once in front of the framework; more are refused with 503."
-        self.in_flight = 0
+        self._addresses = addresses
+        self.reads, self.slow_reads, self.writes = (
+            Places(most_reads),
+            Places(most_slow_reads),
+            Places(most_writes),
+        )
+        "Reads answered in front of the framework, other reads, and writes; more of a kind are refused with 503."
         self.busy_s = 0.0
         "Seconds spent in requests so far, summed over them: its growth per second is how many ran at once."
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that are being answered."""
+        return self.reads.taken + self.slow_reads.taken + self.writes.taken
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -65,9 +90,8 @@ class Door:
 
     async def serve(self, match: Match | None, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request whose path was looked up already."""
-        arrival = Arrival(scope, receive, self._clock)
+        arrival = Arrival(scope, receive, self._clock, self._addresses)
         endpoint = match.endpoint(arrival.method) if match is not None else None
-        self.in_flight += 1
         try:
             if endpoint is None:
                 reply = _elsewhere(match, arrival.method)
@@ -78,19 +102,8 @@ class Door:
             await _write(reply, arrival, send)
         except Gone:
             return
-        finally:
-            self.in_flight -= 1
-            took_s = self._clock.monotonic_s() - arrival.started_s
-            self.busy_s += took_s
+        took_s = self._clock.monotonic_s() - arrival.started_s
         self._note(arrival, endpoint, reply, took_s * 1000)
-
-    async def refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request for which there is no room."""
-        arrival = Arrival(scope, receive, self._clock)
-        full = Unavailable("over the bound of requests in flight", retry_after_s=1)
-        reply = reply_to(full, "message", request_id=arrival.request_id)
-        await _write(reply, arrival, send)
-        self._note(arrival, None, reply, 0.0)
 
     async def _reply(self, arrival: Arrival, endpoint: Endpoint) -> Reply:
         if endpoint.rules.body == "ignored" and not endpoint.rules.writes:
@@ -108,14 +121,31 @@ class Door:
     async def _answer(self, arrival: Arrival, endpoint: Endpoint) -> Reply:
         try:
             await enter(arrival, endpoint.rules, self._gate)
-            key = arrival.headers.get(idempotency.HEADER)
-            if key is None or not endpoint.rules.writes:
-                return await _examine_and_answer(arrival, endpoint)
-            return await self._once(arrival, endpoint, key)
+            return await self._answer_in_place(arrival, endpoint)
         except Gone:
             raise
         except Exception as error:  # noqa: BLE001 - the edge's last layer: everything becomes a reply
             return reply_to(error, endpoint.family, request_id=arrival.request_id)
+
+    async def _answer_in_place(self, arrival: Arrival, endpoint: Endpoint) -> Reply:
+        """Answer a request that is whole and whose key is known.
+
+        Errors:
+            Unavailable: there are too many of its kind
+        """
+        places = self.writes if endpoint.rules.writes else self.reads if endpoint.hot else self.slow_reads
+        if places.taken >= places.most:
+            raise Unavailable("over the bound of requests in flight", retry_after_s=1)
+        places.taken += 1
+        begun_s = self._clock.monotonic_s()
+        try:
+            key = arrival.headers.get(idempotency.HEADER)
+            if key is None or not endpoint.rules.writes:
+                return await _examine_and_answer(arrival, endpoint)
+            return await self._once(arrival, endpoint, key)
+        finally:
+            places.taken -= 1
+            self.busy_s += self._clock.monotonic_s() - begun_s
 
     async def _once(self, arrival: Arrival, endpoint: Endpoint, key: bytes) -> Reply:
         async def answer() -> Reply:
@@ -134,11 +164,19 @@ class Door:
         owner = idempotency.KeyOwner(
             arrival.app_id, credential.key_id, user_id, is_browser=not credential.is_secret
         )
-        return await idempotency.once(self._replays, owner, key, same, answer, refused)
+        return await idempotency.once(
+            self._replays, owner, key, same, answer, refused, lambda: arrival.reader_ids
+        )
 
     def _note(self, arrival: Arrival, endpoint: Endpoint | None, reply: Reply, took_ms: float) -> None:
         name = endpoint.name if endpoint is not None else "none"
-        app = arrival.app_id if arrival.caller is not None else ""
+        app = ""
+        if arrival.caller is not None:
+            credential = arrival.caller.credential
+            app = credential.app.app_id
+            if credential.is_secret and not arrival.headers.get(KEY_HEADER):
+                self._gate.keyring.record_exposed(credential, self._clock.now_ms())
+                self._gate.meter.count("kiosk_secret_keys_in_addresses", app=app)
         self._tally.note(name, reply.status, took_ms)
         self._access_log.note(arrival.request_id, name, reply.status, took_ms, app=app)
 
@@ -168,13 +206,29 @@ def _elsewhere(match: Match | None, method: str) -> Reply:
     return not_found() if match is None else method_not_allowed(match.place.allowed)
 
 
+_ALWAYS: Final = (cors.ORIGIN, cors.EXPOSE, NOSNIFF)
+_USUAL: Final = (*_ALWAYS, NO_STORE)
+_TAGGED: Final = (*_ALWAYS, *REVALIDATED)
+
+
 async def _write(reply: Reply, arrival: Arrival, send: Send) -> None:
+    request_id = (b"x-request-id", arrival.request_id.encode())
+    if reply.etag:
+        tag = (b"etag", reply.etag)
+        given = arrival.headers.get(b"if-none-match")
+        if given is not None and is_known(reply.etag, given):
+            headers = [request_id, tag, *_TAGGED, *reply.headers]
+            await send({"type": "http.response.start", "status": 304, "headers": headers})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        usual: tuple[Header, ...] = (tag, *_TAGGED)
+    else:
+        usual = _USUAL
     headers = [
         reply.content_type,
         (b"content-length", b"%d" % len(reply.body)),
-        (b"x-request-id", arrival.request_id.encode()),
-        cors.ORIGIN,
-        cors.EXPOSE,
+        request_id,
+        *usual,
         *reply.headers,
     ]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})

@@ -60,6 +60,13 @@ _MANY = Rules(publishable=True, body="json")
 _DRY_RUN = {
     "dry_run": {"type": "string", "enum": ["0", "1"], "description": "1 validates and writes nothing."}
 }
+_EVERYTHING = {
+    "everything": {
+        "type": "string",
+        "enum": ["true"],
+        "description": "Everything known of the person goes; `task_id` names the receipt at `_erasures/{task_id}`.",
+    }
+}
 _TASK = wire.enveloped(wire.TaskId)
 
 
@@ -93,6 +100,7 @@ def endpoints(means: Means) -> tuple[Endpoint, ...]:
     history = means.history or LocalHistoryClient(means.stores, means.clock)
     table = (
         *_interactions(Interactions(means.stores.interactions, means.clock)),
+        *_erasures(users),
         *_records(users, Aggregation("user", means.stores.records), wire.enveloped(wire.StoredUser)),
         *_records(
             products, Aggregation("product", means.stores.records), wire.Shown | wire.enveloped(wire.Shown)
@@ -178,6 +186,18 @@ def _interactions(desk: Interactions) -> tuple[Endpoint, ...]:
     )  # fmt: skip
 
 
+def _erasures(users: Users) -> tuple[Endpoint, ...]:
+    return (
+        Endpoint(
+            "users.erasure", "GET", "/v1/users/_erasures/{erasure_id}", _READ, "message", users.receipt,
+            about=About(
+                "Read the receipt of an erasure", "Users", None,
+                {200: wire.enveloped(wire.ErasureReceipt), 404: wire.Told},
+            ),
+        ),
+    )  # fmt: skip
+
+
 def _records(desk: Records, counting: Aggregation, stored: Any) -> tuple[Endpoint, ...]:
     noun, base = desk.noun, f"/v1/{desk.noun}s"
     one, tag = f"{base}/{{{desk.id_field}}}", f"{desk.noun}s".capitalize()
@@ -233,7 +253,7 @@ def _records(desk: Records, counting: Aggregation, stored: Any) -> tuple[Endpoin
         ),
         Endpoint(
             f"{noun}s.delete_one", "DELETE", one, _REMOVE, "message", desk.delete_one, schema=desk.read_id,
-            about=About(f"Delete one {noun}", tag, None, {200: _TASK}),
+            about=About(f"Delete one {noun}", tag, None, {200: _TASK}, _EVERYTHING if noun == "user" else {}),
         ),
     )  # fmt: skip
 

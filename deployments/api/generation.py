@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from cluster.errors import NotFound, messages
+from cluster.errors import NotFound
 from deployments.api.endpoint import About, Endpoint
 from deployments.api.wire.faults import unprocessable
 from deployments.api.wire.generation import Generated, Generation
@@ -18,6 +18,11 @@ from deployments.api.wire.records import Told, enveloped
 from deployments.edge.admission import Rules
 from deployments.edge.arrival import Arrival
 from deployments.edge.envelope import Reply
+
+NO_PROVIDER = (
+    "no text generator is installed, so there is no template, task or instruction to run; "
+    "ask questions at POST /v1/ask/questions"
+)
 
 
 def generation_endpoint() -> Endpoint:
@@ -39,4 +44,4 @@ def _read(request: Arrival) -> Generation:
 
 
 async def _answer(request: Arrival) -> Reply:
-    raise NotFound(messages.NOT_FOUND)
+    raise NotFound(NO_PROVIDER)

@@ -21,7 +21,7 @@ from deployments.api.history import Wanted, told_as_fault
 from deployments.api.wire import history as wire
 from deployments.api.wire.faults import refuse, unprocessable
 from deployments.edge.arrival import Arrival
-from deployments.edge.envelope import Reply, success, told
+from deployments.edge.envelope import Reply, success, tagged, told
 from deployments.edge.tokens import match_reader
 
 NAMED = "thread_id"
@@ -51,11 +51,11 @@ class HistoryResources:
 
     async def list(self, request: Arrival) -> Reply:
         """List all threads, latest activity first."""
-        return success({"threads": [_shown(thread) for thread in await self._threads(request)]})
+        return tagged(success({"threads": [_shown(thread) for thread in await self._threads(request)]}))
 
     async def show(self, request: Arrival) -> Reply:
         """Show a thread with its questions."""
-        return success(await self._thread(request))
+        return tagged(success(await self._thread(request)))
 
     async def rename(self, request: Arrival) -> Reply:
         """Give a thread another title."""
@@ -95,13 +95,12 @@ class HistoryResources:
         with told_as_fault():
             has_new = await self._client.has_new(request.app_id, wanted.user_id)
         last_ms = max((thread.new_at_ms for thread in threads), default=0)
-        return success(
-            {
-                "has_new": has_new,
-                "unread_count": sum(thread.has_new for thread in threads),
-                "last_update_at": iso_ms(last_ms) if last_ms else None,
-            }
-        )
+        new = {
+            "has_new": has_new,
+            "unread_count": sum(thread.has_new for thread in threads),
+            "last_update_at": iso_ms(last_ms) if last_ms else None,
+        }
+        return tagged(success(new))
 
     async def dismiss(self, request: Arrival) -> Reply:
         """Clear the account's indicator."""

@@ -16,7 +16,6 @@ import structlog
 
 from cluster.clock import Clock
 from cluster.errors import HouseError
-from cluster.ids import anonymous_reader, user_reader
 from cluster.meter import Meter, SilentMeter
 from cluster.records.searched import LONGEST, QueryKind, Searched, pseudonym
 from cluster.store.ports import QueryStore
@@ -74,7 +73,7 @@ class QueryBook:
             return
         if len(self._waiting) == MOST_WAITING:
             self._meter.count("kiosk_queries_lost")
-        reader_id = _reader_of(request)
+        reader_id = next(iter(request.reader_ids), "")
         self._waiting.append(
             _Noted(
                 app_id=request.app_id,
@@ -153,15 +152,3 @@ def _folded(text: str) -> str:
         )
     plain = "".join(char if char.isprintable() else " " for char in folded)
     return " ".join(plain.split())[:LONGEST].rstrip()
-
-
-def _reader_of(request: Arrival) -> str:
-    token, payload = request.token, request.payload
-    if token is not None and token.user_id:
-        return user_reader(token.user_id)
-    if not isinstance(payload, dict):
-        return ""
-    user_id, anonymous_id = payload.get("user_id"), payload.get("anonymous_id")
-    if isinstance(user_id, str) and user_id:
-        return user_reader(user_id)
-    return anonymous_reader(anonymous_id) if isinstance(anonymous_id, str) and anonymous_id else ""

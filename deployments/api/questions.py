@@ -34,7 +34,7 @@ from deployments.api.wire.faults import refuse, unprocessable
 from deployments.api.wire.shared import tree_of
 from deployments.edge.admission import bearer_user
 from deployments.edge.arrival import Arrival
-from deployments.edge.envelope import Reply, dumps, success, success_json
+from deployments.edge.envelope import Reply, dumps, success, success_json, tagged
 
 NAMED = "question_id"
 _AGAIN_S = 3600
@@ -182,7 +182,7 @@ class Questions:
             raise NotFound(messages.NOT_FOUND)
         if shown.endswith(CLAIMS_MARK):
             shown = await self._with_claims(request, shown.removesuffix(CLAIMS_MARK) + b"}")
-        return success_json(shown)
+        return tagged(success_json(shown))
 
     def read_many(self, request: Arrival) -> AskAnswers:
         """Read a list of ids."""

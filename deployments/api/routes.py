@@ -16,13 +16,18 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from deployments.api.docs import page
+from deployments.api.docs import HEADERS, page
 from deployments.api.door import Door
 from deployments.api.openapi import TITLE, describe
 from deployments.edge.cors import ORIGIN
+from deployments.edge.envelope import NOSNIFF
 
 Closing = Callable[[], Awaitable[None]]
 Document = Callable[[], dict[str, Any]]
+
+_OPEN = {name.decode(): value.decode() for name, value in (ORIGIN, NOSNIFF)} | {
+    "cache-control": "public, max-age=300"
+}
 
 
 def ordinary_way(
@@ -77,13 +82,16 @@ class _AsEndpoint:
 
 def _json_page(document: Document) -> Callable[[Request], Awaitable[Response]]:
     async def show(_: Request) -> Response:
-        return JSONResponse(document(), headers={ORIGIN[0].decode(): ORIGIN[1].decode()})
+        return JSONResponse(document(), headers=_OPEN)
 
     return show
 
 
 def _html_page(document: Document) -> Callable[[Request], Awaitable[Response]]:
+    # Anybody may ask for it, so it is written once.
+    written = cache(lambda: page(document()))
+
     async def show(_: Request) -> Response:
-        return Response(page(document()), media_type="text/html")
+        return Response(written(), media_type="text/html", headers=HEADERS)
 
     return show

@@ -81,7 +81,7 @@ class ClientGate:
         Errors:
             Invalid: the client is not allowed
         """
-        rule = rule_for(self._rules, person.client_id, person.client_name)
+        rule = rule_for(self._rules, person.client_id, person.client_name, person.client_host)
         if rule.decision == "deny":
             raise Invalid(NOT_ALLOWED)
         return rule

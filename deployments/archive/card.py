@@ -26,8 +26,15 @@ CARD_PATH = "/.well-known/mcp-server-card"
 GUIDE_PATH = "/llms.txt"
 SCHEMA = "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json"
 DESCRIPTION = "Searches a licensed news archive and returns citable articles."
-_HEADERS = {"access-control-allow-origin": "*", "cache-control": "public, max-age=3600", "vary": "Host"}
+_NOSNIFF = {"x-content-type-options": "nosniff"}
+_HEADERS = {
+    "access-control-allow-origin": "*",
+    "cache-control": "public, max-age=3600",
+    "vary": "Host",
+    **_NOSNIFF,
+}
 _PREFLIGHT = {
+    **_NOSNIFF,
     "access-control-allow-origin": "*",
     "access-control-allow-methods": "GET, HEAD",
     "access-control-allow-headers": "MCP-Protocol-Version, Content-Type, Authorization",
@@ -102,7 +109,12 @@ class _Page:
             return Response(None, 204, _PREFLIGHT)
         if request.method not in ("GET", "HEAD"):
             body = b'{"message":"method not allowed"}'
-            return Response(body, 405, {"allow": "GET, HEAD"}, media_type="application/json")
+            return Response(
+                body,
+                405,
+                {"allow": "GET, HEAD", "cache-control": "no-store", **_NOSNIFF},
+                media_type="application/json",
+            )
         text, kind = self._show(self._addresses.base(request.headers.get("host", "")))
         body = text.encode()
         tag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'

@@ -5,26 +5,41 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import quote, urlsplit
 
 DEFAULT_LICENCE = "CC BY 2.5"
 
 _PLAIN_ADDRESS = re.compile(r"https?://[A-Za-z0-9.-]+(?:/[!-~]*)?")
 "What nearly all are: told apart in a fraction of the time it takes to cut them into parts."
-_KNOWN_LICENCES = {
-    "CC BY 2.5": ("Creative Commons Attribution 2.5", "https://creativecommons.org/licenses/by/2.5/"),
-    "CC BY 3.0": ("Creative Commons Attribution 3.0", "https://creativecommons.org/licenses/by/3.0/"),
-    "CC BY 4.0": ("Creative Commons Attribution 4.0", "https://creativecommons.org/licenses/by/4.0/"),
-    "CC BY-SA 3.0": (
-        "Creative Commons Attribution-ShareAlike 3.0",
-        "https://creativecommons.org/licenses/by-sa/3.0/",
-    ),
-    "CC BY-SA 4.0": (
-        "Creative Commons Attribution-ShareAlike 4.0",
-        "https://creativecommons.org/licenses/by-sa/4.0/",
-    ),
-    "CC0 1.0": ("Creative Commons Zero 1.0", "https://creativecommons.org/publicdomain/zero/1.0/"),
+_CC_PARTS = {
+    "by": "Attribution",
+    "by-sa": "Attribution-ShareAlike",
+    "by-nd": "Attribution-NoDerivatives",
+    "by-nc": "Attribution-NonCommercial",
+    "by-nc-sa": "Attribution-NonCommercial-ShareAlike",
+    "by-nc-nd": "Attribution-NonCommercial-NoDerivatives",
 }
+_CC_NAMES = {name.casefold(): part for part, name in _CC_PARTS.items()}
+_CC_VERSIONS = ("1.0", "2.0", "2.5", "3.0", "4.0")
+_CC_CODE = re.compile(
+    r"(?:cc[ -](?P<part>by(?:-(?:sa|nd|nc(?:-(?:sa|nd))?))?)|creative commons (?P<name>[a-z-]+))"
+    r"(?:[ -](?P<version>\d\.\d))?(?: (?:international|unported|generic))?(?: licen[cs]e)?"
+)
+_CC_ADDRESS = re.compile(
+    r"https?://(?:www\.)?creativecommons\.org/(?P<kind>licenses|publicdomain)/(?P<part>[a-z-]+)/(?P<version>\d\.\d)"
+    r"(?:/(?:[a-z]{2}/?)?(?:deed\.[a-z-]{2,5}|legalcode)?)?"
+)
+_CC0 = ("Creative Commons Zero 1.0", "https://creativecommons.org/publicdomain/zero/1.0/")
+_PUBLIC_DOMAIN = ("Public Domain Mark 1.0", "https://creativecommons.org/publicdomain/mark/1.0/")
+_OTHER_LICENCES = {
+    "cc0": _CC0, "cc0 1.0": _CC0, "cc zero": _CC0, "creative commons zero": _CC0, "creative commons zero 1.0": _CC0,
+    "public domain": ("Public domain", ""), "pdm": _PUBLIC_DOMAIN, "pdm 1.0": _PUBLIC_DOMAIN,
+    "public domain mark": _PUBLIC_DOMAIN, "public domain mark 1.0": _PUBLIC_DOMAIN,
+    "all rights reserved": ("All rights reserved", ""),
+}  # fmt: skip
+SEE_ARTICLE = "see the article"
+_LONGEST_CODE = 120
 _SAFE = "/:?#@!$&'*+,;=%-._~[]"
 "What stays as it is in an address inside a link; parentheses and spaces would end it."
 _SPECIAL = re.compile(r"([\\\[\]`<])")
@@ -51,9 +66,14 @@ def citation_format(title: str, url: str) -> str:
 
 
 def citation_instruction(rules: CitationRules, licence: str, authors: Sequence[str], *, linked: bool) -> str:
-    """Say how to cite, and under which licence the text stands."""
+    """Say how to cite, and under which licence the text stands.
+
+    Agents obey this sentence, and the licence of an article came with the article: only the names of known
+    licences are repeated, in our own words.
+    """
     how = "with the markdown link in citation_format" if linked else "by the title in citation_format"
-    sentences = [f"Cite this content {how}.", f"Licence: {licence_sentence(licence or rules.licence)}."]
+    named = licence_sentence(rules.licence) if _is_same(licence, rules.licence) else article_licence(licence)
+    sentences = [f"Cite this content {how}.", f"Licence: {named}."]
     if authors:
         sentences.append("Credit the authors.")
     if rules.extra:
@@ -62,10 +82,45 @@ def citation_instruction(rules: CitationRules, licence: str, authors: Sequence[s
 
 
 def licence_sentence(licence: str) -> str:
-    """Write a licence's name in full, with its address where it is a known one."""
-    name = " ".join(licence.split())[:200]
-    known = _KNOWN_LICENCES.get(name)
-    return f"{known[0]} ({known[1]})" if known else name
+    """Write the licence a publisher chose: in full where it is a known one, else in the publisher's words."""
+    return _known_licence(licence) or " ".join(licence.split())[:200]
+
+
+def article_licence(licence: str) -> str:
+    """Write the licence an article names, in full where it is a known one; else leave it to the article."""
+    return _known_licence(licence) or SEE_ARTICLE
+
+
+@lru_cache(maxsize=256)
+def _known_licence(licence: str) -> str:
+    if len(licence) > _LONGEST_CODE:
+        return ""
+    text = " ".join(licence.split()).casefold().rstrip(".")
+    name, address = _OTHER_LICENCES.get(text) or _creative_commons(text)
+    return f"{name} ({address})" if address else name
+
+
+def _creative_commons(text: str) -> tuple[str, str]:
+    found = _CC_ADDRESS.fullmatch(text)
+    if found is not None and found["kind"] == "publicdomain":
+        return {"zero": _CC0, "mark": _PUBLIC_DOMAIN}.get(found["part"], ("", ""))
+    found = found or _CC_CODE.fullmatch(text)
+    if found is None:
+        return "", ""
+    parts = found.groupdict()
+    part = parts["part"] or _CC_NAMES.get(parts.get("name") or "", "")
+    version = parts["version"]
+    if part not in _CC_PARTS or (version and version not in _CC_VERSIONS):
+        return "", ""
+    name = f"Creative Commons {_CC_PARTS[part]}"
+    if not version:
+        return name, ""
+    return f"{name} {version}", f"https://creativecommons.org/licenses/{part}/{version}/"
+
+
+def _is_same(licence: str, own: str) -> bool:
+    """Is this no licence of the article's own: none, or the one of the installation?"""
+    return not licence or licence == own
 
 
 def web_address(url: str) -> str:

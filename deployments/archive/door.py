@@ -25,6 +25,7 @@ from deployments.archive.oauth.routes import oauth_routes
 from deployments.archive.research import Research
 from deployments.archive.transport import Origins
 from deployments.archive.usage import UsageBook
+from deployments.edge.client_address import DIRECT, ClientAddresses
 from deployments.edge.tally import Tally
 from deployments.edge.trace import AccessLog
 
@@ -44,6 +45,9 @@ class ArchiveConfig:
     origins: tuple[str, ...] = ()
     "Origins of pages that may call from a browser, beside our own and loopback."
     citation: CitationRules = field(default_factory=CitationRules)
+    plain_sign_in: bool = False
+    "People may sign in over plain http beyond loopback."
+    client_addresses: ClientAddresses = DIRECT
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +93,12 @@ def open_archive(
     Errors:
         Invalid: the public address is none
     """
-    addresses = Addresses.of(config.public_url, host=config.host, port=config.port)
-    oauth = open_oauth(stores, vault, clock, addresses, title=config.title)
+    addresses = Addresses.of(
+        config.public_url, host=config.host, port=config.port, plain_sign_in=config.plain_sign_in
+    )
+    oauth = open_oauth(
+        stores, vault, clock, addresses, title=config.title, client_addresses=config.client_addresses
+    )
     usage = UsageBook(stores.archive_calls, config.app_id, clock)
     gate = ClientGate(stores.client_rules, stores.limits, config.app_id, clock)
     research = Research(

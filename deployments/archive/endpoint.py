@@ -86,7 +86,6 @@ class McpEndpoint:
         base = self._addresses.base((headers.one(b"host") or b"").decode("latin-1"))
         origin = headers.one(b"origin")
         allowed = origin if origin is not None and self._origins.allows(origin, base) else None
-        self._at_once += 1
         try:
             reply = self._turned_away(method, headers, origin, allowed)
             if reply is None:
@@ -94,10 +93,7 @@ class McpEndpoint:
             await transport.write(reply, method, allowed, request_id, send)
         except Gone:
             return
-        finally:
-            self._at_once -= 1
-            took_s = self._clock.monotonic_s() - started_s
-            self.busy_s += took_s
+        took_s = self._clock.monotonic_s() - started_s
         self._tally.note(_NAME, reply.status, took_s * 1000)
         self._access_log.note(request_id, _NAME, reply.status, took_s * 1000)
 
@@ -128,7 +124,14 @@ class McpEndpoint:
             return transport.noted()
         if isinstance(message, Problem):
             return transport.called(refusal(message))
-        return transport.called(await self._answer(message, headers, person, request_id))
+        # Counted from here: the token is good, and the message is whole.
+        begun_s = self._clock.monotonic_s()
+        self._at_once += 1
+        try:
+            return transport.called(await self._answer(message, headers, person, request_id))
+        finally:
+            self._at_once -= 1
+            self.busy_s += self._clock.monotonic_s() - begun_s
 
     async def _answer(self, call: Call, headers: _Headers, person: Person, request_id: str) -> bytes:
         version = headers.one(b"mcp-protocol-version")

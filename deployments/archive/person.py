@@ -14,3 +14,5 @@ class Person:
     client_id: str
     client_name: str
     "What the client calls itself: a stranger's text, never trusted."
+    client_host: str = ""
+    "Where the client's answers go: a host, or the scheme of an application; empty in grants of earlier releases."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +17,18 @@ from deployments.archive.citation import (
 )
 from deployments.archive.issued import MOST_POSITIONS, Issuer
 from deployments.archive.person import Person
-from deployments.archive.quoting import fenced, readable
+from deployments.archive.quoting import fenced, fenced_line, readable
 from deployments.archive.tools import GET, MOST_CONTEXT
 
 NOT_ISSUED = (
     f"Invalid arguments for {GET}: product_id and offset were not returned by ask_archive; "
     "call ask_archive first"
 )
+
+MOST_TITLE = 300
+"Characters of a title."
+_MOST_AUTHORS = 50
+_MOST_NAME = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +74,12 @@ class Research:
         result: dict[str, Any] = {
             "product_id": product_id,
             "offset": self.issuer.offset(self.app_id, person.user_id, product_id, snippet.position),
-            "product_title": readable(snippet.title),
+            "product_title": fenced_line(snippet.title[:MOST_TITLE], self.fence_key),
         }
         if snippet.child_title:
-            result["child_title"] = readable(snippet.child_title)
-        result["snippet"] = readable(snippet.text)
-        result["authors"] = [readable(author) for author in snippet.authors]
+            result["child_title"] = fenced_line(snippet.child_title[:MOST_TITLE], self.fence_key)
+        result["snippet"] = fenced_line(snippet.text, self.fence_key)
+        result["authors"] = _authors(snippet.authors)
         if snippet.published:
             result["published_date"] = snippet.published
         address = web_address(snippet.url)
@@ -83,11 +89,11 @@ class Research:
         return result
 
     def _article(self, article: Article) -> dict[str, Any]:
-        title, address = readable(article.title), web_address(article.url)
-        authors = [readable(author) for author in article.authors]
+        title, address = readable(article.title[:MOST_TITLE]), web_address(article.url)
+        authors = _authors(article.authors)
         result: dict[str, Any] = {"product_id": article.product_id, "product_title": title}
         if article.child_title:
-            result["child_title"] = readable(article.child_title)
+            result["child_title"] = readable(article.child_title[:MOST_TITLE])
         result["authors"] = authors
         if article.published:
             result["published_date"] = article.published
@@ -98,3 +104,7 @@ class Research:
             self.citation, article.licence, authors, linked=bool(address)
         )
         return result
+
+
+def _authors(names: Sequence[str]) -> list[str]:
+    return [" ".join(readable(name[:_MOST_NAME]).split()) for name in names[:_MOST_AUTHORS]]

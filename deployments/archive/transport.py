@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from cluster.origin import WEB, canonical_origin, is_loopback
 from deployments.archive.oauth.addresses import resource_metadata_of
 from deployments.edge.arrival import Send
-from deployments.edge.envelope import JSON_TYPE, Header, Reply, dumps
+from deployments.edge.envelope import JSON_TYPE, NO_STORE, NOSNIFF, Header, Reply, dumps
 
 NOT_SIGNED_IN = "valid bearer token required"
 WRONG_METHOD = "Method Not Allowed"
 WRONG_ORIGIN = "origin is not allowed"
 
+_PRIVATE = (NO_STORE, NOSNIFF)
 _PREFLIGHT: tuple[Header, ...] = (
     # GET and DELETE too, so that a client in a browser sees the 405 it takes for "no stream, no session".
     (b"access-control-allow-methods", b"GET, POST, DELETE"),
@@ -91,7 +92,7 @@ async def write(reply: Reply, method: str, origin: bytes | None, request_id: str
     ]
     if reply.body:
         headers.append(JSON_TYPE)
-    headers.append((b"cache-control", b"no-store"))
+    headers += _PRIVATE
     if origin is not None:
         headers += [
             (b"access-control-allow-origin", origin),

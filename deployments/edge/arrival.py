@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from cluster import ids
 from cluster.clock import Clock
 from deployments.edge.body import Receive
 from deployments.edge.caller import Caller, Credential, ReaderToken
+from deployments.edge.client_address import DIRECT, ClientAddresses
+from deployments.edge.client_address import HEADER as FORWARDED
 from deployments.edge.credentials import parse_query
 from deployments.edge.trace import HEADER, request_id_of
 
@@ -23,14 +26,17 @@ class Arrival:
     """
 
     __slots__ = (
-        "_fields", "body", "caller", "clock", "gate", "headers", "ids", "method", "parsed", "payload", "query_string",
-        "receive", "request_id", "scope", "started_s",
+        "_fields", "addresses", "body", "caller", "clock", "gate", "headers", "ids", "method", "parsed", "payload",
+        "query_string", "receive", "request_id", "scope", "started_s",
     )  # fmt: skip
 
-    def __init__(self, scope: Scope, receive: Receive, clock: Clock) -> None:
+    def __init__(
+        self, scope: Scope, receive: Receive, clock: Clock, addresses: ClientAddresses = DIRECT
+    ) -> None:
         self.scope = scope
         self.receive = receive
         self.clock = clock
+        self.addresses = addresses
         self.started_s = clock.monotonic_s()
         self.method: str = scope["method"]
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
@@ -68,13 +74,26 @@ class Arrival:
         return self._fields
 
     @property
+    def reader_ids(self) -> tuple[str, ...]:
+        """Whom the request is for (`u:...`, `a:...`), the surest first. Only after admission has parsed the body."""
+        told: Mapping[str, Any] = self.payload if isinstance(self.payload, dict) else {}
+        named = [
+            ids.user_reader(self.token.user_id) if self.token is not None and self.token.user_id else "",
+            *(
+                mark(text)
+                for mark, text in (
+                    (ids.user_reader, told.get("user_id")),
+                    (ids.anonymous_reader, told.get("anonymous_id")),
+                )
+                if isinstance(text, str) and text
+            ),
+        ]
+        return tuple(dict.fromkeys(name for name in named if name))
+
+    @property
     def ip(self) -> str:
-        """Address of the caller: what the first proxy noted, else the peer. Never trusted, only hashed."""
-        noted = self.headers.get(b"x-forwarded-for")
-        if noted:
-            return noted.partition(b",")[0].strip().decode("latin-1")
-        client = self.scope.get("client")
-        return str(client[0]) if client else ""
+        """Address of the caller, which no header of its own can change."""
+        return self.addresses.find(self.scope, self.headers.get(FORWARDED))
 
     @property
     def user_agent(self) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from deployments.edge.envelope import Header, Reply
 
 ORIGIN: Header = (b"access-control-allow-origin", b"*")
-EXPOSE: Header = (b"access-control-expose-headers", b"X-Request-Id, Retry-After")
+EXPOSE: Header = (b"access-control-expose-headers", b"X-Request-Id, Retry-After, ETag")
 METHODS: Header = (b"access-control-allow-methods", b"GET, POST, PUT, DELETE, OPTIONS")
 HEADERS: Header = (
     b"access-control-allow-headers",
-    b"Content-Type, Authorization, X-API-KEY, Idempotency-Key",
+    b"Content-Type, Authorization, X-API-KEY, Idempotency-Key, If-None-Match",
 )
 MAX_AGE: Header = (b"access-control-max-age", b"86400")
 

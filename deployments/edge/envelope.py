@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -13,6 +14,15 @@ Header = tuple[bytes, bytes]
 
 JSON_TYPE: Header = (b"content-type", b"application/json")
 HTML_TYPE: Header = (b"content-type", b"text/html; charset=utf-8")
+
+NOSNIFF: Header = (b"x-content-type-options", b"nosniff")
+NO_STORE: Header = (b"cache-control", b"no-store")
+"For every reply that does not say otherwise: what a key reads is nobody else's."
+REVALIDATED: tuple[Header, ...] = (
+    (b"cache-control", b"private, no-cache"),
+    (b"vary", b"X-API-KEY, Authorization"),
+)
+"For replies with a tag: the caller's own cache keeps them and asks whether they changed."
 
 _OPTIONS = orjson.OPT_NON_STR_KEYS
 
@@ -25,11 +35,29 @@ class Reply:
     body: bytes
     headers: tuple[Header, ...] = ()
     content_type: Header = JSON_TYPE
+    etag: bytes = b""
+    "Names this content, for callers that ask again and again whether it changed; empty: nobody keeps the reply."
 
 
 def dumps(value: Any) -> bytes:
     """Write a value as JSON."""
     return orjson.dumps(value, option=_OPTIONS)
+
+
+def tagged(reply: Reply) -> Reply:
+    """Give a reply that is polled a tag of its content, so that an unchanged one need not be sent again.
+
+    Cost:
+        2 microseconds for 1 kB
+    """
+    digest = hashlib.blake2b(reply.body, digest_size=12).hexdigest()
+    return replace(reply, etag=b'"%s"' % digest.encode())
+
+
+def is_known(etag: bytes, if_none_match: bytes) -> bool:
+    """Say whether `If-None-Match` names a tag, as a weak one too."""
+    known = [one.strip().removeprefix(b"W/") for one in if_none_match.split(b",")]
+    return etag in known or known == [b"*"]
 
 
 def bare(value: Any, status: int = 200) -> Reply:

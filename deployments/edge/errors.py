@@ -93,6 +93,8 @@ def _message(error: HouseError, status: int, family: Family) -> dict[str, Any]:
         return {"message": BUSY}
     if family == "experiments" and error.message == messages.INVALID_KEY:
         return {"message": messages.EXPERIMENT_KEY}
+    if isinstance(error, errors.Malformed) and error.facts.get("detail"):
+        return {"message": error.message, "detail": detail_of(error)}
     if error.facts.get("status_code"):
         return {"status_code": status, "message": error.message}
     return {"message": error.message}

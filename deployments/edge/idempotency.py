@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from cluster.errors import Conflict, HouseError, TooMany, Unprocessable
@@ -54,11 +54,13 @@ async def once(
     request: tuple[bytes, ...],
     answer: Callable[[], Awaitable[Reply]],
     refused: Callable[[HouseError], Reply],
+    readers: Callable[[], Sequence[str]] = tuple,
 ) -> Reply:
     """Run `answer` unless the same request was answered before.
 
     `request` is what makes two requests the same: method, path, query, body. `refused` turns an expected
-    error of `answer` into its reply, because a refusal is an answer to repeat as well.
+    error of `answer` into its reply, because a refusal is an answer to repeat as well. `readers` names whom the
+    answer is about, once it is there: with them it is erased.
 
     Errors:
         Unprocessable: another request used the key, or it is not a key
@@ -89,7 +91,7 @@ async def once(
             settled = True
             # The write has happened; a store that went away since must not turn it into a failure.
             with contextlib.suppress(HouseError):
-                await store.finish(app_id, token, reply.status, reply.body, life_ms=life_ms)
+                await store.finish(app_id, token, reply.status, reply.body, readers(), life_ms=life_ms)
         return reply
     finally:
         if not settled:

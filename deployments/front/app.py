@@ -31,7 +31,9 @@ def build(args: dict[str, Any]) -> Application:
         serve.ingress()(Gateway),
         name=NAME,
         autoscaling_config=autoscaling,
-        max_ongoing_requests=256,
+        # Requests count where they are answered, once they are whole. Serve would count them from their first
+        # byte, so that callers who send nothing more could stop all others.
+        max_ongoing_requests=10_000,
         health_check_period_s=5.0,
         health_check_timeout_s=10.0,
         graceful_shutdown_timeout_s=30.0,

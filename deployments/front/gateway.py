@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 from functools import partial
 from random import Random
 from typing import Any
@@ -21,6 +22,7 @@ from actors.answers.opening import open_questions
 from actors.experiments.client import ActorExperimentClient, LocalExperimentClient
 from actors.history.client import LocalHistoryClient
 from actors.language.encoder import find_encoder
+from actors.learned.allowed import ALLOWED
 from actors.recommender.champions import Models
 from actors.recommender.client import LocalRecommenderClient
 from actors.recommender.host import RecommenderHost
@@ -32,10 +34,13 @@ from cluster.errors import HouseError
 from cluster.log import set_up_logging
 from cluster.runtime import roster
 from cluster.runtime.about import version
+from cluster.runtime.learners import allowed_learners
 from cluster.runtime.memory import guard_writes
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.places import Places
 from cluster.runtime.priority import come_first
+from cluster.runtime.ray_environment import is_behind_haproxy
+from cluster.runtime.shelves import open_shelf
 from cluster.runtime.vault import vault_of
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
@@ -49,6 +54,7 @@ from deployments.api.warming import warm_up
 from deployments.archive.citation import CitationRules
 from deployments.archive.door import ArchiveConfig, archive_routes, open_archive
 from deployments.edge.admission import Gate
+from deployments.edge.client_address import ClientAddresses
 from deployments.edge.keyring import Keyring
 from deployments.edge.limits import Limits
 from deployments.edge.scaling import Load
@@ -89,34 +95,30 @@ class Gateway:
         self._limits = Limits(self._stores.limits, clock)
         self._keyring.on_change(self._limits.forget)
         self._tally = Tally()
-        shelf = Shelf.open(settings.shelf_dir)
+        shelf = open_shelf(settings)
+        ALLOWED.read_from(partial(allowed_learners, settings))
         segments = SegmentShelf(shelf, clock)
         models = Models(SnapshotShelf(shelf), settings.snapshot_cache_dir)
         self._host = RecommenderHost(self._stores, segments, clock, meter, self._budget_mb, models=models)
-        local = LocalRecommenderClient(self._host)
         run_dir = Places.of(settings.data_dir).run_dir
         self._reaching = Reaching(run_dir, self._stores.engine_watch, _find_handle, (RayActorError,))
         self._placed = PlacedRecommenders(
-            self._stores.engines, local, self._reaching.reach, clock, away=_AWAY
+            self._stores.engines, LocalRecommenderClient(self._host), self._reaching.reach, clock, away=_AWAY
         )
-        passages = PassageShelf(settings.shelf_dir, partial(find_encoder, settings.data_dir / "models"))
+        find = partial(find_encoder, settings.data_dir / "models")
+        passages = PassageShelf(settings.shelf_dir, find, shelf.signer)
         self._answers = AnswersHost(self._stores, segments, passages, clock, meter, ARCHIVE_BUDGET_MB)
         config = archive_config(settings)
-        self._archive = open_archive(
-            self._stores, vault, LocalArchiveClient(self._answers), clock, config, tally=self._tally
-        )
+        self._library = LocalArchiveClient(self._answers)
+        self._archive = open_archive(self._stores, vault, self._library, clock, config, tally=self._tally)
         self._memory = guard_writes(settings.data_dir, settings.disk_limit, self._stores.info, meter, clock)
         gate = Gate(self._keyring, self._limits, meter, most_bytes=settings.max_body_mb << 20)
         gate.why_no_writes = self._memory.reason
         means = self._open_means(settings, shelf, clock)
         self.door = Door(
-            endpoints(means),
-            gate,
-            replays=self._stores.idempotency,
-            clock=clock,
-            tally=self._tally,
-            access_log=AccessLog(ACCESS_SHARE, Random()),
-        )
+            endpoints(means), gate, replays=self._stores.idempotency, clock=clock, tally=self._tally,
+            access_log=AccessLog(ACCESS_SHARE, Random()), addresses=config.client_addresses,
+        )  # fmt: skip
         self._load = Load(clock, lambda: self.door.busy_s + self._archive.endpoint.busy_s)
         await self._keyring.start()
         await self._host.start()
@@ -139,12 +141,11 @@ class Gateway:
         )
         self._query_book = QueryBook(self._stores.queries, clock, self._meter)
         history = LocalHistoryClient(self._stores, clock, answering(self._stores))
-        archive = LocalArchiveClient(self._answers)
         self._asking = open_questions(
-            self._stores, archive, clock, self._meter, app_ids=lambda: self._keyring.app_ids,
+            self._stores, self._library, clock, self._meter, app_ids=lambda: self._keyring.app_ids,
             begun=noted_in(history), llm=settings.llm, tokens_of=self._keyring.tokens_of,
         )  # fmt: skip
-        ask = AskMeans(self._asking, archive, self._stores.questions, clock, history)
+        ask = AskMeans(self._asking, self._library, self._stores.questions, clock, history)
         return Means(
             self._stores, self._placed, clock, self._experiments, self._query_book, ask=ask, history=history,
             shelf=shelf,
@@ -191,6 +192,7 @@ class Gateway:
             await self._memory.look()
             if second % TELL_EVERY_S == 0:
                 self._tally.tell(self._meter)
+                self._meter.gauge("kiosk_slow_front", float(not is_behind_haproxy(os.environ)))
                 await self._experiments.treatments.flush()
             for app_id, asked in self._placed.take_counts().items():
                 with contextlib.suppress(HouseError):
@@ -209,6 +211,10 @@ def archive_config(settings: Settings) -> ArchiveConfig:
         port=settings.port,
         origins=tuple(origin.strip() for origin in settings.archive_origins.split(",") if origin.strip()),
         citation=CitationRules(settings.archive_licence, settings.archive_citation),
+        plain_sign_in=settings.plain_sign_in,
+        client_addresses=ClientAddresses(
+            settings.proxy_networks, behind_haproxy=is_behind_haproxy(os.environ)
+        ),
     )
 
 

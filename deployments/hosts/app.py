@@ -8,6 +8,7 @@ that are under way, as its replicas report them.
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,11 @@ from ray.serve import Application
 from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
 from ray.serve.schema import LoggingConfig
 
+from actors.learned.allowed import ALLOWED
 from actors.recommender.champions import Models
 from actors.recommender.host import RecommenderHost
 from actors.recommender.messages import ReaderQuery, RecommendationResult
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.artifacts.snapshots import SnapshotShelf
 from cluster.clock import SystemClock
 from cluster.errors import Invalid, Refusal, Unavailable
@@ -31,9 +32,11 @@ from cluster.log import set_up_logging
 from cluster.records.engine import Engine, Scaling, application_name
 from cluster.runtime.about import version
 from cluster.runtime.connecting import connect
+from cluster.runtime.learners import allowed_learners
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.places import Places
 from cluster.runtime.priority import come_first
+from cluster.runtime.shelves import open_shelf
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from deployments.edge.scaling import POLICY, Load
@@ -129,7 +132,8 @@ class RecommenderReplica:
         before = self._host, self._stores
         settings = Settings()
         stores = connect(settings)
-        shelf = Shelf.open(settings.shelf_dir)
+        shelf = open_shelf(settings)
+        ALLOWED.read_from(partial(allowed_learners, settings))
         models = Models(SnapshotShelf(shelf), settings.snapshot_cache_dir)
         host = RecommenderHost(
             stores, SegmentShelf(shelf), SystemClock(), self._meter, opened[2], models=models

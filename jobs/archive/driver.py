@@ -12,9 +12,10 @@ from actors.answers.archive.shelf import PassageShelf
 from actors.answers.archive.writing import Meaning
 from actors.language.encoder import SHARE, find_encoder
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.clock import SystemClock
 from cluster.errors import Invalid
+from cluster.runtime.shelves import open_shelf
+from cluster.runtime.vault import manifest_signer
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from cluster.store.ports import Stores
@@ -53,7 +54,7 @@ async def run(wishes: Wishes, settings: Settings) -> Report | None:
     """
     if settings.redis_url is None:
         raise Invalid("no Redis is known: start the system first, or set KIOSK_REDIS_URL")
-    segments = SegmentShelf(Shelf.open(settings.shelf_dir))
+    segments = SegmentShelf(open_shelf(settings))
     report = None
     async with open_stores(settings.redis_url.get_secret_value(), slow_s=10.0) as stores:
         if wishes.address:
@@ -90,7 +91,7 @@ async def _build(wishes: Wishes, settings: Settings, stores: Stores, segments: S
             wishes.app_id,
             stores,
             segments,
-            PassageShelf(settings.shelf_dir),
+            PassageShelf(settings.shelf_dir, signer=manifest_signer(settings)),
             SystemClock(),
             meaning=Meaning(encoder, SHARE) if encoder is not None else None,
             watch=lambda stage, count: status.update(f"building passages: {stage} {count:,}"),

@@ -10,32 +10,33 @@ import sys
 from pathlib import Path
 
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
+from cluster.clock import SystemClock
 from cluster.errors import HouseError, Unavailable
+from cluster.runtime.shelves import open_shelf
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
-from jobs.ingest.arguments import read_arguments, rules_of
-from jobs.ingest.display import Display, tell_end, tell_stop
+from jobs.ingest.arguments import order_of, read_arguments
+from jobs.ingest.display import Display, show_preview, tell_end, tell_stop
+from jobs.ingest.fields import show_fields
 from jobs.ingest.pipeline import Order, Report, ingest
+from jobs.ingest.preview import preview
 
 
 def main() -> int:
-    """Parse arguments and ingest; 0 when every row is in, 1 when some were refused, 2 when it could not be done."""
+    """Parse arguments and ingest; return the exit code that `kiosk ingest --help` explains."""
+    if sys.argv[1:2] == ["fields"]:
+        return show_fields(sys.argv[2:])
     arguments = read_arguments()
     settings = Settings()
-    if settings.redis_url is None:
-        unknown = Unavailable("no Redis is known: start the system first, or set KIOSK_REDIS_URL")
-        return tell_stop(unknown, arguments.json)
     state_dir = arguments.state or settings.data_dir / "ingest"
     try:
-        order = Order(
-            address=arguments.address,
-            noun=arguments.noun,
-            app_id=arguments.app,
-            mapping=rules_of(arguments),
-            format=arguments.format,
-            chunk=arguments.chunk or (2_000 if arguments.noun == "interaction" else 500),
-        )
+        order = order_of(arguments)
+        if arguments.dry_run:
+            found = preview(order, now_ms=SystemClock().now_ms())
+            show_preview(order, found, as_json=arguments.json)
+            return 1 if found.refused else 0
+        if settings.redis_url is None:
+            raise Unavailable("no Redis is known: start the system first, or set KIOSK_REDIS_URL")
         if arguments.at_once > 1:
             report = _ingest_files(order, state_dir, arguments.restart, arguments.at_once)
         else:
@@ -60,7 +61,7 @@ def _ingest_files(order: Order, state_dir: Path, restart: bool, at_once: int) ->
 
 async def _ingest(order: Order, settings: Settings, state_dir: Path, restart: bool) -> Report:
     assert settings.redis_url is not None
-    segments = SegmentShelf(Shelf.open(settings.shelf_dir))
+    segments = SegmentShelf(open_shelf(settings))
     async with open_stores(settings.redis_url.get_secret_value(), slow_s=10.0) as stores:
         with Display() as display:
             report = await ingest(

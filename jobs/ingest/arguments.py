@@ -7,13 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cluster.errors import Invalid
+from jobs.ingest.delimited import Layout
+from jobs.ingest.pipeline import Order
 
 _MOST = 100_000
 _ABOUT = """\
 Ingest users, products or interactions from files of any size: JSON Lines, CSV, TSV or Parquet, packed or not.
 
 Started again after an interruption it goes on where it was. Rows that are refused are set aside with their reasons
-and do not stop it: exit code 0 when every row is in, 1 when some were refused, 2 when it could not be done.
+and do not stop it, unless none of the first 1,000 is accepted. Look first: --dry-run writes nothing.
+
+exit codes: 0 every row is in, 1 some rows were refused, 2 wrong use, 3 Kiosk does not run
 """
 
 _RULES = """\
@@ -23,8 +27,15 @@ mapping: what a file calls a field (without a mapping every column is the field 
                                            number, integer, text, bool, time, list, numbers, paths
   categories=cat|>                         split: `|` between paths, `>` inside a path
   type:=book                               the same value for every row
+  price=Preis:number(,)                    a number with a decimal comma
+  timestamp=Date:time(%m/%d/%Y %H:%M)      a time in a form of its own (UTC unless it names an offset)
+  user_id=CustomerID:integer               whole numbers that a table wrote as 17850.0
+  availability=Stock{ja:IN_STOCK,nein:OUT_OF_STOCK}
+                                           one value for another
+`kiosk ingest fields user|product|interaction` lists the fields, what each takes and which are required.
 
 examples
+  kiosk ingest orders.csv --noun interaction --app bookshop --dry-run --limit 100
   kiosk ingest people.csv --noun user --app bookshop --map user_id=nr --map created_at=since
   kiosk ingest catalog.parquet --noun product --app bookshop --map-file catalog.map
   kiosk ingest s3://bucket/events --noun interaction --app bookshop --at-once 8
@@ -56,6 +67,7 @@ def read_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--format", choices=("jsonl", "csv", "tsv", "parquet"), help="when the name does not tell"
     )
+    _add_looks(parser)
     parser.add_argument(
         "--chunk",
         type=count,
@@ -76,6 +88,31 @@ def read_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
+def _add_looks(parser: argparse.ArgumentParser) -> None:
+    """Add what says how files are written and how much of them is read."""
+    parser.add_argument(
+        "--delimiter",
+        default="",
+        metavar="SIGN",
+        help="what parts the cells; found in the header when not said",
+    )
+    parser.add_argument(
+        "--encoding",
+        default="",
+        metavar="NAME",
+        help="of CSV and TSV, for example cp1252; UTF-8 when not said",
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="read, map and check the first 1,000 rows, show what they become, and write nothing",
+    )
+    parser.add_argument("--limit", type=count, default=0, metavar="N", help="read so many rows at most")
+    parser.add_argument(
+        "--keep-going", action="store_true", help="read on although none of the first 1,000 rows was accepted"
+    )
+
+
 def rules_of(arguments: argparse.Namespace) -> tuple[str, ...]:
     """List the rules of the mapping, those of the file first.
 
@@ -90,6 +127,25 @@ def rules_of(arguments: argparse.Namespace) -> tuple[str, ...]:
         raise Invalid(f"mapping {arguments.map_file} can't be read: {error}") from error
     rules = [line.strip() for line in lines]
     return (*(rule for rule in rules if rule and not rule.startswith("#")), *arguments.map)
+
+
+def order_of(arguments: argparse.Namespace) -> Order:
+    """Make the order of a command line.
+
+    Errors:
+        Invalid: the file of rules can't be read, or the layout makes no sense
+    """
+    return Order(
+        address=arguments.address,
+        noun=arguments.noun,
+        app_id=arguments.app,
+        mapping=rules_of(arguments),
+        format=arguments.format,
+        chunk=arguments.chunk or (2_000 if arguments.noun == "interaction" else 500),
+        layout=Layout(arguments.delimiter.replace("\\t", "\t"), arguments.encoding),
+        limit=arguments.limit,
+        keep_going=arguments.keep_going,
+    )
 
 
 def count(text: str) -> int:

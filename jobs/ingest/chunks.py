@@ -20,7 +20,7 @@ from jobs.ingest.row import Row, Unreadable
 
 T = TypeVar("T")
 
-_BAD_INDEX = re.compile(r"data\.(\d+)\b")
+_BAD_INDEX = re.compile(r"data\.(\d+)\b\.?( is invalid\. )?")
 _TEXT_KEPT = 4_000
 
 
@@ -56,7 +56,7 @@ def check_records(
     noun: Any, rows: Sequence[Row], first: int, read: Reader, now_ms: int
 ) -> Checked[AcceptedRecords]:
     """Validate users or products as the door would, except that a bad row only costs itself."""
-    return _check(rows, first, read, lambda body: parse_upload(noun, body, now_ms=now_ms))
+    return _check(rows, first, read, lambda body: parse_upload(noun, body, now_ms=now_ms, is_detailed=True))
 
 
 def check_interactions(
@@ -73,7 +73,7 @@ def check_interactions(
         return whole
 
     def parse(body: bytes) -> AcceptedInteractions:
-        return parse_upload("interaction", body, now_ms=now_ms)
+        return parse_upload("interaction", body, now_ms=now_ms, is_detailed=True)
 
     return _check(rows, first, read, parse, _anonymous)
 
@@ -115,6 +115,15 @@ def message_row(message: str, rows: Sequence[int]) -> int | None:
     found = _BAD_INDEX.match(message)
     at = int(found.group(1)) if found else len(rows)
     return rows[at] if at < len(rows) else None
+
+
+def row_reason(message: str) -> str:
+    """Take a record's place in its batch off a message in the upload grammar.
+
+    A row has a number of its own, and the place would make equal reasons differ.
+    """
+    found = _BAD_INDEX.match(message)
+    return message if found is None else message[found.end() :]
 
 
 def _check(
@@ -179,7 +188,7 @@ def _reasons(error: Unprocessable, count: int) -> dict[int, str]:
     for message in error.facts.get("messages", ()):
         found = _BAD_INDEX.match(message)
         if found and int(found.group(1)) < count:
-            reasons.setdefault(int(found.group(1)), message)
+            reasons.setdefault(int(found.group(1)), row_reason(message))
     return reasons
 
 

@@ -67,6 +67,24 @@ def batch_rows(names: Sequence[str], batch: Any) -> Iterator[dict[str, Any] | st
             yield dict(zip(names, row, strict=True))
 
 
+def cut_batches(batches: Iterator[Any], size: int, skip: int) -> Iterator[Any]:
+    """Put batches together to tables of exactly `size` rows (the last one may be smaller) behind `skip` rows."""
+    waiting: list[Any] = []
+    wanted = size
+    for batch in batches:
+        at = min(skip, batch.num_rows)
+        skip -= at
+        while at < batch.num_rows:
+            waiting.append(batch.slice(at, wanted))
+            at += waiting[-1].num_rows
+            wanted -= waiting[-1].num_rows
+            if not wanted:
+                yield pa.Table.from_batches(waiting)
+                waiting, wanted = [], size
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
 def moments_text(column: Any) -> Any | None:
     """Write a column of moments as text in UTC with milliseconds; None when a year has not four digits."""
     at = column.cast(pa.timestamp("ms", "UTC"), safe=False)

@@ -7,8 +7,11 @@ is left out.
 from __future__ import annotations
 
 import csv
+import io
+import re
 from collections.abc import Iterator, Sequence
-from typing import TextIO
+from dataclasses import dataclass
+from typing import Any, TextIO
 
 from cluster.errors import Invalid
 from jobs.ingest.row import Row, Unreadable, beginning
@@ -16,11 +19,60 @@ from jobs.ingest.row import Row, Unreadable, beginning
 LONGEST_CELL = 1 << 20
 "Characters; a quote that is left open takes no more than this from the rows behind it."
 
+_BLOCK = 1 << 20
 _NEWLINES = ("\n", "\r")
+_QUOTED = re.compile(r'"[^"]*"')
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a delimited file is written."""
+
+    delimiter: str = ""
+    "One character; empty: a comma, or what the header line is parted by."
+    encoding: str = ""
+    "A name Python knows; empty: UTF-8."
+
+    def __post_init__(self) -> None:
+        if len(self.delimiter) > 1 or self.delimiter in ('"', "\n", "\r"):
+            raise Invalid(f"a delimiter is one character that is no quote, not {self.delimiter!r}")
+        try:
+            # reading bytes as text is what is asked of it; base64 and its like do something else
+            "".encode(self.encoding or "utf-8")
+        except LookupError as error:
+            raise Invalid(
+                f"there is no encoding {self.encoding!r}; common ones are utf-8, cp1252, latin-1 and utf-16"
+            ) from error
+
+
+class ByteStream(io.RawIOBase):
+    """A pyarrow stream as Python's text layer takes it; `count` says how many bytes were read."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any) -> int:
+        data = self._stream.read(len(target))
+        target[: len(data)] = data
+        self.count += len(data)
+        return len(data)
+
+
+def open_text(stream: ByteStream, layout: Layout) -> io.TextIOWrapper:
+    """Decode a stream as `delimited_rows` reads it; bytes that are no characters become surrogates."""
+    encoding = layout.encoding or "utf-8-sig"
+    buffered = io.BufferedReader(stream, _BLOCK)
+    return io.TextIOWrapper(buffered, encoding=encoding, errors="surrogateescape", newline="")
 
 
 def delimited_rows(text: TextIO, separator: str, name: str, longest: int) -> Iterator[Row]:
     """Read the rows behind the header; `name` is what the file is called in messages.
+
+    Without a separator the header line shows it: a comma, or the one of `;`, tab and `|` that parts a line without.
 
     `text` was opened with `newline=""` and `errors="surrogateescape"`. A line longer than `longest` characters is
     unreadable, and never in memory as a whole.
@@ -30,7 +82,9 @@ def delimited_rows(text: TextIO, separator: str, name: str, longest: int) -> Ite
     """
     # the limit of the csv module holds for the process, and its own is too small for the text of an article
     csv.field_size_limit(LONGEST_CELL)
-    reader = csv.reader(_Lines(text, longest), delimiter=separator)
+    lines = _Lines(text, longest)
+    separator = separator or _separator(lines.peek())
+    reader = csv.reader(lines, delimiter=separator)
     names = _header(reader, name)
     while True:
         try:
@@ -44,18 +98,35 @@ def delimited_rows(text: TextIO, separator: str, name: str, longest: int) -> Ite
             yield _row(names, cells, separator)
 
 
+def header_names(text: TextIO, separator: str, name: str, longest: int) -> list[str]:
+    """Read the names of the columns.
+
+    Errors:
+        Invalid: there is no header, it is not in the file's encoding, or names two columns alike
+    """
+    lines = _Lines(text, longest)
+    return _header(csv.reader(lines, delimiter=separator or _separator(lines.peek())), name)
+
+
 class _Lines:
     """Lines of bearable length; one that is longer is passed over and told as an error of the format."""
 
     def __init__(self, text: TextIO, longest: int) -> None:
         self._text = text
         self._longest = longest
+        self._peeked: str | None = None
+
+    def peek(self) -> str:
+        """Return the beginning of the first line, which is still to come."""
+        self._peeked = self._text.readline(self._longest)
+        return self._peeked
 
     def __iter__(self) -> Iterator[str]:
         return self
 
     def __next__(self) -> str:
-        line = self._text.readline(self._longest)
+        line = self._text.readline(self._longest) if self._peeked is None else self._peeked
+        self._peeked = None
         if not line:
             raise StopIteration
         if len(line) < self._longest or line.endswith(_NEWLINES):
@@ -64,6 +135,15 @@ class _Lines:
             if rest.endswith(_NEWLINES):
                 break
         raise csv.Error(f"a line is longer than {self._longest:,} characters")
+
+
+def _separator(header: str) -> str:
+    """Tell from a header line what parts its cells; a comma when nothing else does."""
+    bare = _QUOTED.sub("", header)
+    if "," in bare:
+        return ","
+    count, separator = max((bare.count(other), other) for other in (";", "\t", "|"))
+    return separator if count else ","
 
 
 def _header(reader: Iterator[list[str]], name: str) -> list[str]:
@@ -75,7 +155,7 @@ def _header(reader: Iterator[list[str]], name: str) -> list[str]:
     if not any(names):
         raise Invalid(f"{name} has no header line")
     if not all(map(_is_utf8, names)):
-        raise Invalid(f"{name} is not UTF-8; write it anew in that encoding")
+        raise Invalid(f"{name} is not UTF-8; name its encoding, for example --encoding cp1252")
     twice = next((found for at, found in enumerate(names) if found and found in names[:at]), None)
     if twice is not None:
         raise Invalid(f"{name} has two columns of the name {twice!r}")

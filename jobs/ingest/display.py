@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from cluster.errors import HouseError
+from cluster.errors import HouseError, Unavailable
 from jobs.ingest.pipeline import Order, Report
+from jobs.ingest.preview import Preview
 from jobs.ingest.progress import Progress as Standing
+from jobs.ingest.reasons import Reason
+
+_LONGEST_SAMPLE = 2_000
 
 
 class Display:
@@ -64,18 +69,67 @@ class Display:
         self._console.print(
             f"{report.accepted:,} accepted, {report.refused:,} refused, {report.failed:,} failed: {address}",
             markup=False,
+            highlight=False,
         )
 
     def end(self, report: Report) -> None:
         """Say what it came to."""
         self._console.print(
             f"{report.accepted:,} accepted, {report.refused:,} refused, {report.failed:,} failed; "
-            f"{report.rows:,} rows in {report.seconds:.1f} s ({report.rows_per_s:,.0f}/s)"
+            f"{report.rows:,} rows in {report.seconds:.1f} s ({report.rows_per_s:,.0f}/s)",
+            highlight=False,
         )
+        print_reasons(self._console, report.reasons, report.warnings)
         if report.already:
             self._console.print("all of it was in already; --restart takes it a second time")
         if report.quarantine is not None:
-            self._console.print(f"refused rows and reasons: {report.quarantine}")
+            self._console.print(
+                f"refused rows and reasons: {report.quarantine}",
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
+
+
+def print_reasons(console: Console, reasons: Sequence[Reason], warnings: Sequence[str]) -> None:
+    """Print the commonest reasons with an example each, and what looks wrong."""
+    for reason in reasons:
+        example = f"; for example row {reason.row:,}: {reason.example[:160]}" if reason.example else ""
+        console.print(
+            f"{reason.count:,} refused: {reason.text}{example}", markup=False, highlight=False, soft_wrap=True
+        )
+    for warning in warnings:
+        console.print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)
+
+
+def show_preview(order: Order, found: Preview, *, as_json: bool) -> None:
+    """Print what a dry run found, on standard output."""
+    if as_json:
+        told = {
+            "app_id": order.app_id, "noun": order.noun, "address": order.address, "dry_run": True,
+            "rows": found.rows, "accepted": found.accepted, "refused": found.refused,
+            "reasons": _reasons_json(found.reasons), "warnings": list(found.warnings),
+            "samples": list(found.samples),
+        }  # fmt: skip
+        sys.stdout.write(json.dumps(told, ensure_ascii=False) + "\n")
+        return
+    console = Console()
+    for number, record in enumerate(found.samples, 1):
+        console.print(f"record {number}", highlight=False)
+        text = json.dumps(record, ensure_ascii=False, indent=2)[:_LONGEST_SAMPLE]
+        console.print(text, markup=False, highlight=False)
+    console.print(
+        f"{found.accepted:,} of the first {found.rows:,} rows would be accepted, {found.refused:,} refused; "
+        "nothing was written",
+        highlight=False,
+    )
+    print_reasons(console, found.reasons, found.warnings)
+
+
+def _reasons_json(reasons: Sequence[Reason]) -> list[dict[str, object]]:
+    return [
+        {"reason": one.text, "count": one.count, "row": one.row, "example": one.example} for one in reasons
+    ]
 
 
 def tell_end(order: Order, report: Report) -> None:
@@ -91,6 +145,8 @@ def tell_end(order: Order, report: Report) -> None:
         "already": report.already,
         "seconds": round(report.seconds, 3),
         "rows_per_s": round(report.rows_per_s, 1),
+        "reasons": _reasons_json(report.reasons),
+        "warnings": list(report.warnings),
         "quarantine": None if report.quarantine is None else str(report.quarantine),
     }
     sys.stdout.write(json.dumps(told) + "\n")
@@ -101,4 +157,4 @@ def tell_stop(error: HouseError, as_json: bool) -> int:
     if as_json:
         sys.stdout.write(json.dumps({"error": {"code": error.code, "message": error.message}}) + "\n")
     sys.stderr.write(f"ingest stopped: {error.message}\n")
-    return 2
+    return 3 if isinstance(error, Unavailable) else 2

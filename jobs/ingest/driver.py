@@ -18,6 +18,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -29,12 +30,15 @@ from cluster.artifacts.shelf import Shelf
 from cluster.errors import HouseError, Refusal
 from cluster.runtime.connecting import ADMIN_S, connect
 from cluster.runtime.head import connect_ray
+from cluster.runtime.shelves import open_shelf_of
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from jobs.ingest.pipeline import Order, Report, ingest, run_of
+from jobs.ingest.reasons import merged
 from jobs.ingest.sources import find
 
 Connect = Callable[[], OpenStores]
+OpenShelf = Callable[[], Shelf]
 
 Told = Callable[[str, Report], None]
 "Hears of every file as it ends: its address, and what it came to."
@@ -70,7 +74,7 @@ def ingest_files(
     reports = ingest_on_ray(
         order,
         _connect,
-        str(settings.shelf_dir),
+        partial(open_shelf_of, str(settings.data_dir)),
         state_dir=state_dir,
         restart=restart,
         at_once=at_once,
@@ -82,7 +86,7 @@ def ingest_files(
 def ingest_on_ray(
     order: Order,
     connect: Connect,
-    shelf_uri: str,
+    open_shelf: OpenShelf,
     *,
     state_dir: Path,
     restart: bool = False,
@@ -111,7 +115,7 @@ def ingest_on_ray(
         while coming and failed is None and len(running) < at_once:
             number, address = coming.pop(0)
             one = replace(order, address=address)
-            running[task.remote(one, connect, shelf_uri, state_dir)] = number
+            running[task.remote(one, connect, open_shelf, state_dir)] = number
         (done,), _ = ray.wait(list(running), num_returns=1)
         number = running.pop(done)
         answer = ray.get(done)
@@ -141,6 +145,8 @@ def total(reports: Sequence[Report], seconds: float) -> Report:
         seconds=seconds,
         quarantine=quarantine,
         already=bool(reports) and all(report.already for report in reports),
+        reasons=merged([report.reasons for report in reports]),
+        warnings=tuple(dict.fromkeys(warning for report in reports for warning in report.warnings)),
     )
 
 
@@ -149,10 +155,10 @@ def _connect() -> OpenStores:
     return connect(slow_s=ADMIN_S)
 
 
-def _ingest_file(order: Order, connect: Connect, shelf_uri: str, state_dir: Path) -> Report | Refusal:
+def _ingest_file(order: Order, connect: Connect, open_shelf: OpenShelf, state_dir: Path) -> Report | Refusal:
     async def work() -> Report:
         async with connect() as stores:
-            segments = SegmentShelf(Shelf.open(shelf_uri))
+            segments = SegmentShelf(open_shelf())
             return await ingest(order, stores, state_dir=state_dir, segments=segments)
 
     try:

@@ -4,6 +4,9 @@
     custom_attributes.weight=grams:number    a field inside; the column may be a path too; what it becomes
     categories=cat|>                         split: `|` between paths or list items, `>` inside a path
     type:=book                               the same value for every record
+    price=Preis:number(,)                    a number with a decimal comma
+    timestamp=Date:time(%m/%d/%Y %H:%M)      a time in a form of its own, in UTC unless it names an offset
+    availability=Stock{ja:IN_STOCK,nein:OUT_OF_STOCK}    one value for another; others stay as they are
 
 Without a mapping every column is the field of its name; a dotted name goes inside. What a field needs is known
 (`price` is a number, `tags` is a list, times may be seconds or milliseconds since 1970), so CSV works as well.
@@ -14,8 +17,9 @@ validation that follows says it better.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
@@ -43,7 +47,12 @@ _KINDS = {
     "age": "integer",
     "enable_question_answering": "bool",
 }
+_NAMED = re.compile(r"(?P<column>.+?):(?P<kind>[a-z]+)(?:\((?P<option>.*)\))?", re.DOTALL)
+_TABLED = re.compile(r"(?P<column>[^{]+)\{(?P<table>.*)\}", re.DOTALL)
+_FLOAT_ID = re.compile(r"\d+\.0")
 _SPLIT = ("list", "numbers", "paths")
+KINDS = tuple(sorted({*_KINDS.values()}))
+"What a value can be made into."
 _SECONDS_BELOW = 100_000_000_000
 _TRUTHS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
@@ -58,6 +67,10 @@ class Rule:
     column: str = ""
     constant: str | None = None
     kind: str = ""
+    option: str = ""
+    "Of a time its form, of a number its decimal sign."
+    table: Mapping[str, str] = field(default_factory=dict)
+    "Value in the file -> value of the field."
     item_separator: str = "|"
     level_separator: str = ">"
 
@@ -110,6 +123,7 @@ class FieldMap:
         for rule in self.rules:
             name = rule.target[0]
             plainly = rule.target == (name,) and rule.kind == _kind_of(name) and name not in found
+            plainly = plainly and not rule.option and not rule.table
             if plainly and rule.constant is None and "." not in rule.column and rule.column in names:
                 found[name] = table[rule.column]
             elif plainly and rule.constant and rule.kind in ("", "text"):
@@ -117,6 +131,27 @@ class FieldMap:
             else:
                 return None
         return pa.table(found)
+
+    def check_columns(self, names: Sequence[str]) -> None:
+        """See that a file has the columns that the rules name.
+
+        Errors:
+            Invalid: it lacks one; the message lists those there are
+        """
+        for rule in self.rules:
+            column = rule.column
+            if rule.constant is None and column not in names and column.partition(".")[0] not in names:
+                _, colon, kind = column.rpartition(":")
+                hint = f"; kinds after a colon are {', '.join(KINDS)}" if colon and kind.isalpha() else ""
+                raise Invalid(f"there is no column {column!r}; there are {_listed(names)}{hint}")
+
+    def float_ids(self, records: Sequence[Mapping[str, Any]]) -> str:
+        """Name an id field all of whose values end in `.0`, as tables write whole numbers; empty when there is none."""
+        for name in ("user_id", "anonymous_id", "product_id"):
+            values = [record[name] for record in records if name in record]
+            if values and all(isinstance(value, str) and _FLOAT_ID.fullmatch(value) for value in values):
+                return name
+        return ""
 
     def _mapped(self, row: Mapping[str, Any]) -> dict[str, Any]:
         record: dict[str, Any] = {}
@@ -135,15 +170,57 @@ def _rule(text: str) -> Rule:
     target, equals, column = text.partition("=")
     if not (target.strip(":") and equals and column):
         raise Invalid(f"mapping {text!r} is neither field=column nor field:=value")
-    bare, colon, kind = column.rpartition(":")
-    if not (colon and bare and kind in {*_KINDS.values()}):
-        bare, kind = column, _kind_of(target)
+    table: Mapping[str, str] = {}
+    if tabled := _TABLED.fullmatch(column):
+        column, table = tabled["column"], _table(tabled["table"], text)
+    named = _NAMED.fullmatch(column)
+    bare, kind, option = column, _kind_of(target), ""
+    if named is not None and named["kind"] in KINDS:
+        bare, kind, option = named["column"], named["kind"], named["option"] or ""
+    elif named is not None and named["option"] is not None:
+        raise Invalid(f"mapping {text!r}: there is no kind {named['kind']!r}; there are {', '.join(KINDS)}")
+    _check_option(kind, option, text)
     separators = ""
     if kind in _SPLIT:
         column = bare.rstrip("|>;,/") or bare
         separators, bare = bare[len(column) :], column
+    if len(separators) > 2 or len(set(separators)) < len(separators):
+        raise Invalid(
+            f"mapping {text!r}: after the column stand at most two different signs, the one between items "
+            "and the one inside a path, for example categories=cat|>"
+        )
     filled = separators + "|>"[len(separators) :]
-    return Rule(_path(target), bare, kind=kind, item_separator=filled[0], level_separator=filled[1])
+    return Rule(
+        _path(target), bare, kind=kind, option=option, table=table,
+        item_separator=filled[0], level_separator=filled[1],
+    )  # fmt: skip
+
+
+def _table(text: str, rule: str) -> dict[str, str]:
+    """Read a table of values, `ja:IN_STOCK,nein:OUT_OF_STOCK`."""
+    table: dict[str, str] = {}
+    for pair in text.split(","):
+        value, colon, becomes = pair.strip().partition(":")
+        if not (value and colon and becomes):
+            raise Invalid(f"mapping {rule!r}: a table of values looks like {{ja:IN_STOCK,nein:OUT_OF_STOCK}}")
+        table[value] = becomes
+    return table
+
+
+def _check_option(kind: str, option: str, rule: str) -> None:
+    if not option:
+        return
+    if kind == "number" and option not in (",", "."):
+        raise Invalid(f"mapping {rule!r}: a number's decimal sign is a comma or a point: number(,)")
+    if kind == "time" and "%" not in option:
+        raise Invalid(f"mapping {rule!r}: the form of a time looks like time(%d.%m.%Y %H:%M)")
+    if kind not in ("number", "time"):
+        raise Invalid(f"mapping {rule!r}: only number and time take something in brackets")
+
+
+def _listed(names: Sequence[str], most: int = 20) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(repr, names[:most])) + more
 
 
 def _rule_of(name: str) -> Rule:
@@ -211,15 +288,20 @@ def _plain(value: Any) -> Any:
 
 def _fit(rule: Rule, value: Any) -> Any:
     kind = rule.kind
+    if rule.table:
+        value = rule.table.get(value if isinstance(value, str) else str(value), value)
     if kind == "time":
-        return _time(value)
+        return _time_of_form(value, rule.option) if rule.option else _time(value)
+    if kind == "integer":
+        number = _number(value) if isinstance(value, str) else value
+        whole = isinstance(number, float) and number.is_integer()
+        value = int(number) if whole else value
+        natural = _kind_of(rule.target[-1])
+        return str(value) if whole and natural == "text" else _with_names(rule, value)
     if not isinstance(value, str):
         return _with_names(rule, value)
     if kind == "number":
-        return _number(value)
-    if kind == "integer":
-        number = _number(value)
-        return int(number) if isinstance(number, float) and number.is_integer() else value
+        return _number(_with_point(value) if rule.option == "," else value)
     if kind == "bool":
         return _TRUTHS.get(value.lower(), value)
     if kind not in _SPLIT:
@@ -254,6 +336,22 @@ def _time(value: Any) -> Any:
         return moment_text(round(at_ms))
     except (OverflowError, ValueError):
         return value
+
+
+def _time_of_form(value: Any, form: str) -> Any:
+    if not isinstance(value, str):
+        return _time(value)
+    try:
+        at = datetime.strptime(value.strip(), form)  # noqa: DTZ007 - a form without an offset means UTC
+    except ValueError:
+        return value
+    aware = at if at.tzinfo else at.replace(tzinfo=timezone.utc)
+    return moment_text(round(aware.timestamp() * 1000))
+
+
+def _with_point(text: str) -> str:
+    """Write a number with a decimal comma as one with a point; points and blanks part its thousands."""
+    return re.sub(r"[.\s']", "", text).replace(",", ".", 1)
 
 
 def _number(text: str) -> float | str:

@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +20,26 @@ from actors.intake.loop import IntakeLoop
 from actors.language.embed import Embedder, HashingEmbedder
 from cluster.artifacts.segments import SegmentShelf
 from cluster.clock import Clock, SystemClock
-from cluster.errors import HouseError, NotFound
+from cluster.errors import HouseError, Invalid, NotFound, ReadOnly, messages
 from cluster.ids import new_request_id
 from cluster.meter import Meter, SilentMeter
 from cluster.store.ports import Noun, Stores
 from jobs.ingest import sources as reading
 from jobs.ingest.chunks import Checked, Part, Refused, check_columns, check_interactions, check_records
 from jobs.ingest.columns import ColumnRows
+from jobs.ingest.delimited import Layout
+from jobs.ingest.first_look import check_columns_of, warnings_of
 from jobs.ingest.mapping import FieldMap
 from jobs.ingest.plain import PlainInteractions
 from jobs.ingest.plain_columns import PlainColumns
 from jobs.ingest.progress import Progress, Run
+from jobs.ingest.reasons import Reason, ReasonCounter
 from jobs.ingest.writing import Handed, InteractionWriter, Patience, RecordWriter
 
 Watcher = Callable[[Progress], None]
+
+HOPELESS_ROWS = 1_000
+"After so many rows an ingest stops when none of them was accepted."
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,11 @@ class Order:
     "Chunks the intake may have at a time."
     patience_s: float = 600.0
     "How long a store that is away is waited for."
+    layout: Layout = field(default_factory=Layout)
+    limit: int = 0
+    "Rows to read at most; 0: all."
+    keep_going: bool = False
+    "Read on although none of the first rows was accepted."
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +79,9 @@ class Report:
     "Where the refused rows stand, None when there are none."
     already: bool = False
     "Everything was in before; nothing was done."
+    reasons: tuple[Reason, ...] = ()
+    "The commonest reasons of this run, the most frequent first."
+    warnings: tuple[str, ...] = ()
 
     @property
     def rows_per_s(self) -> float:
@@ -96,8 +110,9 @@ async def ingest(
     every chunk.
 
     Errors:
-        Invalid: the address, the format or the mapping makes no sense
+        Invalid: the address, the format or the mapping makes no sense, or none of the first rows was accepted
         NotFound: there is no such app
+        ReadOnly: the app is a playground
         Conflict: the files changed since the ingest was interrupted, or another process is at work on it
         Unavailable: the stores stayed away, or progress can't be written
     Cost:
@@ -105,12 +120,18 @@ async def ingest(
     """
     clock = SystemClock() if clock is None else clock
     mapping = FieldMap.parse(order.mapping)
-    source: reading.Files = reading.PlainFiles(order.format) if files is None else files
+    source: reading.Files = reading.PlainFiles(order.format, order.layout) if files is None else files
     found = await asyncio.to_thread(source.find, order.address)
+    if files is None:
+        await asyncio.to_thread(check_columns_of, mapping, found)
     patience = Patience(order.patience_s, clock, random.Random())
     book = await patience.ask(stores.access.book)
     if order.app_id not in book.apps:
-        raise NotFound(f"there is no app {order.app_id!r}")
+        raise NotFound(
+            f"there is no app {order.app_id!r}; there are {', '.join(sorted(book.apps)) or 'none'}"
+        )
+    if book.apps[order.app_id].read_only:
+        raise ReadOnly(f"{messages.PLAYGROUND} Name another app with --app.")
     run = run_of(order, state_dir)
     with run.held():
         progress = await asyncio.to_thread(
@@ -141,7 +162,8 @@ async def ingest(
                 loop, work.records(RecordWriter(stores, order.app_id, order.noun, clock, patience))
             )
         done = work.finish()
-        return _report(run, done, done.rows - before, clock.monotonic_s() - started_s)
+        report = _report(run, done, done.rows - before, clock.monotonic_s() - started_s)
+        return replace(report, reasons=work.reasons.commonest(), warnings=tuple(work.warnings))
 
 
 def run_of(order: Order, state_dir: Path) -> Run:
@@ -149,7 +171,11 @@ def run_of(order: Order, state_dir: Path) -> Run:
     address = order.address
     if "://" not in address:
         address = str(Path(address).expanduser().resolve())
-    return Run.of(state_dir, order.app_id, order.noun, address, order.format or "", *order.mapping)
+    layout = (order.layout.delimiter, order.layout.encoding) if order.layout != Layout() else ()
+    limit = (f"limit {order.limit}",) if order.limit else ()
+    return Run.of(
+        state_dir, order.app_id, order.noun, address, order.format or "", *order.mapping, *layout, *limit
+    )
 
 
 async def _applied_here(loop: IntakeLoop, writing: Coroutine[Any, Any, None]) -> None:
@@ -206,6 +232,8 @@ class _Work:
         self._mapping = mapping
         self._clock = clock
         self._watch = watch
+        self.reasons = ReasonCounter()
+        self.warnings: list[str] = []
         self._last = ""
         "Offset of the interactions that were appended last, where it is known."
         self._log = structlog.get_logger()
@@ -245,7 +273,8 @@ class _Work:
         try:
             await self._each(append)
         except HouseError:
-            self._run.save(self._progress)
+            if self._progress.accepted:
+                self._run.save(self._progress)
             raise
 
     def finish(self) -> Progress:
@@ -299,6 +328,7 @@ class _Work:
     ) -> None:
         """Note that a chunk is in, on disk too unless that comes `later`."""
         name = self._found[chunk.file].path
+        self.reasons.add((*refused, *lost))
         progress = self._run.set_aside(self._progress, name, refused, lost)
         self._progress = replace(
             progress,
@@ -311,6 +341,20 @@ class _Work:
         if not later:
             self._run.save(self._progress)
         self._watch(self._progress)
+        self._check_hope()
+
+    def _check_hope(self) -> None:
+        """Stop when none of the first rows was accepted: the mapping or the format is wrong, not the rows."""
+        done = self._progress
+        if done.rows < HOPELESS_ROWS or done.accepted or self._order.keep_going:
+            return
+        (worst,) = self.reasons.commonest(1)
+        self._run.discard()
+        raise Invalid(
+            f"none of the first {done.rows:,} rows was accepted; {worst.count:,} of them because: {worst.text} "
+            f"(for example row {worst.row:,}: {worst.example[:200]}). Correct the mapping (try it with --dry-run), "
+            "or read on with --keep-going"
+        )
 
     async def _each(self, act: Callable[[_Chunk], Awaitable[None]]) -> None:
         """Do something with every chunk; the next one is read and checked in a thread meanwhile."""
@@ -328,10 +372,18 @@ class _Work:
         start, skip = self._progress.file, self._progress.row
         now_ms = self._progress.started_ms
         plain, plain_columns = PlainInteractions(), PlainColumns()
+        read_rows = self._progress.rows
         for file in range(start, len(self._found)):
             source = self._found[file]
             read = self._mapping.reader(source.format)
             for first, rows in self._files.chunks(source, self._order.chunk, skip if file == start else 0):
+                if self._order.limit:
+                    rows = rows[: self._order.limit - read_rows]
+                    read_rows += len(rows)
+                    if not len(rows):
+                        return
+                if not first and not file:
+                    self.warnings += warnings_of(rows, read, self._mapping)
                 checked: Checked[Any] | None = None
                 if self._order.noun != "interaction":
                     checked = check_records(self._order.noun, rows, first, read, now_ms)

@@ -96,7 +96,12 @@ class Run:
         Errors:
             Conflict: another process is at work on it
         """
-        with self.held(), self._told():
+        with self.held():
+            self.discard()
+
+    def discard(self) -> None:
+        """Delete the progress of a run that the caller holds."""
+        with self._told():
             self._progress.unlink(missing_ok=True)
 
     def begin(

@@ -7,11 +7,11 @@ store that fails, stalls or cuts a body short is asked again, behind the rows th
 
 from __future__ import annotations
 
-import io
+import contextlib
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Protocol, TypeVar
@@ -23,8 +23,8 @@ from pyarrow import fs
 
 from cluster.artifacts.shelf import Patience
 from cluster.errors import Invalid, Unavailable
-from jobs.ingest.columns import ColumnRows
-from jobs.ingest.delimited import delimited_rows
+from jobs.ingest.columns import ColumnRows, cut_batches
+from jobs.ingest.delimited import ByteStream, Layout, delimited_rows, header_names, open_text
 from jobs.ingest.row import Row, Unreadable, beginning
 
 T = TypeVar("T")
@@ -74,6 +74,7 @@ class Source:
     files: Any
     "pyarrow.fs.FileSystem"
     asking: Asking = field(default_factory=Asking)
+    layout: Layout = field(default_factory=Layout)
 
     @property
     def name(self) -> str:
@@ -103,9 +104,10 @@ class PlainFiles:
 
     format: Format | None = None
     "Of all of them; None: by their names."
+    layout: Layout = field(default_factory=Layout)
 
     def find(self, address: str) -> list[Source]:
-        return find(address, self.format)
+        return [replace(source, layout=self.layout) for source in find(address, self.format)]
 
     def chunks(self, source: Source, size: int, skip: int = 0) -> Iterator[tuple[int, Sequence[Row]]]:
         return chunks(source, size, skip)
@@ -158,6 +160,26 @@ def format_of(path: str) -> Format | None:
     return FORMATS.get(PurePosixPath(name).suffix)
 
 
+def column_names(source: Source) -> Sequence[str] | None:
+    """Read the names of a file's columns; None for formats without any.
+
+    Errors:
+        Invalid: the file as a whole is not of its format
+        Unavailable: an object store does not give it after all attempts
+    """
+    if source.format == "jsonl":
+        return None
+    return _patiently(source.files, source.name, source.asking, lambda: _column_names(source))
+
+
+def _column_names(source: Source) -> Sequence[str]:
+    if source.format == "parquet":
+        with source.files.open_input_file(source.path) as stream, _told_as_parquet(source):
+            return list(pq.read_schema(stream).names)
+    with _stream(source) as stream, open_text(ByteStream(stream), source.layout) as text:
+        return header_names(text, _separator_of(source), source.name, LONGEST_ROW)
+
+
 def rows(source: Source) -> Iterator[Row]:
     """Read a file row by row; what an object store breaks off is gone on with.
 
@@ -173,7 +195,7 @@ def _read(source: Source) -> Iterator[Row]:
         return _parquet_rows(source)
     if source.format == "jsonl":
         return _jsonl_rows(source)
-    return _csv_rows(source, "\t" if source.format == "tsv" else ",")
+    return _csv_rows(source, _separator_of(source))
 
 
 def chunks(source: Source, size: int, skip: int = 0) -> Iterator[tuple[int, Sequence[Row]]]:
@@ -195,7 +217,9 @@ def _lots(source: Source, size: int, skip: int) -> Iterator[list[Row]]:
 
 
 def _parquet_lots(source: Source, size: int, skip: int) -> Iterator[ColumnRows]:
-    return _again(source, skip, lambda done: map(ColumnRows, _cut(_batches(source, size), size, done)), len)
+    return _again(
+        source, skip, lambda done: map(ColumnRows, cut_batches(_batches(source, size), size, done)), len
+    )
 
 
 # --- formats ------------------------------------------------------------------------------------------------------
@@ -247,11 +271,8 @@ def _lines(source: Source) -> Iterator[bytes | Unreadable]:
 def _csv_rows(source: Source, separator: str) -> Iterator[Row]:
     held: Row | None = None
     with _stream(source) as stream:
-        counted = _Readable(stream)
-        text = io.TextIOWrapper(
-            io.BufferedReader(counted, _BLOCK), encoding="utf-8-sig", errors="surrogateescape", newline=""
-        )
-        for row in delimited_rows(text, separator, source.name, LONGEST_ROW):
+        counted = ByteStream(stream)
+        for row in delimited_rows(open_text(counted, source.layout), separator, source.name, LONGEST_ROW):
             if held is not None:
                 yield held
             held = row
@@ -261,6 +282,19 @@ def _csv_rows(source: Source, separator: str) -> Iterator[Row]:
         yield held
 
 
+def _separator_of(source: Source) -> str:
+    return source.layout.delimiter or ("\t" if source.format == "tsv" else "")
+
+
+@contextlib.contextmanager
+def _told_as_parquet(source: Source) -> Iterator[None]:
+    """Raise what Arrow says of a file as a refusal of the file."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise Invalid(f"{source.name} can't be read as Parquet: {error}") from error
+
+
 def _parquet_rows(source: Source) -> Iterator[Row]:
     for batch in _batches(source, _PARQUET_ROWS):
         yield from ColumnRows(pa.Table.from_batches([batch]))
@@ -268,56 +302,19 @@ def _parquet_rows(source: Source) -> Iterator[Row]:
 
 def _batches(source: Source, most: int) -> Iterator[Any]:
     """Read Parquet in record batches of at most so many rows."""
-    try:
-        with (
-            source.files.open_input_file(source.path) as stream,
-            # read ahead, it would hold the whole file
-            pq.ParquetFile(stream, pre_buffer=False) as parquet,
-        ):
-            names = parquet.schema_arrow.names
-            if len(set(names)) < len(names):
-                raise Invalid(f"{source.name} has two columns of one name")
-            yield from parquet.iter_batches(batch_size=most, use_threads=False)
-    except pa.ArrowException as error:
-        raise Invalid(f"{source.name} can't be read as Parquet: {error}") from error
-
-
-def _cut(batches: Iterator[Any], size: int, skip: int) -> Iterator[Any]:
-    """Put batches together to tables of exactly `size` rows (the last one may be smaller) behind `skip` rows."""
-    waiting: list[Any] = []
-    wanted = size
-    for batch in batches:
-        at = min(skip, batch.num_rows)
-        skip -= at
-        while at < batch.num_rows:
-            waiting.append(batch.slice(at, wanted))
-            at += waiting[-1].num_rows
-            wanted -= waiting[-1].num_rows
-            if not wanted:
-                yield pa.Table.from_batches(waiting)
-                waiting, wanted = [], size
-    if waiting:
-        yield pa.Table.from_batches(waiting)
+    with (
+        _told_as_parquet(source),
+        source.files.open_input_file(source.path) as stream,
+        # read ahead, it would hold the whole file
+        pq.ParquetFile(stream, pre_buffer=False) as parquet,
+    ):
+        names = parquet.schema_arrow.names
+        if len(set(names)) < len(names):
+            raise Invalid(f"{source.name} has two columns of one name")
+        yield from parquet.iter_batches(batch_size=most, use_threads=False)
 
 
 # --- inside -------------------------------------------------------------------------------------------------------
-
-
-class _Readable(io.RawIOBase):
-    """A pyarrow stream as Python's text layer wants it."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-        self.count = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, target: Any) -> int:
-        data = self._stream.read(len(target))
-        target[: len(data)] = data
-        self.count += len(data)
-        return len(data)
 
 
 def _again(

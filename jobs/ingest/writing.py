@@ -25,7 +25,7 @@ from cluster.ids import new_task_id
 from cluster.records.accepted import AcceptedInteractions, AcceptedRecords, Standing
 from cluster.records.task import Task
 from cluster.store.ports import Accepted, Change, Noun, Stores
-from jobs.ingest.chunks import Part, Refused, message_row
+from jobs.ingest.chunks import Part, Refused, message_row, row_reason
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ class RecordWriter:
             standing = part.accepted.against(types)
             by_index = dict(zip((record.index for record in part.accepted.records), part.rows, strict=True))
             refused = [
-                Refused(row, message, "")
+                Refused(row, row_reason(message), "")
                 for message in standing.messages
                 if (row := message_row(message, part.rows)) is not None
             ]

@@ -11,8 +11,12 @@ import argparse
 import sys
 from functools import partial
 
+from actors.learned.allowed import ALLOWED
 from cluster.errors import HouseError
 from cluster.log import set_up_logging
+from cluster.runtime.handover import give_up_keys
+from cluster.runtime.learners import allowed_learners
+from cluster.runtime.shelves import open_shelf
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores, open_stores
 from jobs.refresh import words
@@ -34,7 +38,11 @@ def _do(arguments: argparse.Namespace) -> int:
     if arguments.what == "conform":
         return words.conform(arguments)
     settings = Settings()
-    place = words.Here(partial(_connect, settings), str(settings.shelf_dir), scratch_of(settings.data_dir))
+    ALLOWED.read_from(partial(allowed_learners, settings))
+    give_up_keys()
+    place = words.Here(
+        partial(_connect, settings), partial(open_shelf, settings), scratch_of(settings.data_dir)
+    )
     if arguments.what == "work":
         return words.work(arguments, place)
     if arguments.local:

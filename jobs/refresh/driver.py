@@ -1,6 +1,6 @@
 """Trainings on Ray: the named actor that looks after runs, workers as Ray tasks, sweeps fanned out.
 
-From Python, on a machine of the cluster or with `ray job submit`:
+From Python, where the installation's data directory is (`KIOSK_DATA_DIR`), or with `ray job submit`:
 
     from jobs.refresh.driver import train
     run = train("bookshop", recipe="shop", promote=True)
@@ -16,19 +16,24 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ray
 import structlog
 
+from actors.learned.allowed import ALLOWED
 from cluster.artifacts.shelf import Shelf
 from cluster.clock import SystemClock
 from cluster.errors import HouseError, Refusal, Unavailable
 from cluster.ids import DEFAULT_ENGINE, new_request_id
 from cluster.records.run import Run
 from cluster.runtime.connecting import connect_actor
-from cluster.runtime.head import connect_ray
+from cluster.runtime.handover import give_up_keys
+from cluster.runtime.head import connect_installation
+from cluster.runtime.learners import allowed_learners
+from cluster.runtime.shelves import open_shelf_of
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from jobs.refresh.running.foreman import Errand, Foreman
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
     from jobs.refresh.comparisons.sweep import Variant
 
 Connect = Callable[[], OpenStores]
+OpenShelf = Callable[[], Shelf]
 
 CPUS = 0.5
 "Share of a processor Ray keeps for a worker; it runs with low priority, so a busy door takes the rest."
@@ -49,9 +55,12 @@ FOLLOW_S = 0.5
 class Trainer:
     """The foreman as a named, restarted Ray actor: `trainer@<release>`."""
 
-    def __init__(self, connect: Connect, shelf_uri: str, scratch: str, *, round_s: float = ROUND_S) -> None:
+    def __init__(
+        self, connect: Connect, open_shelf: OpenShelf, scratch: str, *, round_s: float = ROUND_S
+    ) -> None:
+        ALLOWED.read_from(partial(allowed_learners, Settings()))
         self._connect = connect
-        self._crew = RayCrew(connect, shelf_uri, scratch)
+        self._crew = RayCrew(connect, open_shelf, scratch)
         self._round_s = round_s
         self._rounds = 0
         self._sent = 0
@@ -102,8 +111,8 @@ class Trainer:
 class RayCrew:
     """Workers as Ray tasks, each in a process of its own that ends with it."""
 
-    def __init__(self, connect: Connect, shelf_uri: str, scratch: str) -> None:
-        self._given = connect, shelf_uri, scratch
+    def __init__(self, connect: Connect, open_shelf: OpenShelf, scratch: str) -> None:
+        self._given = connect, open_shelf, scratch
         # a process of its own: its memory goes back, and its low priority is nobody else's
         self._task = ray.remote(num_cpus=CPUS, max_retries=0, max_calls=1)(_work)
         self._at_work: dict[Any, Errand] = {}
@@ -133,12 +142,14 @@ class RayCrew:
         return [self._at_work.pop(reference) for reference in done]
 
 
-def _work(errand: Errand, connect: Connect, shelf_uri: str, scratch: str) -> str | Refusal:
+def _work(errand: Errand, connect: Connect, open_shelf: OpenShelf, scratch: str) -> str | Refusal:
     step_aside()
+    give_up_keys()
+    ALLOWED.read_from(partial(allowed_learners, Settings()))
 
     async def work() -> str:
         async with connect() as stores:
-            shelf = Shelf.open(shelf_uri)
+            shelf = open_shelf()
             run = await work_here(
                 stores,
                 shelf,
@@ -176,15 +187,17 @@ def train(
     Errors:
         NotFound: no such app, engine or recipe
         Invalid: the recipe makes no sense
-        Unavailable: the store is away
+        Unavailable: the store is away, or no installation runs in the data directory
     """
     from jobs.refresh.recipe import Recipe, load  # numpy and all learners: not for the actor
 
     chosen = recipe if isinstance(recipe, Recipe) else load(recipe)
     settings = Settings() if settings is None else settings
     if not ray.is_initialized():
-        connect_ray(os.environ.get("RAY_ADDRESS", "auto"))
-    crew = RayCrew(connect, str(settings.shelf_dir), str(scratch_of(settings.data_dir)))
+        connect_installation(settings)
+    ALLOWED.read_from(partial(allowed_learners, settings))
+    shelf_of = partial(open_shelf_of, str(settings.data_dir))
+    crew = RayCrew(connect, shelf_of, str(scratch_of(settings.data_dir)))
 
     async def follow() -> Run:
         async with connect() as stores:
@@ -206,7 +219,7 @@ def train(
 
 def examine_on_ray(
     found: Sequence[Variant],
-    shelf_uri: str,
+    open_shelf: OpenShelf,
     app_id: str,
     sweep: str,
     told: Callable[[Variant, dict[str, Any]], None],
@@ -222,7 +235,7 @@ def examine_on_ray(
     while coming or running:
         while coming and len(running) < at_once:
             variant = coming.pop(0)
-            running[task.remote(variant, shelf_uri, app_id, sweep)] = variant
+            running[task.remote(variant, open_shelf, app_id, sweep)] = variant
         (done,), _ = ray.wait(list(running), num_returns=1)
         variant = running.pop(done)
         try:
@@ -231,9 +244,11 @@ def examine_on_ray(
             told(variant, {"error": f"its worker died: {type(error).__name__}"})
 
 
-def _examine(variant: Variant, shelf_uri: str, app_id: str, sweep: str) -> dict[str, Any]:
+def _examine(variant: Variant, open_shelf: OpenShelf, app_id: str, sweep: str) -> dict[str, Any]:
     from jobs.refresh.comparisons.sweeps import FOLDER, attempted
     from jobs.refresh.running.checkpoint import Checkpoints
 
     step_aside()
-    return attempted(variant, Checkpoints(Shelf.open(shelf_uri), app_id, sweep, folder=FOLDER))
+    give_up_keys()
+    ALLOWED.read_from(partial(allowed_learners, Settings()))
+    return attempted(variant, Checkpoints(open_shelf(), app_id, sweep, folder=FOLDER))

@@ -30,7 +30,7 @@ class Here:
 
     connect: Callable[[], Any]
     "Opens the stores."
-    shelf_uri: str
+    open_shelf: Callable[[], Shelf]
     scratch: Path
 
 
@@ -124,7 +124,7 @@ async def _work_on(place: Here, app_id: str, run_id: str, owner: str) -> Run | N
         with Display() as display:
             return await work_here(
                 stores,
-                Shelf.open(place.shelf_uri),
+                place.open_shelf(),
                 place.scratch,
                 app_id,
                 run_id,

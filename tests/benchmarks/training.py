@@ -22,7 +22,9 @@ from rich.console import Console
 from rich.table import Table
 
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
+from cluster.runtime.shelves import open_shelf
+from cluster.runtime.vault import ensure_master_key
+from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from tests.fakes import market
 from tests.suites.redis_process import RedisProcess
@@ -38,7 +40,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="kiosk-training-") as name:
         folder = Path(name)
         started_s = time.perf_counter()
-        segments = SegmentShelf(Shelf.open(folder / "shelf"))
+        settings = Settings(data_dir=folder)
+        ensure_master_key(settings)
+        segments = SegmentShelf(open_shelf(settings))
         market.settle(segments, market.table(given.events, given.readers, given.items, topics=200, days=90))
         market.settle_products(segments, market.products(given.items))
         Console(stderr=True).print(f"data made in {time.perf_counter() - started_s:.1f} s")

@@ -18,7 +18,7 @@ from cluster.records.engine import Scaling
 from cluster.runtime.places import Places
 from cluster.runtime.plan import Plan
 from cluster.runtime.ray_environment import HOT_LAYER, Ports, ray_environment
-from cluster.settings import Settings
+from cluster.settings import SECRET_VARIABLES, Settings
 
 pytestmark = pytest.mark.ray
 CLUSTER = Path(__file__).resolve().parents[2] / "cluster"
@@ -101,8 +101,59 @@ def test_secrets_are_named_and_never_written_down() -> None:
     wanted = set(
         re.findall(r"--from-literal=([\w-]+)=", (CLUSTER / "kuberay/base/kustomization.yaml").read_text())
     )
-    used = set(re.findall(r"secretKeyRef: \{name: kiosk, key: ([\w-]+)\}", str(_raw_manifests())))
-    assert used == wanted == {"master-key", "redis-password"}
+    used = set(re.findall(r"\{key: ([\w-]+), path: [\w-]+\}", _raw_manifests()))
+    assert used == wanted == {"master-key", "redis-password", "redis-url"}
+
+
+def test_secrets_are_mounted_as_files_and_stand_in_no_environment() -> None:
+    assert "secretKeyRef" not in _raw_manifests()
+    files = {}
+    for pod in _pods():
+        mounted = {
+            item["path"] for volume in pod["volumes"] for item in volume.get("secret", {}).get("items", [])
+        }
+        for container in pod["containers"]:
+            variables = {item["name"]: item.get("value", "") for item in container.get("env", [])}
+            assert not set(SECRET_VARIABLES) & set(variables)
+            files |= {name: value for name, value in variables.items() if name.endswith("_FILE")}
+            assert {
+                Path(value).name for name, value in variables.items() if name.endswith("_FILE")
+            } <= mounted
+            (place,) = [m["mountPath"] for m in container["volumeMounts"] if m["name"] == "secrets"]
+            assert all(
+                value.startswith(place + "/") for name, value in variables.items() if name.endswith("_FILE")
+            )
+    assert set(files) == {"KIOSK_MASTER_KEY_FILE", "KIOSK_REDIS_URL_FILE"}
+    compose = yaml.safe_load((CLUSTER / "docker" / "compose.yaml").read_text())["services"]["kiosk"]
+    assert not set(SECRET_VARIABLES) & set(compose["environment"])
+
+
+def test_every_pod_gives_up_the_rights_it_does_not_need() -> None:
+    pods = _pods()
+    assert len(pods) == 3
+    for pod in pods:
+        assert (pod["automountServiceAccountToken"], pod["enableServiceLinks"]) == (False, False)
+        user = pod["securityContext"]
+        assert user["runAsNonRoot"]
+        assert user["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pod["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            # the root is read-only: what is written to has a volume of its own
+            assert {"data", "scratch"} <= {mount["name"] for mount in container["volumeMounts"]}
+    uid = re.search(r"useradd .*--uid (\d+)", (CLUSTER / "docker" / "Dockerfile").read_text())
+    assert uid is not None
+    assert {pod["securityContext"]["runAsUser"] for pod in pods} == {int(uid[1]), 999}
+
+
+def test_nodes_start_ray_by_way_of_the_handover() -> None:
+    text = (CLUSTER / "kuberay/base/raycluster.yaml").read_text()
+    assert text.count("$KUBERAY_GEN_RAY_START_CMD") == 2
+    assert text.count("python -m cluster.runtime.handover $KUBERAY_GEN_RAY_START_CMD") == 2
+    assert importlib.import_module("cluster.runtime.handover").main([]) == 2
 
 
 def test_the_store_of_the_manifests_loses_nothing() -> None:
@@ -121,8 +172,8 @@ def test_one_machine_in_a_container_is_reachable_from_that_machine_only() -> Non
 
 
 def test_a_baked_wrapper_leaves_the_address_to_serve(tmp_path: Path) -> None:
-    from cluster.runtime.front import Wishes, tighten
     from cluster.runtime.fronting import bake
+    from cluster.runtime.haproxy_config import Wishes, tighten
 
     bake(tmp_path)
     wishes = Wishes.load(tmp_path / "haproxy.json")
@@ -142,6 +193,19 @@ def test_alerts_name_numbers_that_are_counted() -> None:
     counted = {name.removesuffix("_total") for name in re.findall(r'"(kiosk_\w+)"', code)}
     assert wanted <= counted, wanted - counted
     assert all({"summary", "do"} <= rule["annotations"].keys() for rule in rules)
+
+
+def _pods() -> list[dict[str, Any]]:
+    """Find the pods of all manifests."""
+    found = []
+    for part in _manifests():
+        spec = part["spec"]
+        if part["kind"] == "RayCluster":
+            groups = [spec["headGroupSpec"], *spec["workerGroupSpecs"]]
+            found += [group["template"]["spec"] for group in groups]
+        elif part["kind"] == "StatefulSet":
+            found.append(spec["template"]["spec"])
+    return found
 
 
 def _raw_manifests() -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from cluster.artifacts.shelf import Shelf
 from cluster.errors import NotFound
 from cluster.records.access import App
 from cluster.store.connect import open_stores
@@ -38,7 +39,7 @@ async def test_files_are_ingested_side_by_side_and_a_refusal_comes_back_as_itsel
             ingest_on_ray,
             Order(str(folder), "user", "shop", chunk=16),
             connect,
-            str(tmp_path / "shelf"),
+            partial(Shelf.open, str(tmp_path / "shelf")),
             state_dir=tmp_path / "state",
             at_once=2,
             told=lambda address, report: told.append(address),
@@ -51,6 +52,6 @@ async def test_files_are_ingested_side_by_side_and_a_refusal_comes_back_as_itsel
                 ingest_on_ray,
                 Order(str(folder), "user", "nobody"),
                 connect,
-                str(tmp_path / "shelf"),
+                partial(Shelf.open, str(tmp_path / "shelf")),
                 state_dir=tmp_path / "state",
             )

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
+from cluster.artifacts.shelf import Shelf
 from cluster.clock import SystemClock
 from cluster.ids import new_task_id
 from cluster.records.access import App
@@ -72,7 +73,8 @@ async def test_the_intake_applies_settles_and_outlives_being_killed(
 
     connect = partial(open_stores, own_server.url, slow_s=10.0)
     made: list[Any] = [
-        roster.find_or_create("intake", RELEASE, KIND, connect, str(tmp_path)) for _ in range(2)
+        roster.find_or_create("intake", RELEASE, KIND, connect, partial(Shelf.open, str(tmp_path)))
+        for _ in range(2)
     ]
     try:
         assert made[0] == made[1]

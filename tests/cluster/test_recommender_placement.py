@@ -12,6 +12,7 @@ import pytest
 
 from actors.recommender.client import RecommenderClient, RemoteRecommenderClient
 from cluster.records.engine import application_name
+from cluster.secrecy import create_master_key
 from cluster.store.connect import open_stores
 from cluster.store.ports import Stores
 from tests.fakes.corner_shop import APP, furnish
@@ -57,6 +58,7 @@ def serving(redis: RedisProcess, data_dir: Path) -> Iterator[RemoteRecommenderCl
         log_to_driver=False,
         runtime_env={"env_vars": environment},
     )
+    create_master_key(data_dir / "master.key")
     asyncio.run(_furnished(redis.url))
     name = application_name(APP)
     handle = serve.run(build_recommender({"app_id": APP, "replicas_max": 1}), name=name, route_prefix=None)

@@ -17,11 +17,14 @@ import pytest
 
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
+from cluster.artifacts.signing import sign_manifests
 from cluster.artifacts.snapshots import SnapshotShelf
 from cluster.clock import SystemClock
 from cluster.records.run import Run
 from cluster.records.schedule import Schedule
 from cluster.runtime.processes import is_alive
+from cluster.runtime.shelves import open_shelf
+from cluster.runtime.vault import ensure_master_key
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores, open_stores
 from jobs.refresh.recipe import load
@@ -45,7 +48,7 @@ class Place:
 
     @property
     def trainer_arguments(self) -> tuple[Any, ...]:
-        return self.connect, str(self.folder / "shelf"), str(self.folder / "scratch")
+        return self.connect, partial(Shelf.open, str(self.folder / "shelf")), str(self.folder / "scratch")
 
     @property
     def versions(self) -> list[str]:
@@ -160,12 +163,15 @@ async def test_from_python_it_is_the_same(place: Place) -> None:
     from jobs.refresh.driver import train
 
     seen: list[str] = []
+    settings = Settings(data_dir=place.folder)
+    ensure_master_key(settings)
+    sign_manifests(open_shelf(settings), foreign=False)
     run = await asyncio.to_thread(
         train,
         market.APP,
         recipe="fast",
         connect=place.connect,
-        settings=Settings(data_dir=place.folder),
+        settings=settings,
         watch=lambda run: seen.append(run.stage),
     )
     assert run.status == "finished"
@@ -186,7 +192,12 @@ async def test_variants_of_a_sweep_are_examined_side_by_side(place: Place) -> No
     )
     told: list[tuple[Any, Any]] = []
     await asyncio.to_thread(
-        examine_on_ray, found, str(place.folder / "shelf"), market.APP, "s", lambda *one: told.append(one)
+        examine_on_ray,
+        found,
+        partial(Shelf.open, str(place.folder / "shelf")),
+        market.APP,
+        "s",
+        lambda *one: told.append(one),
     )
     table = rows(told)
     assert sorted(row["parts.rules.window"] for row in table) == [3, 10]

@@ -300,6 +300,26 @@ def test_no_secret_is_seen_in_processes_or_logs(installed: Installed, up: dict[s
     assert leaks == []
 
 
+def test_a_notebook_trains_with_the_data_directory_alone(installed: Installed, up: dict[str, Any]) -> None:
+    program = (
+        "import ray; from jobs.refresh.driver import train; "
+        "print(train('playground', recipe='fast').model_dump_json())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**installed.environment, "PYTHONPATH": str(ROOT)},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2_000:]
+    run = json.loads(done.stdout.splitlines()[-1])
+    assert (run["status"], run["promoted"]) == ("finished", False)
+    assert run["figures"]["ndcg@10"] > 0
+
+
 def test_a_rotated_key_is_refused_within_a_second(installed: Installed, up: dict[str, Any]) -> None:
     made = installed.told("apps", "create", "shortlived")
     until = time.monotonic() + 5

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 from cluster.errors import Fault, Unavailable
 from cluster.records.client_rule import ClientRule
+from cluster.secrecy import Vault
+from deployments.archive.quoting import PURPOSE, fenced_line
 from deployments.archive.tools import TOOLS
 from tests.fakes.archive import ArchiveCorner, open_archive_corner
 from tests.fakes.asgi import HungUp, call
-from tests.fakes.door import StillClock
+from tests.fakes.door import MASTER, StillClock
 from tests.suites.waiting import until
 
 NOT_ISSUED = (
@@ -33,6 +35,11 @@ async def corner() -> ArchiveCorner:
 def pair(result: dict[str, Any]) -> dict[str, Any]:
     """Take what names a snippet."""
     return {"product_id": result["product_id"], "offset": result["offset"]}
+
+
+def quoted(text: str) -> str:
+    """Fence a line as the tools do."""
+    return fenced_line(text, Vault(MASTER).derive(PURPOSE))
 
 
 def message_of(answer: Any) -> str:
@@ -84,9 +91,9 @@ async def test_a_snippet_says_what_an_agent_needs_and_leaves_out_what_is_unknown
     assert 0 <= offset < 2**53
     assert first == {
         "product_id": "na-1002",
-        "product_title": "Parliament votes on river water rules",
-        "child_title": "Metering",
-        "snippet": "Farms must meter water from April.",
+        "product_title": quoted("Parliament votes on river water rules"),
+        "child_title": quoted("Metering"),
+        "snippet": quoted("Farms must meter water from April."),
         "authors": ["L. Brandt", "S. Iyer"],
         "published_date": "2020-11-19",
         "url": "https://news.example.com/articles/na-1002",

@@ -14,6 +14,7 @@ from tests.drills.bounds import Bounds
 from tests.drills.journal import Answer, Load, call, percentile, processes
 
 RECOMMEND = "/v1/recommendation/user_to_products"
+SERVERS = ("redis-server", "valkey-server")
 
 
 def test_killing_the_only_replica_is_survived_without_a_human(installation: Stack) -> None:
@@ -45,7 +46,9 @@ def test_killing_redis_loses_nothing_acknowledged(installation: Stack) -> None:
     reads = Load(installation, "POST", RECOMMEND, [{"user_id": "drill-1"}] * 4000, rate=100)
     writes.start(), reads.start()
     time.sleep(3)
-    for process in processes(installation, "redis-server"):
+    servers = processes(installation, *SERVERS)
+    assert servers
+    for process in servers:
         process.kill()
     killed = time.monotonic()
     time.sleep(12)
@@ -69,7 +72,8 @@ def test_a_stopped_redis_slows_no_reader_down(installation: Stack, bounds: Bound
     _seed(installation)
     calm = Load(installation, "POST", RECOMMEND, [{"user_id": "drill-1"}] * 500, rate=100)
     calm.start(), calm.join()
-    servers = processes(installation, "redis-server")
+    servers = processes(installation, *SERVERS)
+    assert servers
     storm = Load(installation, "POST", RECOMMEND, [{"user_id": "drill-1"}] * 5500, rate=100)
     try:
         for process in servers:

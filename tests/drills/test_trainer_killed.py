@@ -18,11 +18,13 @@ from pathlib import Path
 import pytest
 
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.artifacts.snapshots import SnapshotShelf
 from cluster.clock import SystemClock
 from cluster.records.engine import Engine
 from cluster.records.run import Run
+from cluster.runtime.shelves import open_shelf
+from cluster.runtime.vault import ensure_master_key
+from cluster.settings import Settings
 from cluster.store.connect import OpenStores, open_stores
 from jobs.refresh.recipe import load
 from jobs.refresh.running.crew import ProcessCrew
@@ -77,7 +79,9 @@ async def test_killed_at_random_points_it_goes_on_and_publishes_once(
     stores: OpenStores, tmp_path: Path
 ) -> None:
     rng = random.Random(SEED)
-    shelf = Shelf.open(tmp_path / "shelf")
+    settings = Settings(data_dir=tmp_path)
+    ensure_master_key(settings)
+    shelf = open_shelf(settings)
     snapshots = SnapshotShelf(shelf)
     market.settle(SegmentShelf(shelf), market.table(30_000, 2_000, 2_000, topics=40))
     office = Office(stores)

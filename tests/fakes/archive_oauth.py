@@ -46,10 +46,16 @@ def an_account(username: str = "ada", role: Role = "reader") -> Account:
 
 
 def means_over(
-    stores: Stores, clock: Clock, *, public_url: str = BASE, limits: OAuthLimits | None = None
+    stores: Stores,
+    clock: Clock,
+    *,
+    public_url: str = BASE,
+    limits: OAuthLimits | None = None,
+    plain_sign_in: bool = False,
 ) -> OAuthMeans:
     """Put the means together."""
-    return open_oauth(stores, Vault(MASTER), clock, Addresses.of(public_url), limits=limits)
+    addresses = Addresses.of(public_url, plain_sign_in=plain_sign_in)
+    return open_oauth(stores, Vault(MASTER), clock, addresses, limits=limits)
 
 
 def app_over(means: OAuthMeans) -> Starlette:

@@ -1,6 +1,7 @@
 """Stands in for the head of a start: does what a plan says without Ray, as a script.
 
-The plan's `api_arguments` choose: `fail` (give up with this message), `rest_s`, `hang`.
+The plan's `api_arguments` choose: `fail` (give up with this message), `rest_s`, `hang`,
+`late_fronts` (so many heads find no HAProxy in time).
 The vital processes are copies of `sleep` under the names the supervisor looks for, and a small HTTP server
 answers for the doors.
 """
@@ -34,6 +35,13 @@ def main() -> int:
     wanted = plan["api_arguments"]
     run_dir = Path(os.environ["FAKE_RUN_DIR"])
     tell("apps", first_start=True)
+    late = run_dir / "late"
+    tried = len(late.read_text()) if late.exists() else 0
+    if plan["haproxy"] and tried < wanted.get("late_fronts", 0):
+        late.write_text("x" * (tried + 1))
+        tell("doors")
+        tell("failed", "no good answer within 60 s")
+        return 1
     if "fail" in wanted:
         tell("failed", wanted["fail"])
         return 1

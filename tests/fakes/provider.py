@@ -11,6 +11,7 @@ broken      breaks off after the first sentence
 garbage     events that are no JSON
 html        a page
 huge        ten megabytes of text
+packed      64 MiB of text in 64 kB of gzip, though nobody asked for gzip
 no tls      plain words where a handshake is meant
 redirect    to somewhere else
 """
@@ -21,6 +22,7 @@ import asyncio
 import contextlib
 import json
 import threading
+import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,8 +100,10 @@ class Provider:
                 writer,
                 f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}",
             )
+        more = "Content-Encoding: gzip\r\n" if self.behaviour == "packed" else ""
         await _send(
-            writer, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+            writer,
+            f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{more}Transfer-Encoding: chunked\r\n\r\n",
         )
         await getattr(self, "_" + self.behaviour)(writer)
 
@@ -133,6 +137,15 @@ class Provider:
     async def _huge(self, writer: asyncio.StreamWriter) -> None:
         for _ in range(160):
             await _event(writer, "water " * 11_000)
+
+    async def _packed(self, writer: asyncio.StreamWriter) -> None:
+        packer = zlib.compressobj(wbits=31)
+        block = b": water\n" * (1 << 17)
+        for _ in range(64):
+            if packed := packer.compress(block):
+                await _chunk(writer, packed)
+        await _chunk(writer, packer.flush())
+        await _send(writer, "0\r\n\r\n")
 
     async def _unended(self, writer: asyncio.StreamWriter) -> None:
         await _event(writer, self.text)

@@ -18,7 +18,7 @@ MACHINE = re.compile(r"(?<![\w.])/(?:work|root|home/\w+|Users/\w+)/")
 
 
 def pages() -> list[Path]:
-    places = (ROOT, ROOT / ".github", ROOT / "cluster" / "decisions")
+    places = (ROOT, ROOT / ".github", ROOT / "cluster" / "decisions", ROOT / "docs")
     return [page for place in places for page in sorted(place.glob("*.md"))]
 
 
@@ -70,8 +70,8 @@ def test_every_command_stands_in_the_readme_and_the_other_way_round() -> None:
         group.name for group in line.registered_groups
     }
     table = README.split("## Commands")[1].split("\n## ")[0]
-    assert set(re.findall(r"^\| `kiosk (\w+)` ", table, re.MULTILINE)) == ours
-    assert set(re.findall(r"`?kiosk (\w+)", README.replace("Kiosk", ""))) <= ours
+    assert set(re.findall(r"^\| `kiosk ([\w-]+)` ", table, re.MULTILINE)) == ours
+    assert set(re.findall(r"`?kiosk (\w[\w-]*)", README.replace("Kiosk", ""))) <= ours
 
 
 def test_every_word_below_a_command_exists() -> None:

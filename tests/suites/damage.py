@@ -38,7 +38,7 @@ async def tear_the_tail(cuts: int, *, seed: int = 1) -> TornFigures:
     chance = random.Random(seed)
     server = RedisProcess(durable=True).start()
     try:
-        log = server.folder / "appendonly.aof"
+        log = server.append_only_file
         async with open_stores(server.url, hot_s=5.0, slow_s=10.0) as stores:
             await put(stores, *puts(OLD), task_id="old")
             await accept(stores, "new", NEW)
@@ -100,7 +100,7 @@ async def flip_record_bits(flips: int, *, seed: int = 1) -> FlipFigures:
         async with open_stores(server.url, hot_s=5.0, slow_s=10.0) as stores:
             await put(stores, *puts(names), task_id="one")
         server.kill()
-        log = server.folder / "appendonly.aof"
+        log = server.append_only_file
         raw = bytearray(log.read_bytes())
         victims = chance.sample(names, flips)
         for name in victims:
@@ -143,7 +143,7 @@ async def flip_anywhere(flips: int, *, seed: int = 1) -> NoiseFigures:
             await stores.interactions.append(APP, b"[]", [("u1", "v1", did(1)), ("", "v2", did(2))])
             await accept(stores, "waiting", NEW)
         server.kill()
-        log = server.folder / "appendonly.aof"
+        log = server.append_only_file
         original = log.read_bytes()
         for _ in range(flips):
             raw = bytearray(original)

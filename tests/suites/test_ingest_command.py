@@ -47,6 +47,7 @@ def test_the_end_of_an_ingest_is_one_json_object_and_progress_is_elsewhere(
         "app_id": "ingested", "noun": "interaction", "rows": 3, "accepted": 2, "refused": 1, "failed": 0,
     }  # fmt: skip
     assert Path(told["quarantine"]).exists()
+    assert [(one["count"], one["row"]) for one in told["reasons"]] == [(1, 2)]
     assert "2 accepted, 1 refused" in progress
 
 
@@ -56,6 +57,6 @@ def test_what_stopped_it_is_an_object_too(
     monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
     code, told, said = _run(monkeypatch, capsys, "none.jsonl", "--noun", "user", "--app", "development")
-    assert code == 2
+    assert code == 3
     assert told["error"]["code"] == "unavailable"
     assert "ingest stopped" in said

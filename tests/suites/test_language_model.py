@@ -122,6 +122,7 @@ async def test_a_model_writes_from_the_passages(press: Press, provider: Provider
     (asked,) = provider.asked
     assert (asked["model"], asked["stream"]) == ("m-1", True)
     assert f"authorization: bearer {KEY}" in provider.headers[0].lower()
+    assert "accept-encoding: identity" in provider.headers[0].lower()
 
 
 async def test_an_answer_grows_while_it_is_written(press: Press, provider: Provider) -> None:
@@ -188,6 +189,7 @@ async def test_a_model_may_say_that_the_passages_hold_nothing(press: Press, prov
         "garbage",
         "html",
         "huge",
+        "packed",
         "redirect",
         "unended",
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -119,7 +120,8 @@ class Markov:
 
 class TestALearnerOfOnesOwn(LearnerSuite):
     @pytest.fixture
-    def learner(self) -> Learner:
+    def learner(self, allow_learners: Callable[..., None]) -> Learner:
+        allow_learners(f"{__name__}:Markov")
         return learner_of(OwnRecipe(learner=f"{__name__}:Markov", config={"floor": 0.0}))
 
 

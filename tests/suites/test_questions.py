@@ -11,6 +11,7 @@ from cluster.store import keys
 from cluster.store.connect import OpenStores
 from cluster.store.ports import Stores
 from cluster.store.questions import LIFE_MS, LOGGED_LIFE_MS, RedisQuestions
+from cluster.store.salts import Salts
 from cluster.store.twin.questions import MemoryQuestions
 from tests.suites.doing import APP, NOW
 from tests.suites.questions import QuestionSuite, a_question, citing
@@ -54,8 +55,9 @@ class TestOverRedis(QuestionSuite):
                 assert life - 60_000 < left <= life
         await redis_stores.questions.count(APP, "u:gina", 3)
         await redis_stores.questions.note_asked(APP, "what", "u:gina", 3)
+        mark = await Salts(redis_stores.server).pseudonym(APP, "u:gina")
         for name in (
-            keys.question_by(APP, "u:gina"), keys.question_count(APP, "u:gina", 3), keys.question_asked(APP, 3),
+            keys.question_by(APP, "u:gina"), keys.question_count(APP, mark, 3), keys.question_asked(APP, 3),
             keys.question_asker(APP, 3),
         ):  # fmt: skip
             assert int(await redis_stores.server.ask("PTTL", name)) > 0

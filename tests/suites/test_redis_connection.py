@@ -133,7 +133,8 @@ async def test_stores_may_be_opened_before_their_server(own_server: RedisProcess
 
 async def test_a_server_that_loads_its_data_is_waited_for(own_server: RedisProcess) -> None:
     own_server.say("CONFIG", "SET", "rdbcompression", "no")
-    own_server.say("DEBUG", "POPULATE", "3000", "key", "4000")
+    fill = "for i = 1, 3000 do redis.call('set', 'key:' .. i, string.rep('x', 4000)) end"
+    own_server.say("EVAL", fill, "0")
     own_server.say("SAVE")
     own_server.kill()
     server = RedisProcess("--key-load-delay", "300", folder=own_server.folder)

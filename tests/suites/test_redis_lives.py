@@ -12,6 +12,7 @@ from cluster.store import keys, pages
 from cluster.store.connect import OpenStores
 from cluster.store.ports import BrowserWriter, RecordPut
 from cluster.store.recents import MANY
+from cluster.store.salts import Salts
 from cluster.store.script import Script
 from tests.suites.doing import APP, NOW, accept, apply, body, claim_one, did
 from tests.suites.small import a_key, an_app
@@ -156,7 +157,9 @@ async def test_a_visitor_who_links_while_their_user_is_erased_is_erased_too(
 
 async def test_pages_buckets_and_leases_have_their_lives(redis_stores: OpenStores) -> None:
     await redis_stores.pages.show(APP, "u:1", "page", ["a"])
-    assert 29 * MINUTE < await life_ms(redis_stores, keys.page(APP, "u:1", "page")) <= 30 * MINUTE
+    salts = Salts(redis_stores.server)
+    marks = [await salts.pseudonym(APP, name) for name in ("u:1", "page")]
+    assert 29 * MINUTE < await life_ms(redis_stores, keys.page(APP, *marks)) <= 30 * MINUTE
     await redis_stores.limits.take(APP, "k1", "query", rate=1, burst=1, want=1, now_ms=NOW)
     assert 59 * MINUTE < await life_ms(redis_stores, keys.limit(APP, "k1", "query")) <= 60 * MINUTE
     await redis_stores.leases.hold("settle", "one", 5000)

@@ -53,7 +53,7 @@ async def test_a_full_disk_refuses_writes_whole_and_serves_reads_and_recovers() 
     try:
         async with open_stores(server.url, **EASY) as stores:
             await put(stores, RecordPut("p1", body("p1")))
-            log = server.folder / "appendonly.aof"
+            log = server.append_only_file
             _limit_files(server.pid, log.stat().st_size + 20_000)
             accepted, refusal = [], None
             for n in range(2000):

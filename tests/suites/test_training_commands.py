@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
+from cluster.runtime.shelves import open_shelf
+from cluster.runtime.vault import ensure_master_key
+from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from tests.fakes import market
 from tests.suites.redis_process import RedisProcess
@@ -72,7 +74,9 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
                 await market.open_market(stores)
 
         asyncio.run(open_market())
-        segments = SegmentShelf(Shelf.open(folder / "shelf"))
+        settings = Settings(data_dir=folder)
+        ensure_master_key(settings)
+        segments = SegmentShelf(open_shelf(settings))
         market.settle(segments, market.table(2_000, 120, 60))
         yield Shop(folder, server.url)
     finally:
@@ -162,3 +166,21 @@ def test_a_learner_is_held_to_the_protocol_from_the_command_line(shop: Shop) -> 
     done = shop.kiosk(*own, module="jobs.refresh")
     assert done.returncode == 0, done.stderr
     assert "13 of 13 promises are kept" in done.stdout
+
+
+def test_a_program_without_an_installation_is_told_at_once_what_to_set(tmp_path: Path) -> None:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("KIOSK_", "RAY_"))}
+    for more, told in (
+        ({}, "no installation runs in"),
+        ({"RAY_ADDRESS": "http://127.0.0.1:8265"}, "which is for `ray job submit`"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", "from jobs.refresh.driver import train; train('development')"],
+            env={**clean, **more, "KIOSK_DATA_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 1
+        assert told in done.stderr, done.stderr

@@ -343,8 +343,9 @@ async def test_a_store_that_is_away_for_a_while_costs_no_work(place: Place) -> N
     ],
 )
 async def test_what_can_not_be_trained_fails_with_what_to_change(
-    place: Place, changes: dict[str, Any], words: str
+    place: Place, changes: dict[str, Any], words: str, allow_learners: Callable[..., None]
 ) -> None:
+    allow_learners("no.such.module:Thing", f"{__name__}:Broken")
     await place.stores.engines.put(Engine(app_id=market.APP, engine_id="default", snapshot="champion"))
     recipe = load("fast").changed(changes).model_dump(mode="json")
     done = await place.worked(await place.ordered(recipe=recipe, promote=True))

@@ -17,12 +17,14 @@ import structlog
 from actors.answers.archive.embedded import EmbeddedOnce
 from actors.answers.archive.library import Library
 from actors.answers.archive.passages import Document
-from actors.answers.archive.snapshot import PassageSnapshot
+from actors.answers.archive.snapshot import MANIFEST, PassageSnapshot
 from actors.answers.archive.writing import Meaning, Watch, write_snapshot
 from actors.language.embed import Embedder
 from cluster.artifacts.manifest import Manifest
 from cluster.errors import Fault
+from cluster.secrecy import Signer
 
+_FOLDER = "passages"
 KEPT = 2
 "Snapshots of an app that stay: the newest, and the one before for replicas that still map it."
 
@@ -31,9 +33,13 @@ class PassageShelf:
     """Snapshots by app below one directory."""
 
     def __init__(
-        self, root: Path, find_embedder: Callable[[str], Embedder | None] = lambda version: None
+        self,
+        root: Path,
+        find_embedder: Callable[[str], Embedder | None] = lambda version: None,
+        signer: Signer | None = None,
     ) -> None:
         self._root = root
+        self._signer = signer
         self._find_embedder = find_embedder
         "Version -> an embedder that is installed here."
         self._log = structlog.get_logger()
@@ -45,7 +51,9 @@ class PassageShelf:
         """
         for folder in reversed(self.folders(app_id)):
             try:
-                snapshot = PassageSnapshot.open(folder)
+                snapshot = PassageSnapshot.open(
+                    folder, signer=self._signer, place=_manifest_of(app_id, folder.name)
+                )
                 segment = snapshot.segment()
             except Fault as error:
                 self._log.error("passages_refused", app=app_id, folder=folder.name, reason=error.message)
@@ -99,6 +107,8 @@ class PassageShelf:
             written_at_ms=written_at_ms,
             meaning=meaning,
             watch=watch,
+            signer=self._signer,
+            place=_manifest_of(app_id, f"{sequence:09d}"),
         )
         for folder in self.folders(app_id)[:-KEPT]:
             shutil.rmtree(folder, ignore_errors=True)
@@ -112,4 +122,9 @@ class PassageShelf:
         return sorted(one for one in place.iterdir() if one.is_dir() and one.name.isdigit())
 
     def _place(self, app_id: str) -> Path:
-        return self._root / app_id / "passages"
+        return self._root / app_id / _FOLDER
+
+
+def _manifest_of(app_id: str, name: str) -> str:
+    """Name the place of a snapshot's manifest below the root; its signature holds there only."""
+    return f"{app_id}/{_FOLDER}/{name}/{MANIFEST}"

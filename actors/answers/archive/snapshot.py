@@ -32,6 +32,7 @@ from actors.vectors.compact import CompactVectors
 from cluster.artifacts.manifest import Manifest
 from cluster.artifacts.vouched import check, damaged, entry_of
 from cluster.errors import Fault
+from cluster.secrecy import Signer
 
 KIND = "passages"
 MANIFEST = "manifest.json"
@@ -119,16 +120,19 @@ class PassageSnapshot:
         "The trained one that came along; None when another made the vectors."
 
     @classmethod
-    def open(cls, folder: Path, *, verify: bool = True) -> PassageSnapshot:
-        """Open a snapshot; without `verify` only sizes are compared.
+    def open(
+        cls, folder: Path, *, verify: bool = True, signer: Signer | None = None, place: str = ""
+    ) -> PassageSnapshot:
+        """Open a snapshot; without `verify` only sizes are compared, with a signer only a signed one is opened.
 
         Errors:
-            Fault: a file is missing, has another size or checksum, or is not what the manifest says; fact `path`
+            Fault: the manifest is not signed for this place, or a file is missing, has another size or checksum, or
+                is not what the manifest says; fact `path`
         Cost:
             verifying: 0.5 s per GB from memory; mapping: some ms
         """
         try:
-            manifest = Manifest.parse((folder / MANIFEST).read_bytes(), kind=KIND)
+            manifest = Manifest.parse((folder / MANIFEST).read_bytes(), kind=KIND, signer=signer, place=place)
         except OSError as error:
             raise damaged(MANIFEST, "it is missing") from error
         for entry in manifest.files:
@@ -169,15 +173,23 @@ class PassageSnapshot:
         )
 
 
-def seal(folder: Path, facts: dict[str, Any], *, sequence: int, written_at_ms: int) -> Manifest:
-    """Write the manifest over everything that lies in a folder."""
+def seal(
+    folder: Path,
+    facts: dict[str, Any],
+    *,
+    sequence: int,
+    written_at_ms: int,
+    signer: Signer | None = None,
+    place: str = "",
+) -> Manifest:
+    """Write the manifest over everything that lies in a folder, signed for its place if there is a signer."""
     files = tuple(entry_of(path) for path in sorted(folder.iterdir()) if path.name != MANIFEST)
     digest = hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS))
     for entry in files:
         digest.update(f"{entry.name} {entry.sha256}".encode())
     manifest = Manifest(KIND, sequence, written_at_ms, {**facts, "version": digest.hexdigest()[:16]}, files)
     with (folder / MANIFEST).open("wb") as stream:
-        stream.write(manifest.dump())
+        stream.write(manifest.dump(signer, place))
         stream.flush()
         os.fsync(stream.fileno())
     return manifest

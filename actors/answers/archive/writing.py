@@ -39,6 +39,7 @@ from actors.vectors.compact import CompactVectors
 from actors.vectors.types import Scores
 from cluster.artifacts.manifest import Manifest
 from cluster.errors import Conflict, Invalid
+from cluster.secrecy import Signer
 
 TRAINED_ON = 20_000
 "Passages the built-in embedder learns from."
@@ -68,6 +69,8 @@ def write_snapshot(
     written_at_ms: int,
     meaning: Meaning | None = None,
     watch: Watch | None = None,
+    signer: Signer | None = None,
+    place: str = "",
 ) -> Manifest:
     """Write a snapshot into a folder that must not exist yet; without `meaning` the built-in embedder is trained.
 
@@ -87,7 +90,9 @@ def write_snapshot(
         work.read(documents)
         work.embed(meaning)
         facts = {**work.facts(), "offset": offset}
-        manifest = seal(part, facts, sequence=sequence, written_at_ms=written_at_ms)
+        manifest = seal(
+            part, facts, sequence=sequence, written_at_ms=written_at_ms, signer=signer, place=place
+        )
         os.rename(part, folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)

@@ -26,21 +26,29 @@ async def look_up(host: str, port: int) -> list[str]:
 
 
 def is_internal(address: str) -> bool:
-    """Is this an address of this machine, of its network, or of nobody?"""
+    """Is this an address of this machine, of its network, or of nobody? Only global unicast ones are not."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return True
     if isinstance(ip, ipaddress.IPv6Address):
-        inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
-        if inner is not None:
-            return not inner.is_global
-        if ip in _NAT64:
-            return not ipaddress.ip_address(int(ip) & 0xFFFFFFFF).is_global
-    return not ip.is_global or ip.is_multicast
+        inner = ip.ipv4_mapped or (ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF) if ip in _NAT64 else None)
+        if inner is None:
+            return ip not in _UNICAST_6 or not ip.is_global or any(ip in network for network in _SPECIAL_6)
+        ip = inner
+    return not ip.is_global or ip.is_multicast or any(ip in network for network in _SPECIAL_4)
 
 
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_UNICAST_6 = ipaddress.IPv6Network("2000::/3")
+"Everything else is local, reserved, or writes an IPv4 address in a way that only some networks translate."
+_SPECIAL_6 = tuple(map(ipaddress.IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
+"Teredo and other protocols, documentation, 6to4: they lead where no provider is, some to an IPv4 address inside."
+_SPECIAL_4 = tuple(map(ipaddress.IPv4Network, ("192.0.0.0/24", "192.88.99.0/24", "240.0.0.0/4")))
+"""Special purposes that some releases of Python call global.
+
+Source: the IANA registries of special-purpose addresses
+"""
 
 
 class GuardedTransport(httpx.AsyncBaseTransport):

@@ -118,9 +118,11 @@ class ModelWriter:
         async with self._client.stream("POST", url, headers=self._headers(), json=body) as reply:
             if reply.status_code != 200:
                 raise Garbage(f"status {reply.status_code}")
+            if reply.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+                raise Garbage("compressed, though that was not asked for")
             streams = "text/event-stream" in reply.headers.get("content-type", "")
             held = b""
-            async for packet in reply.aiter_bytes():
+            async for packet in reply.aiter_raw():
                 read += len(packet)
                 if read > terms.most_bytes:
                     raise Garbage("too long")
@@ -137,7 +139,8 @@ class ModelWriter:
                 raise Garbage("broken off")
 
     def _headers(self) -> dict[str, str]:
-        headers = {"accept": "text/event-stream", "user-agent": "kiosk"}
+        # a few compressed bytes may become gigabytes before they can be counted
+        headers = {"accept": "text/event-stream", "accept-encoding": "identity", "user-agent": "kiosk"}
         return {**headers, "authorization": f"Bearer {self._terms.key}"} if self._terms.key else headers
 
     def _body(self, question: str, snippets: Sequence[Snippet]) -> dict[str, Any]:

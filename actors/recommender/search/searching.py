@@ -33,7 +33,7 @@ from actors.search.messages import (
     SearchQuery,
 )
 from actors.vectors.top import best_rows
-from actors.vectors.types import Floats, Mask, Rows
+from actors.vectors.types import Floats, Mask, Rows, Scores
 from cluster.query.counting import count_different
 from cluster.query.fields import Projection
 
@@ -115,7 +115,9 @@ class _Ranking:
         taste = _taste(request, hits.rows)
         most = _OWN_TASTE if request.taste.known else _CROWD
         weight = most * asked.personalization / MOST_PERSONAL
-        final = blended(hits.rows, hits.relevance, taste, weight)
+        # At weight 0 everybody gets one list: equals are ordered by what all users start from.
+        liked = taste if asked.personalization else _shared_scores(request.standing.start.scores, hits.rows)
+        final = blended(hits.rows, hits.relevance, liked, weight)
         if asked.order:
             order = ordered(
                 asked.order,
@@ -169,12 +171,22 @@ def _taste(request: Request, rows: Rows) -> Floats:
         rows: int64 [k]; returns: float64 [k]
     """
     start = request.start_scores.scores
+    scores = _shared_scores(start, rows)
+    judged = np.flatnonzero(rows < len(start))
+    scores[judged] += request.own.of(rows[judged])
+    return scores
+
+
+def _shared_scores(start: Scores, rows: Rows) -> Floats:
+    """Give the scores that some rows start from for everybody; a product that is not on offer starts low.
+
+    Shapes:
+        start: float32 [n]; rows: int64 [k], may be >= n; returns: float64 [k]
+    """
     judged = np.flatnonzero(rows < len(start))
     scores = np.zeros(len(rows))
-    known = rows[judged]
-    own = request.own.of(known)
-    base = start[known].astype(np.float64)
-    scores[judged] = own + np.where(np.isfinite(base), base, _SOLD_OUT)
+    base = start[rows[judged]].astype(np.float64)
+    scores[judged] = np.where(np.isfinite(base), base, _SOLD_OUT)
     return scores
 
 

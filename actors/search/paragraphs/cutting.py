@@ -1,29 +1,28 @@
 """HTML to paragraphs: what stands in one block, under the heading before it. Nothing invisible.
 
-The work is linear in the page, however deep it nests.
+The work is linear in the page, however deep it nests; see `page_parser`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from selectolax.lexbor import LexborHTMLParser
+from actors.search.paragraphs.page_parser import parse_page
 
 LONGEST_PAGE: Final = 400_000
 "Characters of a page that are read."
 MOST_PARAGRAPHS: Final = 500
-DEEPEST: Final = 256
-"Elements in each other that are read."
+LONGEST_SELECTOR: Final = 2_048
+"Characters of the way to a paragraph; one that stands deeper is not offered."
 _SHORTEST = 3
 "Words a paragraph has at least."
 _LONGEST = 4_000
 "Characters of a paragraph that are read."
 
 HIDDEN: Final = frozenset({
-    "script", "style", "template", "noscript", "iframe", "object", "embed", "svg", "math", "head", "nav",
+    "script", "style", "template", "x-template", "noscript", "iframe", "object", "embed", "svg", "math", "head", "nav",
     "form", "button", "select", "textarea", "canvas",
 })  # fmt: skip
 HEADINGS: Final = frozenset(["h1", "h2", "h3", "h4", "h5", "h6"])
@@ -32,13 +31,7 @@ _INLINE: Final = frozenset({
     "ins", "kbd", "label", "mark", "q", "rp", "rt", "ruby", "s", "samp", "small", "span", "strike", "strong",
     "sub", "sup", "time", "tt", "u", "var", "wbr",
 })  # fmt: skip
-_ENDLESS: Final = frozenset({
-    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track",
-    "wbr", "p", "li", "dt", "dd", "tr", "td", "th", "thead", "tbody", "tfoot", "option", "optgroup", "rp",
-    "rt",
-})  # fmt: skip
-"Elements that need no end, so that counting beginnings says nothing of depth."
-_TAG = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9]{0,15})")
+_STEP_LENGTH: Final = len(" > :nth-child(123456)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +57,7 @@ class Block:
 
 def page_of(html: str) -> Any:
     """Read a page as a browser would: a document with head and body, whatever was written."""
-    return LexborHTMLParser(_shallow(html[:LONGEST_PAGE]).replace("\x00", " ")).root
-
-
-def _shallow(html: str) -> str:
-    """Cut a page off where it nests deeper than any page that was written for people."""
-    depth = 0
-    for match in _TAG.finditer(html):
-        if match.group(2).lower() in _ENDLESS:
-            continue
-        depth += -1 if match.group(1) else 1
-        if depth > DEEPEST:
-            return html[: match.start()]
-        depth = max(depth, 0)
-    return html
+    return parse_page(html[:LONGEST_PAGE])
 
 
 def paragraphs(html: str) -> list[Paragraph]:
@@ -87,12 +67,28 @@ def paragraphs(html: str) -> list[Paragraph]:
         1 ms for a page of 2,000 words
     """
     found: list[Paragraph] = []
+    lengths: dict[int, int] = {}
     for number, block in enumerate(blocks(page_of(html))):
+        if _selector_length(block.node, lengths) > LONGEST_SELECTOR:
+            continue
         if block.node.tag not in HEADINGS and len(block.text.split()) >= _SHORTEST:
             found.append(Paragraph(number, block.text[:_LONGEST], block.heading))
             if len(found) >= MOST_PARAGRAPHS:
                 break
     return found
+
+
+def _selector_length(node: Any, lengths: dict[int, int]) -> int:
+    """Bound the characters of the way from the root to an element. `lengths` remembers."""
+    way: list[Any] = []
+    while node is not None and node.mem_id not in lengths:
+        way.append(node)
+        node = node.parent
+    length = lengths[node.mem_id] if node is not None else 0
+    for one in reversed(way):
+        length += len(one.tag) + _STEP_LENGTH
+        lengths[one.mem_id] = length
+    return length
 
 
 def blocks(root: Any) -> list[Block]:

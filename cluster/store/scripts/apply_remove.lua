@@ -24,7 +24,7 @@ end
 
 local offset = ''
 if count > 0 then
-  offset = redis.call('XADD', KEYS[4], '*', 'op', 'remove', 'payload', ARGV[7])
+  offset = redis.call('XADD', KEYS[4], '*', 'op', 'remove', 'payload', ARGV[7], 'copy', ARGV[7])
 end
 if redis.call('EXISTS', KEYS[2]) == 1 then
   redis.call('HINCRBY', KEYS[2], 'succeeded', count)

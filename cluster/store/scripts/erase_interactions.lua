@@ -28,5 +28,5 @@ while at <= #ARGV do
   end
   at = at + 1 + n
 end
-redis.call('XADD', KEYS[1], '*', 'op', 'erase', 'payload', ARGV[1])
+redis.call('XADD', KEYS[1], '*', 'op', 'erase', 'payload', ARGV[1], 'copy', ARGV[1])
 return 1

@@ -14,6 +14,7 @@ class MemoryAccounts:
 
     def __init__(self) -> None:
         self._accounts: dict[str, Account] = {}
+        self._marks: dict[str, str] = {}
 
     async def get(self, username: str) -> Account | None:
         return self._accounts.get(username)
@@ -26,6 +27,16 @@ class MemoryAccounts:
 
     async def put(self, account: Account) -> None:
         self._accounts[account.username] = account
+
+    async def session_mark(self, user_id: str) -> str:
+        return self._marks.get(user_id, "")
+
+    async def end_sessions(self, user_id: str, mark: str) -> None:
+        self._marks[user_id] = mark
+
+    async def remove(self, account: Account) -> bool:
+        self._marks.pop(account.user_id, None)
+        return self._accounts.pop(account.username, None) is not None
 
 
 @dataclass(slots=True)

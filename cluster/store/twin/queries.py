@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from cluster.clock import Clock
 from cluster.records.bank_question import BankQuestion
 from cluster.records.searched import Searched
-from cluster.store.queries import MOST_LOTS, SALT_BYTES
+from cluster.store.queries import MOST_LOTS
+from cluster.store.salts import SALT_BYTES
 from cluster.store.search_ports import Bank, Lot
 
 

@@ -20,6 +20,7 @@ class MemoryAccess:
         self._version = 0
         self._apps: dict[str, App] = {}
         self._keys: dict[str, ApiKey] = {}
+        self._exposed: dict[str, int] = {}
 
     async def version(self) -> int:
         return self._version
@@ -40,6 +41,12 @@ class MemoryAccess:
             return False
         self._version += 1
         return True
+
+    async def put_exposed(self, key_id: str, at_ms: int) -> None:
+        self._exposed[key_id] = at_ms
+
+    async def exposed(self) -> dict[str, int]:
+        return dict(self._exposed)
 
 
 class MemoryEngines:
@@ -156,7 +163,14 @@ class MemoryIdempotency:
         return replay if body == body_sha256 else Replay("other")
 
     async def finish(
-        self, app_id: str, token: str, status: int, reply: bytes, *, life_ms: int = idempotency.LIFE_MS
+        self,
+        app_id: str,
+        token: str,
+        status: int,
+        reply: bytes,
+        readers: Sequence[str] = (),
+        *,
+        life_ms: int = idempotency.LIFE_MS,
     ) -> None:
         now_ms = self._clock.now_ms()
         body, _, until_ms = self._held.get((app_id, token), ("", Replay("new"), 0))

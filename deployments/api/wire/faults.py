@@ -52,6 +52,11 @@ _WORDS: dict[str, tuple[str, str]] = {
 }
 "pydantic's kind of error -> our sentence and type."
 
+_FORMS = {
+    "^[A-Za-z]{2}$": "expected the two letters of an ISO 639-1 language code, for example en",
+}
+"Pattern of a field -> the sentence that says which form it has."
+
 _MOST = 100
 "Faults reported for one body."
 _LONGEST_NAME = 128
@@ -87,7 +92,9 @@ def _entry(entry: ErrorDetails, within: str) -> dict[str, Any]:
     msg, told = _WORDS.get(
         kind, (entry["msg"] if ours else "value is not valid", kind if ours else "value_error")
     )
-    return {"loc": place, "msg": msg.format_map(context) if kind in _WORDS else msg, "type": told}
+    form = _FORMS.get(context.get("pattern", ""))
+    msg = form or (msg.format_map(context) if kind in _WORDS else msg)
+    return {"loc": place, "msg": msg, "type": told}
 
 
 def _short(part: str | int) -> str | int:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from cluster.records.deletes import MAX_ID, MAX_IDS
+from cluster.records.erasure import ErasedPlace
 from deployments.api.wire.shared import Filter, Wire
 
 
@@ -118,6 +119,22 @@ class TaskReply(BaseModel):
     errors: bool
     code: Literal[200, 202, 500]
     data: TaskState
+
+
+class ErasureReceipt(BaseModel):
+    """What was found of a person, and what is left until when. It names nobody."""
+
+    erasure_id: str
+    app_id: str
+    subject: str
+    request_id: str
+    by: str
+    status: Literal["queued", "running", "finished"]
+    created_at: str
+    finished_at: str | None
+    later: bool
+    places: list[ErasedPlace]
+    left: int
 
 
 class Counts(BaseModel):

@@ -64,6 +64,17 @@ def _bound(value: Any) -> str:
     raise wrong("an end of a range is a number or a date", "type_error.number")
 
 
+def _is_reversed(start: str | None, end: str | None) -> bool:
+    """Tell whether a range of two numbers or two dates begins above its end."""
+    if start is None or end is None:
+        return False
+    lower, upper = number_of(start), number_of(end)
+    if lower is not None and upper is not None:
+        return lower > upper
+    first, last = period_of(start), period_of(end)
+    return first is not None and last is not None and first[0] > last[0]
+
+
 def _moment(value: Any) -> int:
     at_ms = moment_of(value)
     if at_ms is None:
@@ -85,24 +96,38 @@ FieldName = Annotated[str, Field(min_length=1, max_length=512)]
 Term = Annotated[str, Field(max_length=4_096), BeforeValidator(_term)]
 
 
-class FacetRange(Wire):
-    """A range of values with a name; it begins with `from` and ends before `to`."""
+class ChosenRange(Wire):
+    """A range of values; it begins with `from` and ends before `to`. A choice needs no name."""
 
     from_: Bound | None = Field(None, alias="from")
     to: Bound | None = None
-    key: Name
+    key: Name | None = None
 
     @model_validator(mode="after")
-    def _has_an_end(self) -> FacetRange:
+    def _check_ends(self) -> ChosenRange:
         if self.from_ is None and self.to is None:
             raise wrong("a range needs from, to or both")
+        if _is_reversed(self.from_, self.to):
+            raise wrong("a range needs a from that is not above its to: swap them")
         return self
 
 
-class FacetQuery(Wire):
-    """A filter with a name."""
+class FacetRange(ChosenRange):
+    """A range of values that is counted under its name."""
+
+    key: Name
+
+
+class ChosenQuery(Wire):
+    """A filter. A choice needs no name."""
 
     query: Annotated[str, Field(min_length=1, max_length=65_536)]
+    key: Name | None = None
+
+
+class FacetQuery(ChosenQuery):
+    """A filter whose products are counted under its name."""
+
     key: Name
 
 
@@ -122,8 +147,8 @@ class FacetChoice(Wire):
     """What was chosen in a facet; one of them must hold."""
 
     terms: Annotated[list[Term], Field(max_length=MOST_TERMS)] = Field(default_factory=list)
-    ranges: Annotated[list[FacetRange], Field(max_length=MOST_KEYS)] = Field(default_factory=list)
-    queries: Annotated[list[FacetQuery], Field(max_length=MOST_KEYS)] = Field(default_factory=list)
+    ranges: Annotated[list[ChosenRange], Field(max_length=MOST_KEYS)] = Field(default_factory=list)
+    queries: Annotated[list[ChosenQuery], Field(max_length=MOST_KEYS)] = Field(default_factory=list)
 
 
 FacetEntry = Annotated[
@@ -238,6 +263,7 @@ def facets_of(entries: Sequence[FacetField]) -> tuple[Facet, ...]:
             check_field(name, "facets", at, "field")
         for pattern in ("include", "exclude"):
             _try_pattern(getattr(entry, pattern), effort, "facets", at, pattern)
+        counted = tuple((key or "", node) for key, node in keys)
         found.append(
             Facet(
                 name,
@@ -245,7 +271,7 @@ def facets_of(entries: Sequence[FacetField]) -> tuple[Facet, ...]:
                 entry.size,
                 entry.include,
                 entry.exclude,
-                tuple(keys) or None,
+                counted or None,
             )
         )
     return tuple(found)
@@ -275,7 +301,7 @@ def check_budget(facets: Sequence[FacetField], chosen: Mapping[str, FacetChoice]
     Errors:
         FilterSyntax: they are more than that
     """
-    told: list[FacetQuery] = [query for entry in facets for query in entry.queries]
+    told: list[ChosenQuery] = [query for entry in facets for query in entry.queries]
     told += [query for choice in chosen.values() for query in choice.queries]
     ranges = sum(len(entry.ranges) for entry in facets) + sum(len(one.ranges) for one in chosen.values())
     if ranges > MOST_KEYS:
@@ -298,8 +324,8 @@ def check_field(name: str, *path: str | int) -> None:
 
 
 def _keys(
-    name: str, ranges: Sequence[FacetRange], queries: Sequence[FacetQuery], *path: str | int
-) -> Iterator[tuple[str, tree.Node]]:
+    name: str, ranges: Sequence[ChosenRange], queries: Sequence[ChosenQuery], *path: str | int
+) -> Iterator[tuple[str | None, tree.Node]]:
     for one in ranges:
         yield one.key, tree.Range(name, one.from_, one.to, True, False)
     for at, query in enumerate(queries):

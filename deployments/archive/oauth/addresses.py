@@ -32,9 +32,13 @@ class Addresses:
     "Configured origin; empty: none."
     fallback: str
     "Origin for requests whose `Host` is not loopback while none is configured."
+    plain_sign_in: bool = False
+    "People may sign in beyond loopback although no https origin is configured."
 
     @classmethod
-    def of(cls, public_url: str, *, host: str = "127.0.0.1", port: int = 8000) -> Addresses:
+    def of(
+        cls, public_url: str, *, host: str = "127.0.0.1", port: int = 8000, plain_sign_in: bool = False
+    ) -> Addresses:
         """Check a configured origin; without one, `host` and `port` are where the doors listen.
 
         Errors:
@@ -42,13 +46,17 @@ class Addresses:
         """
         own = host if host in ("127.0.0.1", "localhost") else "127.0.0.1"
         fallback = f"http://[::1]:{port}" if host == "::1" else f"http://{own}:{port}"
-        return cls(parse_origin(public_url) if public_url else "", fallback)
+        return cls(parse_origin(public_url) if public_url else "", fallback, plain_sign_in)
 
     def base(self, host: str) -> str:
         """Choose the origin for a request with this `Host` header."""
         if self.public_url:
             return self.public_url
         return f"http://{host}" if is_loopback(host) else self.fallback
+
+    def may_sign_in(self, host: str) -> bool:
+        """Say whether passwords may be typed in at this `Host`: not where they travel in the clear."""
+        return bool(self.public_url) or self.plain_sign_in or is_loopback(host)
 
 
 def resource_of(base: str) -> str:

@@ -46,9 +46,11 @@ class NotAnswerable(Exception):
 class Declined(Exception):
     """The client asked for something it can't have; it is told at its address."""
 
-    def __init__(self, location: str) -> None:
+    def __init__(self, location: str, client_name: str, reason: str) -> None:
         super().__init__("declined")
         self.location = location
+        self.client_name = client_name
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,8 @@ def read_asked(parameters: Parameters, signing: Signing, base: str) -> tuple[Ask
         return _checked(parameters, client, redirect_uri, base), client
     except Refused as refused:
         answer = {"error": refused.error, "error_description": refused.description}
-        raise Declined(_back(redirect_uri, state, base, answer)) from refused
+        location = _back(redirect_uri, state, base, answer)
+        raise Declined(location, client.shown_name, refused.description) from refused
 
 
 def _checked(parameters: Parameters, client: Client, redirect_uri: str, base: str) -> Asked:

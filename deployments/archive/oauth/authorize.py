@@ -25,7 +25,7 @@ from deployments.archive.oauth.clients import Client, read_client, short_id
 from deployments.archive.oauth.forms import form_of, query_of
 from deployments.archive.oauth.means import CODE_LIFE_S, OAuthMeans
 from deployments.archive.oauth.pages import Pages, go
-from deployments.archive.oauth.redirects import is_on_this_machine, shown_target
+from deployments.archive.oauth.redirects import is_loopback_target, is_on_this_machine, shown_target
 from deployments.archive.oauth.replies import Refused
 from deployments.archive.oauth.sessions import Sessions, is_own_page
 from deployments.archive.oauth.signin import SignIn
@@ -53,12 +53,30 @@ class Authorize:
         except NotAnswerable as fault:
             return self._pages.stop("This request can’t be answered", fault.reason)
         except Declined as declined:
-            return go(declined.location, 302)
+            return await self._tell_client(request, declined)
         account = await self._sessions.account(request)
         if account is None:
             values = _values(asked, None)
             return self._sign_in.show(request, values, action=AUTHORIZE_PATH, client_name=client.shown_name)
         return self._consent(request, asked, client, account)
+
+    async def _tell_client(self, request: Request, declined: Declined) -> Response:
+        """Send an error to the client's address, with a click where it could lead a person astray.
+
+        Anybody may register a website, so a redirect that asks nobody would lend our name to it. A loopback
+        address leads to the person's own programs.
+
+        Source: RFC 9700 section 4.11.2
+        """
+        if is_loopback_target(declined.location) or await self._sessions.account(request) is not None:
+            return go(declined.location, 302)
+        return self._pages.show(
+            "declined",
+            client_name=declined.client_name,
+            target=shown_target(declined.location),
+            location=declined.location,
+            reason=declined.reason,
+        )
 
     def _consent(self, request: Request, asked: Asked, client: Client, account: Account) -> Response:
         browser = self._sessions.browser(request)
@@ -92,7 +110,7 @@ class Authorize:
             return go(asked.back(error="access_denied", error_description="the person declined"))
         if decision == "switch":
             response = go(asked.address())
-            self._sessions.sign_out(response, secure=asked.base.startswith("https:"))
+            await self._sessions.sign_out(request, response, secure=asked.base.startswith("https:"))
             return response
         if decision == "sign-in":
             return await self._sign_in.attempt(

@@ -20,6 +20,7 @@ from cluster.errors import HouseError, Unavailable
 from cluster.records.account import Grant
 from cluster.store.ports import GrantStore
 from deployments.archive.oauth.clients import short_id
+from deployments.archive.oauth.redirects import host_of_target
 from deployments.archive.oauth.signing import Signing
 from deployments.archive.person import Person
 
@@ -80,6 +81,7 @@ class Bearer:
                 "sub": grant.user_id,
                 "client": short_id(grant.client_id),
                 "name": grant.client_name,
+                "host": host_of_target(grant.target),
                 "grant": grant.grant_id,
                 "jti": self._signing.random(9),
                 "iat": now_s,
@@ -131,7 +133,7 @@ class Bearer:
         now_s = self._clock.now_ms() / 1000
         if not claims["iat"] <= now_s + SKEW_S or now_s >= claims["exp"]:
             return None
-        person = Person(claims["sub"], claims["client"], claims["name"])
+        person = Person(claims["sub"], claims["client"], claims["name"], str(claims.get("host", "")))
         known = _Known(person, claims["grant"], claims["aud"], claims["exp"])
         if len(self._known) >= MOST_KNOWN:
             self._known.clear()

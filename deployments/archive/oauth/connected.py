@@ -76,7 +76,8 @@ class Connected:
         account = await self._sessions.account(request)
         if account is not None and account.user_id == values["user_id"]:
             if decision == "switch":
-                self._sessions.sign_out(response, secure=self._means.base(request).startswith("https:"))
+                secure = self._means.base(request).startswith("https:")
+                await self._sessions.sign_out(request, response, secure=secure)
             elif decision == "end":
                 await self._end(account, form.once("grant") or "")
         return response

@@ -13,7 +13,8 @@ from deployments.archive.oauth.addresses import Addresses
 from deployments.archive.oauth.bearer import Bearer
 from deployments.archive.oauth.replies import Refused
 from deployments.archive.oauth.signing import Signing
-from deployments.archive.oauth.throttle import Knocks, OAuthLimits, Rate, SignInLimits, address_of
+from deployments.archive.oauth.throttle import Knocks, OAuthLimits, Rate, SignInLimits
+from deployments.edge.client_address import DIRECT, ClientAddresses
 
 ACCESS_LIFE_S = 3600
 CODE_LIFE_S = 60
@@ -37,10 +38,16 @@ class OAuthMeans:
     limits: OAuthLimits
     title: str
     "What the archive is called on pages and in metadata."
+    client_addresses: ClientAddresses = DIRECT
 
     def base(self, request: Request) -> str:
         """Choose the origin this request came to."""
         return self.addresses.base(request.headers.get("host", ""))
+
+    def address(self, request: Request) -> str:
+        """Find the address a request comes from."""
+        noted = request.headers.get("x-forwarded-for")
+        return self.client_addresses.find(request.scope, noted.encode("latin-1") if noted else None)
 
     def knock(self, request: Request, kind: str, rate: Rate) -> None:
         """Count a request.
@@ -48,7 +55,7 @@ class OAuthMeans:
         Errors:
             Refused: too many from this address
         """
-        wait_s = self.knocks.wait_s(kind, address_of(request), rate)
+        wait_s = self.knocks.wait_s(kind, self.address(request), rate)
         if wait_s:
             raise Refused("temporarily_unavailable", "too many requests; try again later", 429, wait_s)
 
@@ -61,6 +68,7 @@ def open_oauth(
     *,
     title: str = "News Archive Search",
     limits: OAuthLimits | None = None,
+    client_addresses: ClientAddresses = DIRECT,
 ) -> OAuthMeans:
     """Put the means together; `bearer` is not started yet."""
     limits = limits or OAuthLimits()
@@ -76,4 +84,5 @@ def open_oauth(
         sign_ins=SignInLimits(stores.limits, signing, clock, limits),
         limits=limits,
         title=title,
+        client_addresses=client_addresses,
     )

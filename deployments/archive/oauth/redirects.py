@@ -2,7 +2,8 @@
 
     https://any.host/path        yes
     http://127.0.0.1:PORT/path   yes, and localhost and [::1]; the port is free when matching
-    com.example.app:/path        yes, private-use schemes; not those a browser or system runs itself
+    com.example.app:/path        yes: a scheme under a domain name, as RFC 8252 asks
+    cursor://path                yes: schemes of known applications
     everything else              no
 
 Source: RFC 6749 section 3.1.2, RFC 8252 section 7, OAuth 2.1 section 2.3.
@@ -24,14 +25,17 @@ _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):(.+)", re.IGNORECASE)
 _HTTPS_HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?")
 _LOOPBACK = re.compile(r"http://(localhost|127\.0\.0\.1|\[::1\])(?::(\d{1,5}))?((?:[/?].*)?)")
 _ANSWERED = re.compile(r"[?&](?:code|state|iss|error|error_description)(?=[=&]|$)")
-_RUN_BY_SOMEBODY = frozenset(
+_APPLICATIONS = frozenset(
     {
-        "about", "blob", "chrome", "cid", "data", "edge", "file", "filesystem", "ftp", "gopher", "http", "https",
-        "intent", "jar", "javascript", "livescript", "mailto", "market", "mhtml", "mocha", "resource", "search",
-        "search-ms", "sms", "ssh", "tel", "telnet", "urn", "vbscript", "view-source", "ws", "wss",
+        "chatgpt", "claude", "codex", "cursor", "goose", "jetbrains", "kiro", "lmstudio", "raycast", "trae", "vscode",
+        "vscode-insiders", "vscode-oss", "vscodium", "warp", "windsurf", "windsurf-next", "zed",
     }
 )  # fmt: skip
-"Schemes that a browser or a system acts upon by itself; so are those of one letter, which name drives."
+"Schemes of applications that connect agents, though no domain name stands in them."
+_OWN_SCHEME = re.compile(r"[a-z][a-z0-9]{1,17}(?:\.[a-z0-9+-]+)+")
+"A domain name turned round; its first part is a top-level domain, so it holds no dash."
+_OF_SYSTEMS = re.compile(r"(?:microsoft|ms|windows|apple|com\.apple|android)\..*")
+"Schemes under such names open parts of the system."
 
 
 def fault_of(uri: object) -> str:
@@ -55,8 +59,8 @@ def fault_of(uri: object) -> str:
         loopback = _LOOPBACK.fullmatch(uri)
         fine = loopback is not None and _is_port(loopback[2])
         return "" if fine else "http is for loopback addresses only; use https"
-    if scheme in _RUN_BY_SOMEBODY or scheme.startswith("ms-") or len(scheme) == 1:
-        return f"the scheme {scheme} is not allowed"
+    if scheme not in _APPLICATIONS and (not _OWN_SCHEME.fullmatch(scheme) or _OF_SYSTEMS.fullmatch(scheme)):
+        return f"the scheme {scheme} is not allowed; use one under a domain of yours, as com.example.app"
     if not rest.startswith("/") or "@" in _authority(uri):
         return "a redirect address with a scheme of its own goes on with a slash and names no user"
     return ""
@@ -75,6 +79,17 @@ def shown_target(uri: str) -> str:
     """Say where an address leads, for people: its host, or the scheme of an application."""
     parts = urlsplit(uri)
     return parts.netloc if parts.scheme in ("http", "https") else f"{parts.scheme}:"
+
+
+def is_loopback_target(uri: str) -> bool:
+    """Does an address lead to a program that listens on a loopback port of the person's own machine?"""
+    return _LOOPBACK.fullmatch(uri) is not None
+
+
+def host_of_target(target: str) -> str:
+    """Take the host, or the scheme of an application, out of what `shown_target` says."""
+    host, _, port = target.rpartition(":")
+    return (host if host and (port.isdigit() or not port) else target).lower()
 
 
 def is_on_this_machine(uri: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from starlette.responses import Response
 
 ANY_ORIGIN = {"access-control-allow-origin": "*"}
+NOSNIFF = {"x-content-type-options": "nosniff"}
 NO_STORE = {"cache-control": "no-store", "pragma": "no-cache"}
 _ALLOWED_HEADERS = "Content-Type, Authorization, MCP-Protocol-Version"
 
@@ -29,7 +30,7 @@ def answer(
 ) -> Response:
     """Write a document; members that are None are left out, because clients refuse nulls."""
     body = json.dumps({name: value for name, value in document.items() if value is not None})
-    return Response(body, status, {**ANY_ORIGIN, **(headers or {})}, media_type="application/json")
+    return Response(body, status, {**ANY_ORIGIN, **NOSNIFF, **(headers or {})}, media_type="application/json")
 
 
 def refusal(refused: Refused, headers: Mapping[str, str] | None = None) -> Response:
@@ -46,13 +47,13 @@ def preflight(methods: str) -> Response:
         "access-control-allow-headers": _ALLOWED_HEADERS,
         "access-control-max-age": "86400",
     }
-    return Response(None, 204, {**ANY_ORIGIN, **headers})
+    return Response(None, 204, {**ANY_ORIGIN, **NOSNIFF, **headers})
 
 
 def wrong_method(allowed: str) -> Response:
     """Refuse a method."""
     document = {"error": "invalid_request", "error_description": "method not allowed"}
-    return answer(document, 405, {"allow": allowed})
+    return answer(document, 405, {**NO_STORE, "allow": allowed})
 
 
 def is_preflight(method: str, headers: Mapping[str, str]) -> bool:

@@ -40,6 +40,11 @@ Answering = Callable[[Request], Awaitable[Response]]
 READ = ("GET", "HEAD")
 WRITE = ("POST",)
 
+NEEDS_HTTPS = (
+    "A password would travel in the clear here. Whoever runs this archive sets KIOSK_PUBLIC_URL to its https address, "
+    "behind a proxy that speaks TLS; or KIOSK_PLAIN_SIGN_IN=true where the network is safe by other means."
+)
+
 _log = structlog.get_logger()
 
 
@@ -68,7 +73,7 @@ def oauth_routes(means: OAuthMeans) -> list[BaseRoute]:
     ]
     return [
         *(Route(path, endpoint=_ForPrograms(answering, methods)) for path, answering, methods in programs),
-        *(Route(path, endpoint=_ForPeople(answering, pages)) for path, answering in people),
+        *(Route(path, endpoint=_ForPeople(answering, pages, means)) for path, answering in people),
     ]
 
 
@@ -115,9 +120,10 @@ class _ForPrograms(_Endpoint):
 class _ForPeople(_Endpoint):
     """Errors as pages."""
 
-    def __init__(self, answering: Answering, pages: Pages) -> None:
+    def __init__(self, answering: Answering, pages: Pages, means: OAuthMeans) -> None:
         self._answering = answering
         self._pages = pages
+        self._means = means
 
     async def answer(self, request: Request) -> Response:
         """Answer, whatever happens."""
@@ -125,6 +131,8 @@ class _ForPeople(_Endpoint):
             response = self._pages.stop("This request can’t be answered", "There is only a page here.", 405)
             response.headers["allow"] = "GET, HEAD, POST"
             return response
+        if not self._means.addresses.may_sign_in(request.headers.get("host", "")):
+            return self._pages.stop("Sign-in needs https", NEEDS_HTTPS, 403)
         try:
             return await self._answering(request)
         except Refused as refused:

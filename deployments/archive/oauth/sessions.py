@@ -1,14 +1,19 @@
 """A browser between two requests: who signed in there, and that a form comes from a page we showed it.
 
-Two cookies, both below `/oauth/authorize` and out of reach of scripts: `kiosk_browser` is a random name that every
-form is bound to, `kiosk_session` says who signed in. The second is signed and looked up in the account with every
-use, so a new password or a lock ends it.
+Three cookies, all below `/oauth/authorize` and out of reach of scripts:
+
+    kiosk_browser    a random name that every form is bound to
+    kiosk_session    who signed in; looked up in the account with every use, so a new password or a lock ends it
+    kiosk_device     that an account signed in here before; it opens nothing, it only has attempts of its own
 """
 
 from __future__ import annotations
 
 import asyncio
 import hmac
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.requests import Request
@@ -23,11 +28,15 @@ from deployments.archive.oauth.signing import Signing, sha256
 
 BROWSER = "kiosk_browser"
 SESSION = "kiosk_session"
+DEVICE = "kiosk_device"
 PATH = "/oauth/authorize"
 SESSION_LIFE_S = 4 * 3600
+DEVICE_LIFE_S = 180 * 86_400
 FORM_LIFE_S = 600
 MOST_WAITING = 16
 "Passwords that may wait for being checked, one after another, in one replica."
+MOST_WAITING_OF_ADDRESS = 3
+"Those of them that may come from one address."
 
 
 class Sessions:
@@ -47,20 +56,39 @@ class Sessions:
         if account is None or account.disabled:
             return None
         same = (account.user_id, account.epoch) == (value.get("user_id"), value.get("epoch"))
-        return account if same else None
+        if not same or value.get("mark", "") != await self._accounts.session_mark(account.user_id):
+            return None
+        return account
 
-    def sign_in(self, response: Response, account: Account, *, secure: bool) -> None:
+    async def sign_in(self, response: Response, account: Account, *, secure: bool) -> None:
         """Remember who signed in."""
         value = {
             "username": account.username,
             "user_id": account.user_id,
             "epoch": account.epoch,
+            "mark": await self._accounts.session_mark(account.user_id),
             "till": self._now_s() + SESSION_LIFE_S,
         }
         _set(response, SESSION, self._signing.sessions.seal(value), SESSION_LIFE_S, secure=secure)
+        device = {
+            "username": account.username,
+            "device": self._signing.random(),
+            "till": self._now_s() + DEVICE_LIFE_S,
+        }
+        _set(response, DEVICE, self._signing.devices.seal(device), DEVICE_LIFE_S, secure=secure)
 
-    def sign_out(self, response: Response, *, secure: bool) -> None:
-        """Forget who signed in."""
+    def device(self, request: Request, username: str) -> str:
+        """Name this browser if the account signed in here before; else empty."""
+        value = self._signing.devices.open(request.cookies.get(DEVICE, ""))
+        if not isinstance(value, dict) or value["till"] <= self._now_s() or value["username"] != username:
+            return ""
+        return str(value["device"])
+
+    async def sign_out(self, request: Request, response: Response, *, secure: bool) -> None:
+        """Forget who signed in, here and in copies of the cookie: all browser sessions of the person end."""
+        account = await self.account(request)
+        if account is not None:
+            await self._accounts.end_sessions(account.user_id, self._signing.random(9))
         _set(response, SESSION, "", 0, secure=secure)
 
     def browser(self, request: Request) -> str:
@@ -92,30 +120,51 @@ class Sessions:
 
 
 class Passwords:
-    """Checks passwords one at a time beside the event loop: a flood of attempts costs one core, not the replica."""
+    """Checks passwords beside the event loop, one at a time, so that a flood of attempts costs one core.
+
+    Browsers in which an account signed in before have a queue of their own.
+    """
 
     def __init__(self, accounts: AccountStore) -> None:
         self._accounts = accounts
-        self._turn = asyncio.Semaphore(1)
-        self._waiting = 0
+        self._strangers = _Queue(MOST_WAITING_OF_ADDRESS)
+        self._known = _Queue(MOST_WAITING)
 
-    async def account(self, username: str, password: str) -> Account | None:
-        """Tell whose name and password these are; takes as long for a name nobody has.
+    async def account(
+        self, username: str, password: str, address: str, *, known: bool = False
+    ) -> Account | None:
+        """Check a name and a password; takes as long for a name nobody has.
 
         Errors:
-            Unavailable: too many are waiting
+            Unavailable: too many are waiting, in all or from this address
         """
-        if self._waiting >= MOST_WAITING:
-            raise Unavailable("too many sign-ins at once", retry_after_s=5)
-        self._waiting += 1
-        try:
-            account = await self._accounts.get(username)
-            kept = account.password if account is not None and not account.disabled else None
-            async with self._turn:
-                right = await asyncio.to_thread(check_password, password, kept)
-        finally:
-            self._waiting -= 1
+        account = await self._accounts.get(username)
+        kept = account.password if account is not None and not account.disabled else None
+        async with (self._known if known else self._strangers).turn(address):
+            right = await asyncio.to_thread(check_password, password, kept)
         return account if right else None
+
+
+class _Queue:
+    """One turn after another, with a bounded number of waiting callers in all and from each address."""
+
+    def __init__(self, most_of_address: int) -> None:
+        self._most_of_address = most_of_address
+        self._turn = asyncio.Semaphore(1)
+        self._waiting: Counter[str] = Counter()
+
+    @asynccontextmanager
+    async def turn(self, address: str) -> AsyncIterator[None]:
+        if self._waiting.total() >= MOST_WAITING or self._waiting[address] >= self._most_of_address:
+            raise Unavailable("too many sign-ins at once", retry_after_s=5)
+        self._waiting[address] += 1
+        try:
+            async with self._turn:
+                yield
+        finally:
+            self._waiting[address] -= 1
+            # Drops addresses at zero, so that the counter stays as small as the queue.
+            self._waiting += Counter()
 
 
 def is_own_page(request: Request, base: str) -> bool:

@@ -15,7 +15,6 @@ from deployments.archive.oauth.forms import Parameters
 from deployments.archive.oauth.means import OAuthMeans
 from deployments.archive.oauth.pages import Pages, go
 from deployments.archive.oauth.sessions import Passwords, Sessions
-from deployments.archive.oauth.throttle import address_of
 
 WRONG = "This user name and password do not belong together."
 _NAME = re.compile(NAME_FORM)
@@ -70,18 +69,22 @@ class SignIn:
         again = partial(
             self.show, request, values, action=action, client_name=client_name, username=known_form
         )
-        wait_s = await self._means.sign_ins.wait_s(username[:200], address_of(request))
+        address = self._means.address(request)
+        device = self._sessions.device(request, known_form) if known_form else ""
+        wait_s = await self._means.sign_ins.wait_s(username[:200], address, device)
         if wait_s:
             _log.warning("sign_in_throttled", wait_s=wait_s)
             fault = f"Too many attempts. Try again in {_span(wait_s)}."
             return again(fault=fault, status=429, retry_after_s=wait_s)
-        account = await self._passwords.account(known_form, form.get("password") or "")
+        account = await self._passwords.account(
+            known_form, form.get("password") or "", address, known=bool(device)
+        )
         if account is None:
             _log.warning("sign_in_refused")
             return again(fault=WRONG, status=403)
         _log.info("signed_in", user_id=account.user_id)
         response = go(goal)
-        self._sessions.sign_in(response, account, secure=self._means.base(request).startswith("https:"))
+        await self._sessions.sign_in(response, account, secure=self._means.base(request).startswith("https:"))
         return response
 
 

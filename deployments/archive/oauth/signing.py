@@ -76,6 +76,7 @@ class Signing:
         self.clients = Signed(root, "client")
         self.forms = Signed(root, "form")
         self.sessions = Signed(root, "session")
+        self.devices = Signed(root, "device")
         self._refresh = Signer(root, salt=b"refresh", **_KINDS)  # type: ignore[arg-type]
         self._access_key = vault.derive("oauth access token")
         self._secret_key = vault.derive("oauth client secret")

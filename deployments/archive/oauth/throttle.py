@@ -5,12 +5,9 @@ Both keep a bounded number of counters whatever anybody sends.
 
 from __future__ import annotations
 
-import ipaddress
 import math
 from collections import OrderedDict
 from dataclasses import dataclass
-
-from starlette.requests import Request
 
 from cluster.clock import Clock
 from cluster.store.ports import LimitStore
@@ -42,7 +39,9 @@ class OAuthLimits:
     attempts_from_address: Rate = Rate(1 / 6, 30)
     attempts_at_account: Rate = Rate(1 / 15, 60)
     "From everywhere: what a password has to withstand, 5,760 guesses a day."
-    body_s: float = 10.0
+    attempts_from_device: Rate = Rate(1 / 15, 20)
+    "From a browser in which the account signed in before; strangers can't use up these attempts."
+    body_s: float = 2.0
     "How long a body of at most 20 kB may take to arrive."
 
 
@@ -78,14 +77,21 @@ class SignInLimits:
         self._clock = clock
         self._limits = limits
 
-    async def wait_s(self, username: str, address: str) -> int:
-        """Count one attempt; 0 to let it in, else the seconds to wait."""
+    async def wait_s(self, username: str, address: str, device: str = "") -> int:
+        """Count one attempt; 0 to let it in, else the seconds to wait.
+
+        `device` names a browser in which the account signed in before. It has a bucket of its own, so that
+        attempts of strangers can't lock the account's owner out.
+        """
         limits = self._limits
-        for bucket, who, rate in (
+        buckets: tuple[tuple[str, str, Rate], ...] = (
             ("sign-in-address", address, limits.attempts_from_address),
             ("sign-in-pair", f"{username}\n{address}", limits.attempts_at_account_from_address),
             ("sign-in-account", username, limits.attempts_at_account),
-        ):
+        )
+        if device:
+            buckets = (("sign-in-device", f"{username}\n{device}", limits.attempts_from_device),)
+        for bucket, who, rate in buckets:
             lease = await self._store.take(
                 APP, self._signing.slot(who), bucket,
                 rate=rate.per_s, burst=rate.burst, want=1, now_ms=self._clock.now_ms(),
@@ -93,14 +99,3 @@ class SignInLimits:
             if not lease.granted:
                 return max(1, math.ceil(lease.retry_after_ms / 1000))
         return 0
-
-
-def address_of(request: Request) -> str:
-    """Tell who knocks: what the nearest proxy noted, else the peer; an IPv6 network counts as one."""
-    noted = request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
-    text = noted or (request.client.host if request.client else "")
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        return "?"
-    return str(address if address.version == 4 else ipaddress.ip_network((address, 64), strict=False))

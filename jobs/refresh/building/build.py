@@ -31,6 +31,8 @@ class Origin:
     "Noun -> change-log offset up to which events were learned from; the log after it completes the snapshot."
     embedder: str = ""
     release: str = ""
+    erasures: int = 0
+    "How often people were erased before the events were read."
 
 
 def build(
@@ -120,6 +122,7 @@ def _facts(engine: Engine, extras: Mapping[str, Parts], origin: Origin) -> dict[
         "offsets": dict(origin.offsets),
         "embedder": origin.embedder,
         "release": origin.release,
+        "erasures": origin.erasures,
     }
 
 

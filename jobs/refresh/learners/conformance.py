@@ -20,11 +20,11 @@ import polars as pl
 
 from actors.learned.histories import Histories
 from actors.learned.model import CommonModel, Model, Parts, SparseModel
+from actors.learned.registry import imported_loader
 from actors.learned.vocabulary import Vocabulary
 from cluster.errors import Invalid
 from jobs.refresh.events.dataset import Columns, Interactions, from_frame
 from jobs.refresh.learner import Learner
-from jobs.refresh.learners.registry import learner_of
 from jobs.refresh.recipe import OwnRecipe
 
 READERS, ITEMS = 40, 12
@@ -42,7 +42,7 @@ class Check:
 
 
 def conform(learner: str, config: Mapping[str, Any] | None = None) -> list[Check]:
-    """Hold a class, named as in a recipe, to every promise.
+    """Hold a class, named as in a recipe, to every promise; whoever calls this lets it be imported.
 
     Errors:
         Invalid: it can't be imported, does not take its `config`, or lacks a method
@@ -51,7 +51,9 @@ def conform(learner: str, config: Mapping[str, Any] | None = None) -> list[Check
         part = OwnRecipe(learner=learner, config=dict(config or {}))
     except ValueError:
         raise Invalid(f"{learner!r} names no class; write package.module:Class") from None
-    made = learner_of(part)
+    made = imported_loader(part.learner, part.config)
+    if not isinstance(made, Learner):
+        raise Invalid(f"learner {learner} needs the methods train(data, rng) and load(parts)")
     return [checked(promise, check, made) for promise, check in PROMISES.items()]
 
 

@@ -1,4 +1,4 @@
-"""From a part of a recipe to the learner that knows it; yours are imported by name."""
+"""From a part of a recipe to the learner that knows it; yours are imported by name where they are allowed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from jobs.refresh.learners.als import Als, AlsRecipe
 from jobs.refresh.learners.baskets import Baskets, BasketsRecipe
 from jobs.refresh.learners.content_knn import ContentKnn, ContentKnnRecipe
 from jobs.refresh.learners.ease import Ease, EaseRecipe
+from jobs.refresh.learners.graph_filter import GraphFilter, GraphFilterRecipe
 from jobs.refresh.learners.item_knn import ItemKnn, ItemKnnRecipe
 from jobs.refresh.learners.popularity import Popularity, PopularityRecipe
 from jobs.refresh.learners.repeats import Repeats, RepeatsRecipe
@@ -25,7 +26,7 @@ def learner_of(part: PartRecipe) -> Learner:
     """Give the learner of a part.
 
     Errors:
-        Invalid: your module or class can't be imported, or does not take its `config`
+        Invalid: your class is not allowed, can't be imported, or does not take its `config`
     """
     match part:
         case EaseRecipe():
@@ -34,6 +35,8 @@ def learner_of(part: PartRecipe) -> Learner:
             return Rules(part)
         case ItemKnnRecipe():
             return ItemKnn(part)
+        case GraphFilterRecipe():
+            return GraphFilter(part)
         case ContentKnnRecipe():
             return ContentKnn(part)
         case SessionKnnRecipe():

@@ -3,12 +3,14 @@
     runs/<app>/<run>/data.arrow       what is learned from, as arrays (Arrow IPC)
     runs/<app>/<run>/<name>.json      the plan, the report
 
-Every file begins with its SHA-256; a damaged or missing one reads as None, and the stage is simply done again.
+Every file begins with its SHA-256, or with its MAC on a shelf with a signer. A damaged, foreign or missing one reads
+as None, and the stage is simply done again.
 Nothing is pickled.
 """
 
 from __future__ import annotations
 
+import hmac
 import json
 from typing import Any
 
@@ -18,13 +20,14 @@ import scipy.sparse as sp
 import structlog
 
 from actors.learned.vocabulary import Vocabulary
-from cluster.artifacts.shelf import Shelf, checksum
+from cluster.artifacts.run_folders import RUNS
+from cluster.artifacts.shelf import Shelf
 from cluster.errors import NotFound
 from jobs.refresh.events.dataset import Interactions
 from jobs.refresh.events.profiles import Profiles
 from jobs.refresh.running.source import Source
 
-FOLDER = "runs"
+FOLDER = RUNS
 _COLUMNS = ("reader", "item", "at_s", "weight", "basket", "kind")
 _DIGEST = 64
 
@@ -71,15 +74,17 @@ class Checkpoints:
         return sum(self._shelf.remove(entry.path) for entry in self._shelf.entries(self._folder))
 
     def _write(self, name: str, body: bytes) -> None:
-        self._shelf.write(f"{self._folder}/{name}", checksum(body).encode() + body)
+        path = f"{self._folder}/{name}"
+        self._shelf.write(path, self._shelf.digest(path, body) + body)
 
     def _read(self, name: str) -> bytes | None:
+        path = f"{self._folder}/{name}"
         try:
-            data = self._shelf.read(f"{self._folder}/{name}")
+            data = self._shelf.read(path)
         except NotFound:
             return None
         body = data[_DIGEST:]
-        return body if checksum(body).encode() == data[:_DIGEST] else None
+        return body if hmac.compare_digest(self._shelf.digest(path, body), data[:_DIGEST]) else None
 
 
 def packed(source: Source) -> bytes:
@@ -94,6 +99,7 @@ def packed(source: Source) -> bytes:
         "products": source.products,
         "damaged": list(source.damaged),
         "texts": bool(source.texts),
+        "erasures": source.erasures,
     }
     rows = pa.table({name: getattr(data, name) for name in _COLUMNS})
     readers: dict[str, Any] = {"name": data.readers.names}
@@ -152,7 +158,13 @@ def unpacked(body: bytes) -> Source:
         profiles=_profiles(facts, readers),
     )
     return Source(
-        data, facts["offsets"], facts["embedder"], facts["products"], tuple(facts["damaged"]), texts
+        data,
+        facts["offsets"],
+        facts["embedder"],
+        facts["products"],
+        tuple(facts["damaged"]),
+        texts,
+        facts.get("erasures", 0),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from actors.learned.allowed import ALLOWED
 from cluster.errors import Conflict, NotFound
 from cluster.ids import new_request_id
 from cluster.records.run import Run, cancelled, claimed
@@ -32,8 +33,10 @@ async def order(
 
     Errors:
         NotFound: no such app or engine; says which there are
+        Invalid: the recipe names a learner class that this installation does not allow
     """
     await known_engine(stores, app_id, engine_id)
+    ALLOWED.check_recipe(recipe)
     run = Run(
         app_id=app_id,
         run_id=run_id or f"run-{new_request_id()[:10]}",

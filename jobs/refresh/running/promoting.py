@@ -10,6 +10,8 @@ from typing import Any
 
 import structlog
 
+from cluster.artifacts.marked import erasures_since
+from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
 from cluster.artifacts.snapshots import SnapshotShelf
 from cluster.errors import Conflict, NotFound
@@ -38,13 +40,20 @@ async def promote(
     comparison than the one kept with the version.
 
     Errors:
-        Conflict: the gate refuses, it serves already, or something else was promoted meanwhile
+        Conflict: the gate refuses, it knows of erased people, it serves already, or something else was promoted
+            meanwhile
         NotFound: no such engine, or no such version on the shelf
     """
     engine = await engine_named(stores, app_id, engine_id)
     if engine.snapshot == version:
         raise Conflict(f"engine {engine_id} of {app_id} serves {version} already")
-    await asyncio.to_thread(SnapshotShelf(shelf).manifest, app_id, engine_id, version)
+    manifest = await asyncio.to_thread(SnapshotShelf(shelf).manifest, app_id, engine_id, version)
+    erased = await asyncio.to_thread(SegmentShelf(shelf).erasures, app_id)
+    if not force and erasures_since(manifest, erased):
+        raise Conflict(
+            f"{version} learned from people who were erased since; train again, or give a reason: "
+            '`kiosk promote --force "..."`'
+        )
     if report is None:
         report = await asyncio.to_thread(Reports(shelf).get, app_id, engine_id, version)
     verdict = Verdict(True, "never measured") if report is None else judge(report)

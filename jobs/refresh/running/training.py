@@ -13,8 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from actors.learned.allowed import ALLOWED
 from actors.learned.model import Parts
 from actors.learned.snapshot import MANIFEST, Snapshot
+from cluster.artifacts.marked import marked_snapshots
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
 from cluster.artifacts.snapshots import SnapshotShelf
@@ -23,7 +25,8 @@ from cluster.records.run import Run
 from cluster.records.schedule import DAY_MS
 from jobs.refresh.building.build import Origin, build
 from jobs.refresh.building.completions import completions_of
-from jobs.refresh.building.fit import fit
+from jobs.refresh.building.contents import content_of
+from jobs.refresh.building.fit import Engine, fit
 from jobs.refresh.building.searching import search_of
 from jobs.refresh.events.split import Split
 from jobs.refresh.recipe import Recipe, parse
@@ -31,7 +34,16 @@ from jobs.refresh.running.checkpoint import FOLDER, Checkpoints
 from jobs.refresh.running.estimate import Size, refuse_too_large
 from jobs.refresh.running.reports import Reports
 from jobs.refresh.running.source import Source, read_source
-from jobs.refresh.running.stages import data_facts, examined, plan_facts, plan_of, planned, splitted
+from jobs.refresh.running.stages import (
+    data_facts,
+    examined,
+    plan_facts,
+    plan_of,
+    planned,
+    report_without_interactions,
+    splitted,
+    without_interactions,
+)
 from jobs.refresh.tuning.plan import Plan
 
 Say = Callable[[str, float], None]
@@ -58,6 +70,10 @@ class Bench:
         """
         manifest = SnapshotShelf(self.shelf).manifest(app_id, engine_id, version)
         return {"version": version, "recipe": manifest.facts["recipe"]}
+
+
+class Outdated(Exception):
+    """People were erased since the data of a training was read."""
 
 
 class Training:
@@ -100,6 +116,30 @@ class Training:
             "error": "",
         }
 
+    def check_people(self) -> None:
+        """Look whether people were erased since the data was read.
+
+        Errors:
+            Outdated: they were; what was published of it is removed again
+        """
+        run = self._run
+        if "_source" not in self.__dict__ or not self._erased_since(self._source):
+            return
+        if self._version and self._version not in self.keep:
+            SnapshotShelf(self._bench.shelf).remove(run.app_id, run.engine_id, self._version)
+            Reports(self._bench.shelf).remove(run.app_id, run.engine_id, self._version)
+        raise Outdated
+
+    def replace_marked(self, keep: Collection[str]) -> list[str]:
+        """Remove versions that know of erased people, but for those in use; return which went."""
+        run, gone = self._run, list[str]()
+        for marked in marked_snapshots(self._bench.shelf, run.app_id):
+            if marked.engine_id == run.engine_id and marked.version not in keep:
+                SnapshotShelf(self._bench.shelf).remove(run.app_id, run.engine_id, marked.version)
+                Reports(self._bench.shelf).remove(run.app_id, run.engine_id, marked.version)
+                gone.append(marked.version)
+        return gone
+
     def clean_up(self) -> None:
         """Remove checkpoints and what was built on this machine."""
         try:
@@ -133,9 +173,10 @@ class Training:
             shutil.rmtree(folder, ignore_errors=True)
             settled = self._settled.recipe
             engine = fit(settled, self._source.data, self._counting(len(settled.parts) + 2))
-            extras = self._indexed(settled)
+            extras = self._indexed(engine)
             self._say("write snapshot", 0.95)
-            origin = Origin(self._source.offsets, self._source.embedder, self._bench.release)
+            source = self._source
+            origin = Origin(source.offsets, source.embedder, self._bench.release, source.erasures)
             # the time of the order, so that every attempt writes the same bytes
             build(engine, folder, written_at_ms=self._run.created_at, origin=origin, extras=extras)
         snapshot = Snapshot.open(folder)
@@ -168,17 +209,33 @@ class Training:
 
     @cached_property
     def _recipe(self) -> Recipe:
+        ALLOWED.check_recipe(self._run.recipe)  # before anything is read: the record comes from Redis
         return parse(self._run.recipe)
 
     @cached_property
     def _source(self) -> Source:
         self._say("read what is settled", 0.05)
         found = self._checkpoints.source()
+        if found is not None and self._erased_since(found):
+            self.clean_up()  # an attempt before this one read, and perhaps learned of, people who were erased since
+            found = None
         if found is None:
-            read = read_source(self._bench.segments, self._run.app_id, self._recipe)
+            read = read_source(
+                self._bench.segments, self._run.app_id, self._recipe, products_suffice=not self._ranks_now
+            )
             self._say("keep a copy", 0.8)
             found = self._checkpoints.put_source(read)
         return found
+
+    def _erased_since(self, source: Source) -> int:
+        log = self._bench.segments.erasures(self._run.app_id)
+        return log.since(source.erasures, source.offsets)
+
+    @property
+    def _ranks_now(self) -> bool:
+        """Does something serve that learned from interactions? Products alone must not take its place."""
+        recipe = (self._serving or {}).get("recipe") or {}
+        return bool(recipe.get("blend", {}).get("weights"))
 
     @cached_property
     def _split(self) -> Split:
@@ -187,6 +244,8 @@ class Training:
     @cached_property
     def _settled(self) -> Plan:
         kept = self._checkpoints.get("plan")
+        if kept is None and not len(self._source.data):
+            kept = plan_facts(without_interactions(self._recipe))
         if kept is None:
             tell = self._counting(2 * len(self._recipe.parts) + 2)
             tell("split")
@@ -197,6 +256,8 @@ class Training:
     @cached_property
     def _report(self) -> dict[str, Any]:
         kept = self._checkpoints.get("report")
+        if kept is None and not len(self._source.data):
+            kept = report_without_interactions(self._recipe)
         if kept is None:
             plan = self._settled
             tell = self._counting(len(plan.recipe.parts) + 5)
@@ -205,7 +266,8 @@ class Training:
             self._checkpoints.put("report", kept)
         return kept
 
-    def _indexed(self, recipe: Recipe) -> Mapping[str, Parts]:
+    def _indexed(self, engine: Engine) -> Mapping[str, Parts]:
+        recipe = engine.recipe
         texts, extras = self._source.texts, dict[str, Parts]()
         if recipe.completions is not None and texts:
             self._say("index completions", 0.85)
@@ -213,6 +275,12 @@ class Training:
         if recipe.search is not None and texts:
             self._say("index products", 0.9)
             extras.update(search_of(recipe.search, texts))
+        if recipe.content is not None and texts:
+            self._say("learn from what products are like", 0.93)
+            learners = {name: part.learner for name, part in recipe.parts.items()}
+            extras.update(
+                content_of(recipe.content, texts, self._source.data, learners, engine.blend, recipe.seed)
+            )
         return extras
 
     @property

@@ -27,7 +27,7 @@ from cluster.records.run import LEASE_MS, Run, RunStatus, StageDone, claimed, en
 from cluster.store.ports import Noun, Stores
 from jobs.refresh.running.orders import run_named, step
 from jobs.refresh.running.promoting import promote
-from jobs.refresh.running.training import Bench, Training, sweep_leftovers
+from jobs.refresh.running.training import Bench, Outdated, Stage, Training, sweep_leftovers
 
 T = TypeVar("T")
 
@@ -45,6 +45,9 @@ _NOUNS: tuple[Noun, ...] = ("product", "interaction")
 
 LEFT_FOR_MS = 3_600_000
 "What a run left behind is removed when it is older than this and the run has ended."
+
+MOST_RESTARTS = 5
+"How often a training begins again because people were erased while it was at work."
 
 HISTORY_KEPT = 10
 "So many promotions back a rollback finds its snapshot."
@@ -105,7 +108,8 @@ class Worker:
         self._run = run
         bench = Bench(place.shelf, SegmentShelf(place.shelf, place.clock), place.scratch, place.release)
         serving = await self._serving(run)
-        training = Training(run, bench, self._say, serving, place.memory_mb)
+        self._begin = partial(Training, run, bench, self._say, serving, place.memory_mb)
+        training = self._begin()
         beating = asyncio.create_task(self._beat())
         try:
             await self._let_settle(app_id)
@@ -146,16 +150,7 @@ class Worker:
 
     async def _stages(self, training: Training) -> Run:
         try:
-            for name, stage in training.stages():
-                await self._insist(partial(self._note, stage=name, message="", fraction=0.0))
-                started_s = self._place.clock.monotonic_s()
-                if name == "publish":
-                    # what serves may have changed while this trained; its snapshot must not be tidied away
-                    training.keep = await self._insist(lambda: self._in_use(self._run))
-                facts = await self._aside(stage)
-                stages = self._with_stage(name, self._place.clock.monotonic_s() - started_s, facts)
-                await self._insist(partial(self._note, stages=stages))
-                self._log.info("stage_done", run=self._run.run_id, stage=name, took_s=stages[-1].seconds)
+            training = await self._each_stage(training)
         except Unavailable as error:
             return await self._give_back(error)
         except HouseError as error:
@@ -175,10 +170,46 @@ class Worker:
             outcome |= await self._insist(lambda: self._promoted(str(outcome["version"])))
         run = await self._insist(lambda: self._end("finished", outcome, training))
         try:
+            in_use = {run.version, *await self._serving_now(run)}
+            await asyncio.to_thread(training.replace_marked, in_use)
             await self._forget_old(run)
         except HouseError as error:
             self._log.warning("leftovers_stay", run=run.run_id, reason=error.message)
         return run
+
+    async def _each_stage(self, training: Training) -> Training:
+        """Do the stages; begin again without people who were erased meanwhile. Returns the training that came through.
+
+        Errors:
+            Conflict: people were erased every time
+        """
+        for _ in range(MOST_RESTARTS + 1):
+            try:
+                for name, stage in training.stages():
+                    await self._one_stage(training, name, stage)
+                return training
+            except Outdated:
+                self._log.warning(
+                    "run_begins_again", run=self._run.run_id, reason="people were erased meanwhile"
+                )
+                await asyncio.to_thread(training.clean_up)
+                training = self._begin()
+        raise Conflict(
+            f"people were erased {MOST_RESTARTS + 1} times while this trained, and no model may know of them; "
+            "train again when fewer are erased"
+        )
+
+    async def _one_stage(self, training: Training, name: str, stage: Stage) -> None:
+        await self._insist(partial(self._note, stage=name, message="", fraction=0.0))
+        started_s = self._place.clock.monotonic_s()
+        if name == "publish":
+            # what serves may have changed while this trained; its snapshot must not be tidied away
+            training.keep = await self._insist(lambda: self._in_use(self._run))
+        facts = await self._aside(stage)
+        await asyncio.to_thread(training.check_people)
+        stages = self._with_stage(name, self._place.clock.monotonic_s() - started_s, facts)
+        await self._insist(partial(self._note, stages=stages))
+        self._log.info("stage_done", run=self._run.run_id, stage=name, took_s=stages[-1].seconds)
 
     async def _promoted(self, version: str) -> dict[str, Any]:
         """Let the version serve if the gate allows; an attempt before this one may have done it already."""
@@ -236,13 +267,17 @@ class Worker:
 
     async def _in_use(self, run: Run) -> set[str]:
         """Name the versions that serve the engine, that somebody may want to go back to, or that are tried out."""
+        history = await self._place.stores.promotions.history(run.app_id, run.engine_id, HISTORY_KEPT)
+        return {*await self._serving_now(run), *(entry.version for entry in history)}
+
+    async def _serving_now(self, run: Run) -> set[str]:
+        """Name the versions that serve the engine or are tried out in its experiments."""
         stores, now_ms = self._place.stores, self._place.clock.now_ms()
         engine = await stores.engines.get(run.app_id, run.engine_id)
-        history = await stores.promotions.history(run.app_id, run.engine_id, HISTORY_KEPT)
         experiments = (await stores.experiments.book(run.app_id)).experiments
         open_ones = [one for one in experiments if one.standing(now_ms) not in ("Completed", "Archived")]
         tried = (variant.snapshot for one in open_ones for variant in one.variants)
-        return {engine.snapshot if engine else "", *(entry.version for entry in history), *tried}
+        return {engine.snapshot if engine else "", *tried}
 
     async def _forget_old(self, run: Run) -> None:
         """Remove what runs left behind that ended without their worker."""

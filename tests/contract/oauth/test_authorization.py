@@ -305,7 +305,7 @@ async def test_the_person_sees_where_the_answer_goes(scene: Scene, uri: str, hos
 async def test_cookies_are_out_of_reach_of_scripts_and_other_sites(scene: Scene) -> None:
     await scene.consent()
     cookies = [line for answer in scene.person.seen for line in answer.headers.get_list("set-cookie")]
-    assert {line.partition("=")[0] for line in cookies} == {"kiosk_browser", "kiosk_session"}
+    assert {line.partition("=")[0] for line in cookies} == {"kiosk_browser", "kiosk_device", "kiosk_session"}
     for line in cookies:
         assert {"HttpOnly", "SameSite=lax", "Secure", "Path=/oauth/authorize"} <= set(line.split("; ")), line
 

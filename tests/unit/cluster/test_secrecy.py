@@ -8,7 +8,7 @@ import pytest
 from cluster import secrecy
 from cluster.errors import Fault
 from cluster.records.access import App
-from cluster.records.issue import issue_key, reveal_key
+from cluster.records.issue import bound_key, issue_key, reveal_key
 
 MASTER = bytes(range(32))
 
@@ -91,3 +91,46 @@ def test_a_key_for_a_purpose_is_the_same_everywhere_and_no_other_purposes() -> N
     assert one.derive("forms") == secrecy.Vault(b"1" * 32).derive("forms")
     assert len({one.derive("forms"), one.derive("tokens"), other.derive("forms"), b"1" * 32}) == 4
     assert len(one.derive("")) == 32
+
+
+RELABELLED: list[dict[str, str]] = [
+    {"kind": "secret"},
+    {"app_id": "other"},
+    {"key_id": "key-0000000000"},
+    {"mac": ""},
+    {"mac": "0" * 64},
+    {"mac": "é"},
+    {"app_id": "shop\nother"},
+]
+
+
+@pytest.mark.parametrize("change", RELABELLED)
+def test_a_key_record_with_another_label_does_not_open(change: dict[str, str]) -> None:
+    vault = secrecy.Vault(MASTER)
+    app = App(app_id="shop", environment="development", created_at=0)
+    record = issue_key(vault, app, "publishable", now_ms=1).record
+    assert reveal_key(vault, record)
+    with pytest.raises(Fault, match="key record"):
+        reveal_key(vault, record.model_copy(update=change))
+
+
+def test_labels_of_one_key_prove_nothing_for_another() -> None:
+    vault = secrecy.Vault(MASTER)
+    app = App(app_id="shop", environment="development", created_at=0)
+    secret, public = (issue_key(vault, app, kind, now_ms=1).record for kind in ("secret", "publishable"))
+    with pytest.raises(Fault):
+        reveal_key(vault, public.model_copy(update={"kind": "secret", "mac": secret.mac}))
+    with pytest.raises(Fault):
+        reveal_key(
+            vault, public.model_copy(update={"kind": "secret", "mac": secret.mac, "sha256": secret.sha256})
+        )
+
+
+def test_a_record_of_a_release_before_is_bound_as_it_is() -> None:
+    vault = secrecy.Vault(MASTER)
+    app = App(app_id="shop", environment="development", created_at=0)
+    issued = issue_key(vault, app, "secret", now_ms=1)
+    before = issued.record.model_copy(update={"mac": ""})
+    assert bound_key(vault, before) == issued.record
+    with pytest.raises(Fault):
+        bound_key(secrecy.Vault(bytes(32)), before)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -324,7 +325,10 @@ class Moody:
         return np.zeros((len(histories), histories.n_items), np.float32)
 
 
-def test_a_part_of_somebody_else_that_fails_is_silenced_and_the_others_answer(tmp_path: Path) -> None:
+def test_a_part_of_somebody_else_that_fails_is_silenced_and_the_others_answer(
+    tmp_path: Path, allow_learners: Callable[..., None]
+) -> None:
+    allow_learners(f"{__name__}:Moody")
     parts = {**RECIPE["parts"], "moody": {"learner": f"{__name__}:Moody"}}
     weights = {**RECIPE["blend"], "weights": {"rules": 1.0, "moody": 1.0}}
     shop = Recommender(HashingEmbedder())
@@ -387,8 +391,9 @@ class Fickle(Moody):
     ("learner", "config"), [("Dizzy", {}), ("Astray", {"item": -1}), ("Astray", {"item": RING})]
 )
 def test_a_part_of_somebody_else_that_answers_nonsense_spoils_no_list(
-    tmp_path: Path, learner: str, config: dict[str, int]
+    tmp_path: Path, learner: str, config: dict[str, int], allow_learners: Callable[..., None]
 ) -> None:
+    allow_learners(f"{__name__}:{learner}")
     parts = {**RECIPE["parts"], "odd": {"learner": f"{__name__}:{learner}", "config": config}}
     weights = {**RECIPE["blend"], "weights": {"rules": 1.0, "odd": 1.0}}
     shop = Recommender(HashingEmbedder())
@@ -400,7 +405,11 @@ def test_a_part_of_somebody_else_that_answers_nonsense_spoils_no_list(
     assert list(champion.silenced) == ["learned:odd"]
 
 
-def test_a_common_part_of_somebody_else_that_fails_is_silenced_too(tmp_path: Path) -> None:
+def test_a_common_part_of_somebody_else_that_fails_is_silenced_too(
+    tmp_path: Path, allow_learners: Callable[..., None]
+) -> None:
+    allow_learners(f"{__name__}:Fickle")
+
     def trained(times: int) -> Learned:
         fickle = {"learner": f"{__name__}:Fickle", "config": {"times": times}}
         weights = {**RECIPE["blend"], "weights": {"rules": 1.0, "fickle": 1.0}}

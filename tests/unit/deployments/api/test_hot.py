@@ -4,11 +4,12 @@ import asyncio
 from typing import Any
 
 import pytest
+import structlog
 
 from deployments.api.hot import HotPath
 from deployments.api.routes import ordinary_way
 from tests.fakes.asgi import call
-from tests.fakes.door import Corner, open_corner
+from tests.fakes.door import BROWSER, Corner, open_corner
 
 
 class Inside:
@@ -81,7 +82,7 @@ async def test_other_scopes_pass_untouched(corner: Corner) -> None:
 
 
 async def test_hot_requests_over_the_bound_are_refused(corner: Corner) -> None:
-    corner.door.most_in_flight = 2
+    corner.door.reads.most = 2
     gate = asyncio.Event()
 
     async def slow(*_: Any) -> None:
@@ -102,18 +103,113 @@ async def test_hot_requests_over_the_bound_are_refused(corner: Corner) -> None:
     assert (await call(layer, "GET", "/v1/products/x", headers=corner.headers())).status == 404
 
 
-async def test_requests_inside_have_a_bound_too_but_health_is_always_asked(corner: Corner) -> None:
+async def test_requests_count_when_their_key_is_known_and_their_body_is_here(corner: Corner) -> None:
+    """Finding 2: callers without a key, or with half a body, take nobody's place."""
+    layer = HotPath(ordinary_way(corner.door, version="0"), lambda: corner.door)
+    for places in (corner.door.reads, corner.door.slow_reads, corner.door.writes):
+        places.most = 1
+    stalled = []
+    for method, path, key in (
+        ("POST", "/v1/users", corner.secret()), ("POST", "/v1/interactions", corner.publishable()),
+        ("POST", "/v1/recommendation/user_to_products", corner.publishable()), ("POST", "/v1/bulk", corner.secret()),
+    ):  # fmt: skip
+        for _ in range(3):
+            stalled.append(asyncio.ensure_future(layer(*_stalled(method, path, key))))
+    await asyncio.sleep(0.02)
+    assert not any(one.done() for one in stalled)
+    assert corner.door.in_flight == 0
+    for path in ("/v1/users", "/v1/interactions", "/v1/search/mget", "/v1/bulk"):
+        answer = await call(layer, "POST", path, headers=corner.headers(), json={})
+        assert answer.status in (200, 404, 422), path
+    assert (await call(layer, "GET", "/docs")).status == 200
+    for one in stalled:
+        one.cancel()
+    await asyncio.gather(*stalled, return_exceptions=True)
+
+
+async def test_a_long_body_that_was_not_read_ends_its_connection(corner: Corner) -> None:
+    layer = HotPath(ordinary_way(corner.door, version="0"), lambda: corner.door)
+    long = {"content-length": "200000"}
+    for path in ("/v1/search/search", "/v1/users", "/oauth/none", "/docs"):
+        refused = await call(layer, "POST", path, headers=long)
+        assert refused.headers["connection"] == "close", path
+    for headers in ({"content-length": "200"}, {}):
+        kept = await call(layer, "POST", "/v1/search/search", headers=headers)
+        assert "connection" not in kept.headers
+    body = b'{"data": [' + b" " * 20_000 + b"]}"
+    read = await call(layer, "POST", "/v1/users", headers=corner.headers(), body=body)
+    assert (read.status, "connection" in read.headers) == (200, False)
+
+
+async def test_half_sent_bodies_of_browsers_fill_neither_memory_nor_the_way_of_servers(
+    corner: Corner,
+) -> None:
+    layer = HotPath(
+        ordinary_way(corner.door, version="0"), lambda: corner.door, most_arriving=(50_000, 200_000)
+    )
+    held = [
+        asyncio.ensure_future(layer(*_stalled("POST", "/v1/interactions", corner.publishable())))
+        for _ in range(3)
+    ]
+    await asyncio.sleep(0.02)
+    body = b'{"data": []' + b" " * 20_000 + b"}"
+    browser = {"X-API-KEY": corner.publishable(), "User-Agent": BROWSER}
+    refused = await call(layer, "POST", "/v1/interactions", headers=browser, body=body)
+    assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+    assert (await call(layer, "POST", "/v1/interactions", headers=corner.headers(), body=body)).status == 200
+    short = await call(layer, "POST", "/v1/interactions", headers=browser, body=b'{"data": []}')
+    assert short.status == 200
+    for one in held:
+        one.cancel()
+    await asyncio.gather(*held, return_exceptions=True)
+    assert (await call(layer, "POST", "/v1/interactions", headers=browser, body=body)).status == 200
+
+
+async def test_websockets_are_refused_without_a_word(corner: Corner) -> None:
+    """Finding 20: nothing inside is asked, nothing is written to the log."""
+    inside, sent = Inside(), []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    for find in (lambda: corner.door, lambda: None):
+        layer = HotPath(inside, find)
+        with structlog.testing.capture_logs() as lines:
+            await layer({"type": "websocket", "path": "/x", "headers": []}, None, send)  # type: ignore[arg-type]
+        assert lines == []
+    assert [message["type"] for message in sent] == ["websocket.close"] * 2
+    assert inside.scopes == []
+
+
+@pytest.mark.parametrize("path", ["/-/routes", "/%2d/routes", "/-%2froutes", "/%2D%2Froutes"])
+async def test_serves_own_paths_are_for_nobody(corner: Corner, path: str) -> None:
     inside = Inside()
-    inside.waiting.clear()
-    layer = HotPath(inside, lambda: corner.door, most_inside=1)
-    held = asyncio.ensure_future(call(layer, "POST", "/v1/users", headers=corner.headers()))
-    await asyncio.sleep(0.01)
-    assert (await call(layer, "POST", "/v1/users", headers=corner.headers())).status == 503
-    health = asyncio.ensure_future(call(layer, "GET", "/-/healthz"))
-    await asyncio.sleep(0.01)
-    assert len(inside.scopes) == 2
-    inside.waiting.set()
-    assert [(await held).status, (await health).status] == [218, 218]
+    for find in (lambda: corner.door, lambda: None):
+        answer = await call(HotPath(inside, find), "GET", path)
+        assert (answer.status, answer.json()) == (404, {"message": "not found"})
+    assert inside.scopes == []
+
+
+def _stalled(method: str, path: str, key: str) -> tuple[dict[str, Any], Any, Any]:
+    """Make a request whose body never becomes whole."""
+    begun = False
+
+    async def receive() -> Any:
+        nonlocal begun
+        if begun:
+            await asyncio.Event().wait()
+        begun = True
+        return {"type": "http.request", "body": b"{" + b" " * 16_500, "more_body": True}
+
+    async def send(message: Any) -> None:
+        raise AssertionError(message)
+
+    headers = [(b"x-api-key", key.encode()), (b"content-length", b"20000"), (b"user-agent", BROWSER.encode())]
+    scope = {
+        "type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b"",
+        "headers": headers, "client": ("192.0.2.7", 1), "http_version": "1.1", "scheme": "http", "root_path": "",
+    }  # fmt: skip
+    return scope, receive, send
 
 
 async def test_both_ways_in_answer_the_same_bytes(corner: Corner) -> None:

@@ -35,7 +35,8 @@ def request_of(
 
     scope = {
         "method": "POST",
-        "headers": [(b"user-agent", b"Browser"), (b"x-forwarded-for", b"198.51.100.7")],
+        "headers": [(b"user-agent", b"Browser")],
+        "client": ("198.51.100.7", 1),
     }
     request = Arrival(scope, receive, corner.clock)
     credential = corner.keyring.find(corner.secret(app))

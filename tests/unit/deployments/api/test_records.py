@@ -79,9 +79,9 @@ async def test_visitors_who_name_nobody_get_the_id_of_the_interface(corner: Corn
         corner,
         "/v1/interactions",
         click,
-        **{"User-Agent": BROWSER, "X-Forwarded-For": "203.0.113.9, 10.0.0.1"},
+        **{"User-Agent": BROWSER, "X-Forwarded-For": "203.0.113.9, 10.0.0.1"},  # a header nobody believes
     )
-    text = f"{corner.secret()}:203.0.113.9:{BROWSER}:2026-03-02"
+    text = f"{corner.secret()}:192.0.2.7:{BROWSER}:2026-03-02"
     visitor = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
     (change,) = await corner.stores.changes.read("shop", {"interaction": "0"}, count=10, block_ms=0)
     assert [item["anonymous_id"] for item in json.loads(change.payload)] == [visitor, visitor]

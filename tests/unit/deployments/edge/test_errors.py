@@ -58,7 +58,7 @@ def test_upload_messages_come_as_they_are() -> None:
 def test_malformed_is_400_but_422_for_experiments() -> None:
     entry = {"loc": ["body", 35], "msg": "Expecting ',' delimiter", "type": "value_error.jsondecode"}
     error = errors.Malformed(messages.MALFORMED, detail=[entry])
-    assert body_of(error, "upload") == (400, {"message": "Malformed request."})
+    assert body_of(error, "upload") == (400, {"message": "Malformed request.", "detail": [entry]})
     assert body_of(error, "experiments")[1]["data"] == {"errors": [entry]}
     assert body_of(errors.ReadOnly(messages.PLAYGROUND), "experiments")[0] == 400
 

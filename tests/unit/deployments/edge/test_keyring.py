@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import structlog
 
 from cluster.errors import Unavailable
 from cluster.records.access import App
 from cluster.records.issue import issue_key
-from cluster.secrecy import Vault
+from cluster.secrecy import Vault, key_sha256
 from cluster.store.memory import memory_stores
 from cluster.store.ports import AccessBook, AccessStore
 from deployments.edge.keyring import Keyring
@@ -143,3 +145,68 @@ async def test_listeners_hear_which_keys_are_alive(store: AccessStore) -> None:
     await store.revoke_key(issued.record.sha256)
     await ring.refresh()
     assert heard == [frozenset({issued.record.key_id}), frozenset()]
+
+
+async def test_a_secret_key_in_an_address_is_told_once_an_hour_without_the_key(store: AccessStore) -> None:
+    vault = Vault(MASTER)
+    issued = issue_key(vault, APP, "secret", now_ms=1)
+    await store.put_app(APP)
+    await store.put_key(issued.record)
+    ring = Keyring(store, vault, poll_s=0.01)
+    await ring.start()
+    credential = ring.find(issued.text)
+    assert credential is not None
+    with structlog.testing.capture_logs() as lines:
+        for at_ms in (0, 1, 3_599_999, 3_600_000, 3_600_001):
+            ring.record_exposed(credential, at_ms)
+            await until(lambda: not ring._unwritten)
+    await ring.close()
+    told = [line for line in lines if line["event"] == "secret_key_in_address"]
+    assert [line["key_id"] for line in told] == [credential.key_id] * 2
+    assert issued.text not in str(lines)
+    assert await store.exposed() == {credential.key_id: 3_600_000}
+
+
+@pytest.mark.parametrize(
+    "change", [{"kind": "secret"}, {"app_id": "other"}, {"key_id": "key-1"}, {"mac": ""}]
+)
+async def test_a_relabelled_key_is_left_out_and_told(store: AccessStore, change: dict[str, str]) -> None:
+    """Who writes Redis makes no browser key a secret one, and moves it to no other app."""
+    vault = Vault(MASTER)
+    await store.put_app(APP)
+    await store.put_app(APP.model_copy(update={"app_id": "other"}))
+    issued = issue_key(vault, APP, "publishable", now_ms=1)
+    await store.put_key(issued.record.model_copy(update=change))
+    ring = Keyring(store, vault)
+    with structlog.testing.capture_logs() as logs:
+        await ring.refresh()
+    assert ring.find(issued.text) is None
+    assert [line["event"] for line in logs if line["log_level"] == "error"] == ["key_unreadable"]
+    assert ring.ready
+
+
+class Copied:
+    """An access store in which a key's record stands under the hash of another text as well."""
+
+    def __init__(self, store: AccessStore, sha256: str) -> None:
+        self._store = store
+        self._sha256 = sha256
+
+    async def version(self) -> int:
+        return await self._store.version()
+
+    async def book(self) -> AccessBook:
+        book = await self._store.book()
+        (record,) = book.keys.values()
+        return replace(book, keys={**book.keys, self._sha256: record})
+
+
+async def test_a_record_under_the_hash_of_another_text_opens_for_its_own_key_only(store: AccessStore) -> None:
+    vault = Vault(MASTER)
+    await store.put_app(APP)
+    issued = issue_key(vault, APP, "secret", now_ms=1)
+    await store.put_key(issued.record)
+    ring = Keyring(Copied(store, key_sha256("chosen by somebody")), vault)  # type: ignore[arg-type]
+    await ring.refresh()
+    assert ring.find(issued.text) is not None
+    assert ring.find("chosen by somebody") is None

@@ -145,8 +145,27 @@ def test_entities_of_a_document_are_never_expanded(tmp_path: Path) -> None:
     feed = (
         bomb + "<rss><channel><item><title>&b;</title><link>https://x.example/1</link></item></channel></rss>"
     )
+    padded = "<!--" + "x" * 1_100_000 + "-->" + feed
+    for hidden in (feed.encode(), feed.encode("utf-16"), feed.encode("utf-32"), padded.encode()):
+        with pytest.raises(Invalid, match="entities"):
+            rows_of(write(tmp_path, "feed.rss", hidden))
+    parameter = feed.replace("<!ENTITY a ", '<!ENTITY % p SYSTEM "file:///etc/hostname"> %p; <!ENTITY a ')
     with pytest.raises(Invalid, match="entities"):
-        rows_of(write(tmp_path, "feed.rss", feed))
+        rows_of(write(tmp_path, "feed.rss", parameter))
+
+
+def test_a_feed_of_nothing_but_tags_is_not_read(tmp_path: Path) -> None:
+    for feed in (b"<rss>" + b"<a/>" * 2_000_001, ("<rss>" + "<a/>" * 2_000_001).encode("utf-16")):
+        with pytest.raises(Invalid, match="tags"):
+            rows_of(write(tmp_path, "feed.rss", feed))
+
+
+def test_a_feed_may_name_a_document_type_which_is_never_fetched(tmp_path: Path) -> None:
+    feed = """<?xml version="1.0"?><!DOCTYPE rss PUBLIC "-//Netscape Communications//DTD RSS 0.91//EN"
+      "http://127.0.0.1:9/rss-0.91.dtd"><rss version="0.91"><channel><item><title>Mill opens</title>
+      <link>https://x.example/mill</link><description>The mill opened again.</description></item></channel></rss>"""
+    (row,) = rows_of(write(tmp_path, "feed.rss", feed))
+    assert row["title"] == "Mill opens"
 
 
 @pytest.mark.parametrize(

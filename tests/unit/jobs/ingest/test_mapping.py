@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -129,3 +130,50 @@ def test_a_decimal_that_is_no_number_is_left_out() -> None:
 def test_a_rule_that_makes_no_sense_is_refused(rule: str) -> None:
     with pytest.raises(Invalid):
         FieldMap.parse([rule])
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "expected"),
+    [
+        ("price=x:number(,)", "1.234,50", 1234.5),
+        ("price=x:number(,)", "2,55", 2.55),
+        ("price=x:number(.)", "2.55", 2.55),
+        ("price=x", "2,55", "2,55"),
+        ("timestamp=x:time(%m/%d/%Y %H:%M)", "12/01/2010 08:26", "2010-12-01T08:26:00.000Z"),
+        ("timestamp=x:time(%d.%m.%Y %H:%M %z)", "01.12.2010 08:26 +0100", "2010-12-01T07:26:00.000Z"),
+        ("timestamp=x:time(%m/%d/%Y)", "13/13/2010", "13/13/2010"),
+        ("user_id=x:integer", "17850.0", "17850"),
+        ("user_id=x:integer", 17850.0, "17850"),
+        ("age=x:integer", 41.0, 41),
+        ("availability=x{ja:IN_STOCK,nein:OUT_OF_STOCK}", "nein", "OUT_OF_STOCK"),
+        ("availability=x{ja:IN_STOCK,nein:OUT_OF_STOCK}", "vielleicht", "vielleicht"),
+        ("rating=x{gut:4,schlecht:1}", "gut", 4.0),
+    ],
+)
+def test_values_of_real_files_become_what_fields_take(rule: str, value: Any, expected: Any) -> None:
+    assert list(mapped([rule], {"x": value}).values()) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ("categories=Kategorie||>", "at most two different signs"),
+        ("price=Preis:float(,)", "there is no kind 'float'; there are bool, integer"),
+        ("price=Preis:number(x)", "decimal sign"),
+        ("timestamp=Tag:time(d.m.y)", "looks like time("),
+        ("tags=x:list(,)", "only number and time"),
+        ("availability=x{ja}", "{ja:IN_STOCK"),
+    ],
+)
+def test_rules_that_make_no_sense_say_what_would(rule: str, told: str) -> None:
+    with pytest.raises(Invalid, match=re.escape(told)):
+        FieldMap.parse([rule])
+
+
+def test_a_column_that_is_not_there_is_named_with_those_that_are() -> None:
+    fields = FieldMap.parse(["product_id=Artikelnumer", "title:=x", "price=meta.price"])
+    with pytest.raises(Invalid, match="no column 'Artikelnumer'; there are 'Artikelnummer', 'meta'"):
+        fields.check_columns(["Artikelnummer", "meta"])
+    with pytest.raises(Invalid, match="kinds after a colon are bool, integer"):
+        FieldMap.parse(["price=Preis:float"]).check_columns(["Preis"])
+    FieldMap.parse(["title=og:title"]).check_columns(["og:title"])

@@ -189,10 +189,10 @@ def test_from_an_object_store_a_version_is_fetched_once_and_whole(
     assert snapshots.publish(APP, ENGINE, folder) == version
     reads: list[str] = []
     bucket.fault = lambda verb, path: reads.append(path) if verb == "read" else None
-    place = snapshots.fetch(APP, ENGINE, version, tmp_path / "cache")
+    place, _ = snapshots.fetch(APP, ENGINE, version, tmp_path / "cache")
     assert Snapshot.open(place).version == version
     first = len(reads)
-    assert snapshots.fetch(APP, ENGINE, version, tmp_path / "cache") == place
+    assert snapshots.fetch(APP, ENGINE, version, tmp_path / "cache")[0] == place
     assert len(reads) == first + 1  # the manifest alone
     with pytest.raises(NotFound, match="has no snapshot"):
         snapshots.fetch(APP, ENGINE, "0" * 16, tmp_path / "cache")
@@ -207,11 +207,11 @@ def test_a_machine_keeps_the_newest_few_versions_it_fetched(tmp_path: Path, buil
     for days, name in enumerate(["v0", "v1", "v2", "v3", "v4", "v5", ".v6.abc.part", ".v7.abc.part"]):
         (here / name).mkdir(parents=True)
         os.utime(here / name, (now_s - 86_400 * (days % 7), now_s - 86_400 * (days % 7)))
-    place = snapshots.fetch(APP, ENGINE, version, tmp_path / "cache")
+    place, _ = snapshots.fetch(APP, ENGINE, version, tmp_path / "cache")
     left = sorted(path.name for path in here.iterdir())
     assert left == sorted(["v0", "v1", "v2", "v3", ".v7.abc.part", version])
     os.utime(place, (0, 0))
-    assert snapshots.fetch(APP, ENGINE, version, tmp_path / "cache").stat().st_mtime > now_s - 60
+    assert snapshots.fetch(APP, ENGINE, version, tmp_path / "cache")[0].stat().st_mtime > now_s - 60
 
 
 def test_a_machine_that_can_not_keep_a_version_says_so(tmp_path: Path, built: dict[str, Path]) -> None:

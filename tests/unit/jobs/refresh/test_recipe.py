@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -98,12 +99,16 @@ def test_a_path_that_leads_nowhere_is_refused(path: str) -> None:
         "jobs.refresh.learners.ease:Ease",
     ],
 )
-def test_a_learner_that_can_not_be_used_is_refused(learner: str) -> None:
+def test_a_learner_that_can_not_be_used_is_refused(learner: str, allow_learners: Callable[..., None]) -> None:
+    allow_learners(learner)
     with pytest.raises(Invalid, match=f"learner {learner}"):
         learner_of(OwnRecipe(learner=learner, config={"unknown": 1}))
 
 
-def test_a_module_that_is_no_python_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_is_no_python_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allow_learners: Callable[..., None]
+) -> None:
+    allow_learners("own_broken_module:Mine")
     (tmp_path / "own_broken_module.py").write_text("def train(:\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(Invalid, match="SyntaxError"):

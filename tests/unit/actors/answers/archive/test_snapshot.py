@@ -16,7 +16,10 @@ from actors.answers.archive.writing import Meaning
 from actors.language import latent
 from actors.language.embed import HashingEmbedder
 from cluster.artifacts.manifest import Manifest
+from cluster.artifacts.shelf import Shelf
+from cluster.artifacts.signing import sign_manifests
 from cluster.errors import Fault, Invalid
+from cluster.secrecy import Signer
 from tests.fakes.small_archive import ARTICLES
 
 APP = "news"
@@ -125,3 +128,16 @@ def test_a_mapped_snapshot_takes_changes_beside_it(kept: Path) -> None:
     }
     assert "accord" in ask(library, ArchiveQuery(APP, "sealed accord"), 0).snippets[0].text
     assert np.count_nonzero(~library.segments[0].alive) == 3
+
+
+def test_a_snapshot_is_opened_when_this_installation_signed_it_for_its_app(tmp_path: Path) -> None:
+    ours, before = PassageShelf(tmp_path, signer=Signer(b"ours")), PassageShelf(tmp_path)
+    ours.write(APP, iter(DOCUMENTS), offset="0", written_at_ms=1)
+    assert ours.open(APP) is not None
+    shutil.copytree(tmp_path / APP, tmp_path / "other")
+    assert ours.open("other") is None
+    assert before.open("other") is not None
+    before.write("third", iter(DOCUMENTS), offset="0", written_at_ms=1)
+    assert ours.open("third") is None
+    sign_manifests(Shelf.open(tmp_path, signer=Signer(b"ours")), foreign=False)
+    assert ours.open("third") is not None

@@ -88,6 +88,14 @@ def test_without_weight_relevance_decides_whoever_asks(shop: Recommender) -> Non
     assert all(score > 0 for score in scores)
 
 
+def test_without_weight_equals_stand_in_one_order_for_everybody(shop: Recommender) -> None:
+    lists = {
+        tuple(ids(search(shop, recents(reader), q="*", user_id=reader, rows=50, personalization_weight=0)))
+        for reader in (*READERS, "nobody")
+    }
+    assert len(lists) == 1
+
+
 def test_what_is_sold_out_is_found_with_a_low_score(shop: Recommender) -> None:
     (teapot,) = search(shop, q="teapot").products
     assert teapot["product_id"] == "teapot"

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from actors.search.paragraphs.cutting import DEEPEST, MOST_PARAGRAPHS, paragraphs
+from actors.intake.steps import plain_text
+from actors.search.paragraphs import page_parser
+from actors.search.paragraphs.cutting import LONGEST_SELECTOR, MOST_PARAGRAPHS, page_of, paragraphs
+from actors.search.paragraphs.page_parser import DEEPEST, MOST_ATTRIBUTES, MOST_NODES
 from actors.search.paragraphs.showing import show, written
 
 PAGE = """
@@ -108,7 +112,100 @@ def test_no_page_takes_long(hostile: str) -> None:
     assert len(found) <= MOST_PARAGRAPHS
 
 
+def nested(depth: int, text: str = "one two three") -> str:
+    return "<div>" * depth + text + "</div>" * depth
+
+
 def test_elements_in_each_other_are_read_to_a_depth() -> None:
-    inside = "<div>" * (DEEPEST - 1) + "one two three" + "</div>" * (DEEPEST - 1)
-    assert [found.text for found in paragraphs(inside)] == ["one two three"]
-    assert written(LexborHTMLParser(inside).root)
+    assert page_of(nested(DEEPEST - 1)).text() == "one two three"
+    assert page_of(nested(DEEPEST + 1)).text() == ""
+    assert written(LexborHTMLParser(nested(DEEPEST - 1)).root)
+
+
+@pytest.mark.parametrize("depth", [1, 60, 80, 90, 120, 255])
+def test_the_way_to_a_paragraph_is_bounded(depth: int) -> None:
+    html = "<i></i>" * 12_000 + nested(depth)
+    found = paragraphs(html)
+    assert bool(found) == (depth <= 80)
+    for one in found:
+        shown = show(html, one.number, html=True, around=True)
+        assert shown is not None
+        assert shown.around is not None
+        assert len(shown.css_selector) <= LONGEST_SELECTOR
+        assert len(shown.around.css_selector) <= LONGEST_SELECTOR
+
+
+def test_what_follows_where_a_page_becomes_too_deep_is_left_out_and_the_rest_is_read() -> None:
+    html = "<p>before it all</p>" * 3_000 + nested(2_000) + "<p>after it all</p>"
+    found = paragraphs(html)
+    assert found[0].text == "before it all"
+    assert page_of(html).text(separator=" ").count("before it all") == 3_000
+    assert "after it all" not in page_of(html).text()
+
+
+def test_templates_are_hidden_and_what_follows_them_is_read() -> None:
+    html = "<p>one two three</p><template><p>a b c</p><template>d</template></template><p>four five six</p>"
+    assert [one.text for one in paragraphs(html)] == ["one two three", "four five six"]
+    for one in paragraphs(html):
+        shown = show(html, one.number)
+        assert shown is not None
+        assert "x-template" not in shown.css_selector
+        [node] = LexborHTMLParser(html).css(shown.css_selector)
+        assert node.text() == one.text
+    assert paragraphs("<template><p>a b c</p>") == []
+
+
+HOSTILE_SHAPES = {
+    "stray end tags": lambda n: "<div></b>" * n,
+    "end tags in scripts": lambda n: "<div><script></div></script>" * n,
+    "end tags in comments": lambda n: "<div><!--</div>-->" * n,
+    "end tags in attributes": lambda n: "<div><p title='</div>'>" * n,
+    "end tags in lists of choices": lambda n: "<div><select></div></select>" * n,
+    "elements that need no end": lambda n: "<rt>" * n,
+    "elements of another language": lambda n: "<svg>" + "<input>" * n,
+    "templates": lambda n: "<template>" + "<div>" * n,
+    "a template's end in an attribute": lambda n: "<template a='></template>" + "<div>" * n,
+    "formatting": lambda n: "".join(f"<b x={at}>" for at in range(n)),
+    "formatting that comes back": lambda n: (
+        "<p>" + "".join(f"<b x={at}>" for at in range(250)) + "</p>" + "<p>a b c" * n
+    ),
+    "attributes": lambda n: "<div " + " ".join(f"a{at}" for at in range(n)) + ">",
+    "attributes with brackets": lambda n: "<div " + " ".join(f"a{at}='<>'" for at in range(n)) + ">",
+}
+
+
+@pytest.mark.parametrize("shape", HOSTILE_SHAPES)
+def test_twice_the_page_costs_no_more_than_twice_the_work(shape: str) -> None:
+    def cost_s(count: int) -> float:
+        html = HOSTILE_SHAPES[shape](count)
+        began_s = time.process_time()
+        found = paragraphs(html)
+        show(html, found[-1].number if found else 0, html=True, around=True)
+        plain_text(html)
+        return time.process_time() - began_s
+
+    # below 60 ms the clock and the neighbours decide
+    for _ in range(4):
+        first_s, second_s, third_s = cost_s(10_000), cost_s(20_000), cost_s(40_000)
+        if max(second_s / max(first_s, 0.06), third_s / max(second_s, 0.06)) < 3:
+            return
+    raise AssertionError(f"10,000: {first_s:.2f} s, 20,000: {second_s:.2f} s, 40,000: {third_s:.2f} s")
+
+
+def test_html_is_parsed_in_one_place() -> None:
+    folder = Path(page_parser.__file__).parents[3]
+    sources = (
+        path
+        for name in ("actors", "cluster", "deployments", "jobs")
+        for path in (folder / name).rglob("*.py")
+    )
+    assert [path.name for path in sources if "selectolax" in path.read_text("utf-8")] == ["page_parser.py"]
+
+
+@pytest.mark.parametrize("shape", HOSTILE_SHAPES)
+def test_every_tree_is_bounded(shape: str) -> None:
+    count = 0
+    for node in page_of(HOSTILE_SHAPES[shape](40_000)).traverse(include_text=True):
+        count += 1
+        assert len(node.attributes) <= MOST_ATTRIBUTES
+    assert count <= MOST_NODES + 2

@@ -1,0 +1,26 @@
+"""The folders in which trainings keep what they have behind them: `runs/<app>/<run>/...`, `sweeps/<app>/<name>/...`."""
+
+from __future__ import annotations
+
+from cluster.artifacts.shelf import Shelf
+
+RUNS = "runs"
+SWEEPS = "sweeps"
+TRAINING_FOLDERS = (RUNS, SWEEPS)
+"Folders that may hold rows of readers."
+
+
+def run_folders(shelf: Shelf, app_id: str, folder: str = RUNS) -> dict[str, list[str]]:
+    """List what runs of an app left: run -> paths of its files."""
+    above, found = f"{folder}/{app_id}", dict[str, list[str]]()
+    for entry in shelf.entries(above):
+        run_id = entry.path[len(above) + 1 :].partition("/")[0]
+        found.setdefault(run_id, []).append(entry.path)
+    return found
+
+
+def clear_run(shelf: Shelf, app_id: str, run_id: str, folder: str = RUNS) -> int:
+    """Remove everything of one run, also what was never written to its end; return how many files went."""
+    place = f"{folder}/{app_id}/{run_id}"
+    gone = sum(shelf.remove(entry.path) for entry in shelf.entries(place))
+    return gone + shelf.sweep_parts(place, 1 << 62)

@@ -1,0 +1,54 @@
+"""`kiosk learners`: learner classes of yours that may run in this installation."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cluster.commands import screen
+from cluster.commands.installation import Installation
+from cluster.runtime.learners import allow_learner, allowed_learners, remove_learner
+
+app = typer.Typer(help="Learners: model classes of yours that may run here.", no_args_is_help=True)
+
+EPILOG = """
+[bold]Examples[/]
+
+  python -m jobs.refresh conform shop.markov:Markov     hold it to the protocol first
+  kiosk learners allow shop.markov:Markov
+  kiosk learners list
+
+A class runs with all rights of the process that imports it: in trainings, and in the processes that answer readers.
+"""
+
+Learner = Annotated[str, typer.Argument(metavar="package.module:Class", help="The class.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+
+
+@app.command("allow", epilog=EPILOG)
+def allow(learner: Learner, as_json: AsJson = False) -> None:
+    """Let a class be imported by trainings and by those who serve; no restart is needed."""
+    added = allow_learner(Installation().settings, learner)
+    _show(as_json, f"{learner} is allowed" if added else f"{learner} was allowed already")
+
+
+@app.command("list", epilog=EPILOG)
+def list_learners(as_json: AsJson = False) -> None:
+    """List the classes that are allowed."""
+    found = sorted(allowed_learners(Installation().settings))
+    _show(as_json, *(found or ["none; only the built-in learners run"]))
+
+
+@app.command("remove", epilog=EPILOG)
+def remove(learner: Learner, as_json: AsJson = False) -> None:
+    """Take a class off the list; snapshots that were trained with it are refused when they are loaded next."""
+    remove_learner(Installation().settings, learner)
+    _show(as_json, f"{learner} is not allowed any more")
+
+
+def _show(as_json: bool, *lines: str) -> None:
+    if as_json:
+        screen.tell_json({"learners": sorted(allowed_learners(Installation().settings))})
+    else:
+        screen.tell_lines(*lines)

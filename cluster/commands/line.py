@@ -1,0 +1,69 @@
+"""The commands of `kiosk`, put together."""
+
+from __future__ import annotations
+
+import logging
+
+import typer
+
+from cluster.commands import (
+    apps,
+    artifacts,
+    clients,
+    doctor,
+    down,
+    elsewhere,
+    engines,
+    evaluate,
+    experiments,
+    forget,
+    keys,
+    learners,
+    promote,
+    report,
+    rules,
+    runs,
+    sbom,
+    schedules,
+    status,
+    train,
+    up,
+    users,
+)
+from cluster.log import set_up_logging
+
+
+def command_line() -> typer.Typer:
+    """Put the commands together."""
+    line = typer.Typer(
+        name="kiosk",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    line.callback()(_quietly)
+    line.command("up", epilog=up.EPILOG)(up.up)
+    line.command("down")(down.down)
+    line.command("status", epilog=status.EPILOG)(status.status)
+    line.command("doctor", epilog=doctor.EPILOG)(doctor.doctor)
+    line.command("sbom", epilog=sbom.EPILOG)(sbom.sbom)
+    groups = (
+        apps, keys, users, rules, engines, clients, report, runs, schedules, experiments, learners, artifacts,
+    )  # fmt: skip
+    for group in groups:
+        line.add_typer(group.app, name=group.__name__.rpartition(".")[2])
+    line.command("train", epilog=train.EPILOG)(train.train)
+    line.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
+    for part in (promote, forget):
+        part.add_to(line)
+    line.command("ingest", context_settings=elsewhere.PASS_ON)(elsewhere.ingest)
+    line.command("models", context_settings=elsewhere.PASS_ON)(elsewhere.models)
+    line.command("bench", context_settings=elsewhere.PASS_ON)(elsewhere.bench)
+    return line
+
+
+def _quietly() -> None:
+    """Personalization, search and question answering on your own machines."""
+    set_up_logging(level=logging.WARNING, people=True)

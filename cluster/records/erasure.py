@@ -1,0 +1,152 @@
+"""The erasure of a person: whom it is about, what was found where, and what is left until when."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import orjson
+from pydantic import BaseModel, ConfigDict
+
+from cluster.clock import iso_ms
+from cluster.ids import anonymous_reader, user_reader
+
+REFUSED, COPIES = "refused rows of ingests", "damaged copies of the log file"
+"Places that are files of a machine."
+
+ErasureStatus = Literal["queued", "running", "finished"]
+
+
+class Person(BaseModel):
+    """A user with all linked visitors, or a visitor who is linked to nobody."""
+
+    model_config = ConfigDict(frozen=True)
+
+    app_id: str
+    user_id: str = ""
+    "Empty for a visitor."
+    anonymous_ids: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    "Mail addresses in the profile: they find refused rows that do not carry the id."
+
+    @property
+    def reader_ids(self) -> tuple[str, ...]:
+        """All reader ids (`u:...`, `a:...`), the user's first."""
+        users = (user_reader(self.user_id),) if self.user_id else ()
+        return (*users, *map(anonymous_reader, self.anonymous_ids))
+
+    @property
+    def words(self) -> frozenset[str]:
+        """Values by which a stored text belongs to the person."""
+        return frozenset(word for word in (self.user_id, *self.anonymous_ids, *self.addresses) if word)
+
+    def is_named_in(self, data: bytes | str) -> bool:
+        """Does a text, JSON or a part of it, name the person?
+
+        In whole JSON a value must equal an id. In anything else an id must stand between quotes or blanks.
+        """
+        raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+        if not any(form in raw for word in self.words for form in _forms(word)):
+            return False
+        try:
+            tree = orjson.loads(raw)
+        except orjson.JSONDecodeError:
+            return self._stands_in(raw)
+        waiting = [tree]
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, str):
+                if value in self.words or self._stands_in(value.encode("utf-8", "surrogatepass")):
+                    return True
+            elif isinstance(value, dict):
+                waiting += [*value.keys(), *value.values()]
+            elif isinstance(value, list):
+                waiting += value
+        return False
+
+    def _stands_in(self, text: bytes) -> bool:
+        return any(_stands_alone(text, form) for word in self.words for form in _forms(word))
+
+
+class ErasedPlace(BaseModel):
+    """One place where a person was looked for."""
+
+    model_config = ConfigDict(frozen=True)
+
+    place: str
+    found: int = 0
+    "Things of the person that were there."
+    left: int = 0
+    "Things that are still there."
+    until: str = ""
+    "When the rest goes; empty when nothing is left."
+    reason: str = ""
+    "Why something is left, or what the owner must do."
+
+
+class Erasure(BaseModel):
+    """The receipt of one erasure. It names nobody: `subject` is a keyed hash of the reader id."""
+
+    model_config = ConfigDict(frozen=True)
+
+    erasure_id: str
+    app_id: str
+    subject: str
+    request_id: str = ""
+    by: str = ""
+    "`command` or `api`."
+    status: ErasureStatus = "queued"
+    created_at: int
+    finished_at: int | None = None
+    later: bool = False
+    "The append-only file is rewritten with the next hourly rewriting, not at once."
+    places: tuple[ErasedPlace, ...] = ()
+    erased_before: int = 0
+    "Erasures of the app before this one; not shown."
+
+    @property
+    def left(self) -> int:
+        """Count what is still there, in all places."""
+        return sum(place.left for place in self.places)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write the receipt as JSON."""
+        fields = self.model_dump(exclude={"erased_before"})
+        fields["created_at"] = iso_ms(self.created_at)
+        fields["finished_at"] = None if self.finished_at is None else iso_ms(self.finished_at)
+        return {**fields, "left": self.left}
+
+
+def addresses_of(profile: bytes) -> tuple[str, ...]:
+    """Find the mail addresses in a stored profile."""
+    found: dict[str, None] = {}
+    waiting: list[Any] = [orjson.loads(profile)]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str) and "@" in value and " " not in value and 5 < len(value) <= 320:
+            found.setdefault(value)
+        elif isinstance(value, dict):
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+    return tuple(found)
+
+
+def _forms(word: str) -> frozenset[bytes]:
+    """Write an id as it stands in a text, inside JSON, and inside JSON that is a value of JSON."""
+    plain = word.encode("utf-8", "replace").decode()
+    once = orjson.dumps(plain)[1:-1]
+    return frozenset((plain.encode(), once, orjson.dumps(once.decode())[1:-1]))
+
+
+_EDGES = frozenset(b" \t\r\n\"'`,;:=<>()[]{}|/\\?&#")
+
+
+def _stands_alone(text: bytes, word: bytes) -> bool:
+    """Does a word stand in a text with nothing of another id before or behind it?"""
+    at = text.find(word)
+    while at >= 0:
+        end = at + len(word)
+        if (at == 0 or text[at - 1] in _EDGES) and (end == len(text) or text[end] in _EDGES):
+            return True
+        at = text.find(word, at + 1)
+    return False

@@ -1,0 +1,77 @@
+"""Files of this machine that may name a person: refused rows of ingests, and copies of damaged append-only files."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import structlog
+
+from cluster.records.erasure import COPIES, REFUSED, Person
+from cluster.runtime.places import Places
+
+_ERASED = b'{"reason":"erased"}'
+
+_log = structlog.get_logger()
+
+
+class PersonFiles:
+    """The files below one data directory."""
+
+    def __init__(self, data_dir: Path) -> None:
+        places = Places.of(data_dir)
+        self._ingests = places.data_dir / "ingest"
+        self._redis = places.redis_dir
+
+    def find(self, person: Person) -> dict[str, list[Any]]:
+        """Read what names the person, by place."""
+        rows = [row for path in self._quarantines() for _, row in _rows_of(path, person)]
+        copies = [path.name for path in self._copies() if _holds(path, person)]
+        return {REFUSED: [_read(row) for row in rows], COPIES: copies}
+
+    def erase(self, person: Person) -> None:
+        """Overwrite rows where they stand, so that an ingest at work goes on; remove copies that hold the person."""
+        for path in self._quarantines():
+            with path.open("r+b") as stream:
+                for at, row in list(_rows_of(path, person)):
+                    stream.seek(at)
+                    stream.write(_ERASED.ljust(len(row))[: len(row)])
+        for path in self._copies():
+            if _holds(path, person):
+                path.unlink(missing_ok=True)
+                _log.info("damaged_copy_removed", file=path.name)
+
+    def _quarantines(self) -> list[Path]:
+        return sorted(self._ingests.glob("*/quarantine.jsonl"))
+
+    def _copies(self) -> list[Path]:
+        return sorted(path for mark in ("*.damaged-*", "*.mending") for path in self._redis.rglob(mark))
+
+
+def _rows_of(path: Path, person: Person) -> Iterator[tuple[int, bytes]]:
+    """Go through the rows of a file that name a person: where each begins, and its bytes without the line's end."""
+    at = 0
+    with path.open("rb") as stream:
+        for line in stream:
+            row = line.rstrip(b"\n")
+            if person.is_named_in(row):
+                yield at, row
+            at += len(line)
+
+
+def _holds(path: Path, person: Person) -> bool:
+    """Does a file hold one of the person's ids, anywhere?"""
+    if not path.stat().st_size:
+        return False
+    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return any(data.find(word.encode("utf-8", "replace")) >= 0 for word in person.words)
+
+
+def _read(row: bytes) -> Any:
+    try:
+        return orjson.loads(row)
+    except orjson.JSONDecodeError:
+        return row.decode("utf-8", "replace")

@@ -1,0 +1,45 @@
+"""The port of apps and API keys; part of `ports`, which is where everybody else takes it from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from cluster.records.access import ApiKey, App
+
+
+@dataclass(frozen=True, slots=True)
+class AccessBook:
+    """Everything a door must know to check keys: few records, all in memory."""
+
+    version: int
+    apps: Mapping[str, App]
+    keys: Mapping[str, ApiKey]
+    "SHA-256 hex of the key -> the key's record. Revoked keys are absent."
+
+
+class AccessStore(Protocol):
+    """Apps and API keys."""
+
+    async def version(self) -> int:
+        """Read the counter that every change increments."""
+        ...
+
+    async def book(self) -> AccessBook: ...
+
+    async def put_app(self, app: App) -> None: ...
+
+    async def put_key(self, key: ApiKey) -> None: ...
+
+    async def revoke_key(self, sha256: str) -> bool:
+        """Remove a key; False when it was not there."""
+        ...
+
+    async def put_exposed(self, key_id: str, at_ms: int) -> None:
+        """Record that a secret key came in an address."""
+        ...
+
+    async def exposed(self) -> dict[str, int]:
+        """Read key ids and when they came in an address last; revoked ones among them."""
+        ...

@@ -1,0 +1,84 @@
+"""`kiosk ingest fields NOUN`: the fields a record may have, what each takes, and which it must have."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from cluster.records.schema import record_schema
+
+_NOUNS: tuple[Literal["user", "product", "interaction"], ...] = ("user", "product", "interaction")
+_USAGE = f"usage: kiosk ingest fields {'|'.join(_NOUNS)} [--json]"
+_MOST_VALUES = 6
+
+
+def show_fields(words: Sequence[str]) -> int:
+    """Print the fields of a noun; return the exit code."""
+    nouns = [noun for noun in _NOUNS if noun in words]
+    if len(nouns) != 1 or set(words) - {*nouns, "--json"}:
+        sys.stderr.write(_USAGE + "\n")
+        return 2
+    schema = record_schema(nouns[0])["properties"]["data"]["items"]
+    fields = _fields_of(schema)
+    if "--json" in words:
+        sys.stdout.write(json.dumps(fields) + "\n")
+        return 0
+    table = Table(box=None, pad_edge=False)
+    for column in ("field", "takes", "required"):
+        table.add_column(column, overflow="fold")
+    for name, field in fields.items():
+        table.add_row(name, field["takes"], field["required"])
+    console = Console(highlight=False)
+    console.print(table, markup=False)
+    kinds = _types_of(schema)
+    if kinds:
+        console.print("one of user_id and anonymous_id is required")
+        console.print("types: " + ", ".join(sorted(kinds)), markup=False)
+    return 0
+
+
+def _fields_of(schema: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """List fields; of a union of types those of all, with the types that require one."""
+    members = schema.get("oneOf") or schema.get("anyOf") or [schema]
+    fields: dict[str, dict[str, str]] = {}
+    needs: dict[str, list[str]] = {}
+    for member in members:
+        for name, field in member.get("properties", {}).items():
+            fields.setdefault(name, {"takes": _takes(field), "required": ""})
+        for name in member.get("required", ()):
+            needs.setdefault(name, []).extend(_types_of(member))
+    for name, kinds in needs.items():
+        everywhere = len(members) == 1 or len(kinds) == len(_types_of(schema))
+        fields[name]["required"] = "yes" if everywhere else "for " + ", ".join(sorted(kinds))
+    if "type" in fields and len(members) > 1:
+        fields["type"]["takes"] = "one of the types below"
+    return fields
+
+
+def _types_of(schema: dict[str, Any]) -> list[str]:
+    """List the values that `type` has in a schema or in the members of a union."""
+    found: list[str] = []
+    for member in schema.get("oneOf") or schema.get("anyOf") or [schema]:
+        field = member.get("properties", {}).get("type", {})
+        found += field.get("enum", []) or ([field["const"]] if "const" in field else [])
+    return found
+
+
+def _takes(field: dict[str, Any]) -> str:
+    """Say in few words what a field takes."""
+    if "enum" in field:
+        values = field["enum"]
+        more = ", ..." if len(values) > _MOST_VALUES else ""
+        return "one of " + ", ".join(map(str, values[:_MOST_VALUES])) + more
+    options = [one for one in field.get("anyOf", field.get("oneOf", ())) if one.get("type") != "null"]
+    if options:
+        return " or ".join(dict.fromkeys(map(_takes, options)))
+    kind = field.get("type", "text" if "format" in field else "anything")
+    if kind == "array":
+        return f"list of {_takes(field.get('items', {}))}"
+    return f"{kind} ({field['format']})" if "format" in field else str(kind)

@@ -1,0 +1,68 @@
+"""A dry run: what the first rows of files would become, and why some would be refused. Nothing is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from jobs.ingest import sources as reading
+from jobs.ingest.chunks import Checked, check_interactions, check_records
+from jobs.ingest.first_look import check_columns_of, warnings_of
+from jobs.ingest.mapping import FieldMap
+from jobs.ingest.pipeline import Order
+from jobs.ingest.reasons import Reason, ReasonCounter
+from jobs.ingest.row import Unreadable
+
+PREVIEWED_ROWS = 1_000
+"Rows that a dry run reads unless it is given another limit."
+_SAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What the first rows would come to."""
+
+    rows: int
+    accepted: int
+    refused: int
+    reasons: tuple[Reason, ...]
+    warnings: tuple[str, ...]
+    samples: tuple[dict[str, Any], ...]
+    "The first records as they would be uploaded."
+
+
+def preview(order: Order, *, now_ms: int) -> Preview:
+    """Read, map and validate the first rows of an order.
+
+    Errors:
+        Invalid: the address, the format or the mapping makes no sense
+        Unavailable: an object store does not answer
+    """
+    mapping = FieldMap.parse(order.mapping)
+    files = reading.PlainFiles(order.format, order.layout)
+    found = files.find(order.address)
+    check_columns_of(mapping, found)
+    left = order.limit or PREVIEWED_ROWS
+    counter, rows_read, refused = ReasonCounter(), 0, 0
+    samples: list[dict[str, Any]] = []
+    warnings: list[str] = []
+    for source in found:
+        read = mapping.reader(source.format)
+        for first, lot in files.chunks(source, order.chunk):
+            rows = list(lot[:left])
+            if not rows:
+                break
+            if not rows_read:
+                warnings = warnings_of(rows, read, mapping)
+            good = (row for row in rows if not isinstance(row, Unreadable))
+            samples += [read(row) for row, _ in zip(good, range(_SAMPLES - len(samples)), strict=False)]
+            checked: Checked[Any] = (
+                check_interactions(rows, first, read, now_ms)
+                if order.noun == "interaction"
+                else check_records(order.noun, rows, first, read, now_ms)
+            )
+            counter.add(checked.refused)
+            rows_read, refused, left = rows_read + len(rows), refused + len(checked.refused), left - len(rows)
+    return Preview(
+        rows_read, rows_read - refused, refused, counter.commonest(), tuple(warnings), tuple(samples)
+    )

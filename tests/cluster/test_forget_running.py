@@ -1,0 +1,233 @@
+"""A canary in a running installation, over HTTP and commands; one command, and nothing of them is left anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from cluster.artifacts.snapshots import FOLDER, MANIFEST
+from cluster.runtime.places import Places
+from cluster.runtime.sockets import free_ports
+from cluster.store.connect import open_stores
+from tests.cluster.test_up_down import Installed
+from tests.fakes.door import BROWSER
+from tests.suites.canary import (
+    CITY,
+    MAIL,
+    NEEDLES,
+    QUERY,
+    QUESTION,
+    SECOND,
+    TITLE,
+    USER,
+    VISITOR,
+    traces_in_files,
+    traces_in_redis,
+)
+
+pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(520)]
+WITH, WITHOUT = "development", "production"
+READERS, EVENTS, ITEMS = 60, 20, 90
+AT = "2026-03-{day:02d}T09:{minute:02d}:30.250Z"
+
+
+class Callers:
+    """Both apps of one installation as their servers call them."""
+
+    def __init__(self, installed: Installed, told: dict[str, Any]) -> None:
+        self.installed = installed
+        self.keys = {app["app_id"]: app["secret_key"] for app in told["apps"]}
+        self._http = httpx.Client(base_url=told["api_url"], timeout=30)
+
+    def call(self, app: str, method: str, path: str, body: Any = None, **headers: str) -> Any:
+        """Send one request until there is room for it."""
+        for _ in range(60):
+            reply = self._http.request(
+                method,
+                path,
+                json=body,
+                headers={"X-API-KEY": self.keys[app], "User-Agent": BROWSER, **headers},
+            )
+            if reply.status_code not in (429, 503):
+                return reply.json()
+            time.sleep(1)
+        raise AssertionError(reply.text)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def snapshot(self, app: str, version: str) -> dict[str, bytes]:
+        """All files of a version but its manifest."""
+        folder = self.installed.places.data_dir / "shelf" / FOLDER / app / "default" / version
+        files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != MANIFEST]
+        return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+    def trained(self, app: str) -> str:
+        """Train, and let it serve."""
+        run = self.installed.told("train", app, "--recipe", "fast", "--promote")
+        return str(run["version"])
+
+    def settle(self) -> None:
+        """Wait until everything that was sent stands on the shelf; a training waits for it too."""
+        time.sleep(33)
+
+
+@pytest.fixture(scope="module")
+def callers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callers]:
+    installed = Installed(Places.of(tmp_path_factory.mktemp("forget") / "data"), free_ports(1)[0])
+    try:
+        callers = Callers(installed, installed.told("up", "--port", str(installed.port)))
+        yield callers
+        callers.close()
+    finally:
+        installed.kiosk("down")
+
+
+def fill(callers: Callers, app: str) -> None:
+    """Fill an app; both get the same."""
+    chosen = random.Random(7)
+    products = [{"product_id": f"p{n}", "title": f"Thing {n}", "type": "book"} for n in range(ITEMS)]
+    callers.call(app, "POST", "/v1/products", {"data": products})
+    people = [{"user_id": f"reader-{n}", "city": f"City {n % 3}"} for n in range(READERS)]
+    callers.call(app, "POST", "/v1/users", {"data": people})
+    for n in range(EVENTS):
+        events = [
+            {
+                "type": ("product_detail_page_view", "add_to_cart", "click")[(n + reader) % 3],
+                "user_id": f"reader-{reader}",
+                "product_ids": [f"p{chosen.randrange(reader % 3, ITEMS, 3)}"],
+                "timestamp": AT.format(day=1 + n, minute=reader),
+            }
+            for reader in range(READERS)
+        ]
+        assert callers.call(app, "POST", "/v1/interactions", {"data": events})["message"] == "success"
+
+
+def live(callers: Callers, folder: Path) -> None:
+    """Do everything a person can do."""
+    call, at = callers.call, AT.format(day=11, minute=17)
+    profile = {"user_id": USER, "name": "Canary", "city": CITY, "custom_attributes": {"mail": MAIL}}
+    assert call(WITH, "POST", "/v1/users", {"data": [profile]}, **{"Idempotency-Key": f"key-{USER}"})["data"]
+    both = {"user_id": USER, "anonymous_id": VISITOR, "timestamp": at}
+    events = [
+        {"type": "click", "anonymous_id": VISITOR, "product_ids": ["p1", "p4"], "timestamp": at},
+        {"type": "add_to_cart", "product_ids": ["p3"], **both},
+        {"type": "search", "search": {"keywords": QUERY}, **both},
+        {"type": "click", "user_id": USER, "anonymous_id": SECOND, "product_ids": ["p5"], "timestamp": at},
+    ]
+    assert call(WITH, "POST", "/v1/interactions", {"data": events})["message"] == "success"
+    for body in ({"q": QUERY, "user_id": USER}, {"q": QUERY, "anonymous_id": VISITOR}):
+        assert "data" in call(WITH, "POST", "/v1/search/search", body)
+    asked = call(
+        WITH, "POST", "/v1/ask/questions", {"question": QUESTION, "user_id": USER, "anonymous_id": VISITOR},
+        **{"Idempotency-Key": "ask-1"},
+    )["data"]["question_id"]  # fmt: skip
+    history = "/v1/ask/user_history/"
+    for path, more in (("thread/rename", {"title": TITLE}), ("thread/updates/subscribe", {})):
+        call(
+            WITH,
+            "POST",
+            history + path,
+            {"user_id": USER, "thread_id": asked, **more},
+            **{"Idempotency-Key": path},
+        )
+    page = {"user_id": USER, "pagination_id": "page-1", "size": 3}
+    call(WITH, "POST", "/v1/recommendation/user_to_products", page)
+    variants = [{"name": "Now"}, {"name": "Blue"}]
+    call(WITH, "POST", "/v1/experiments", {"name": "Blue buttons", "variants": variants})
+    call(WITH, "POST", "/v1/experiments/blue-buttons/start")
+    met = call(
+        WITH, "POST", "/v1/experiments/blue-buttons/events", {"user_id": USER, "anonymous_id": VISITOR}
+    )
+    assert met["in_experiment"]
+    call(
+        WITH,
+        "POST",
+        "/v1/bulk",
+        {"requests": [{"api_name": "search/search", "body": {"q": QUERY, "user_id": USER}}]},
+    )
+    refused = [
+        {"user_id": USER, "nonsense": {"a": 1}, "custom_attributes": {"mail": MAIL}},
+        {"user_id": "x", "zip": 5},
+    ]
+    path = folder / "people.jsonl"
+    path.write_bytes(b"\n".join(json.dumps(row).encode() for row in refused))
+    callers.installed.kiosk("ingest", str(path), "--noun", "user", "--app", WITH, check=False)
+    path.unlink()
+
+
+async def found_in(places: Places) -> list[str]:
+    """Search Redis, every file of the installation, and the folder of its sockets and of Ray's logs."""
+    url = places.redis_url.read_text().strip()
+    async with open_stores(url, hot_s=5.0, slow_s=20.0) as stores:
+        await stores.server.ask_slow(
+            "CONFIG", "SET", "rdbcompression", "no"
+        )  # else DUMP packs what is searched for
+        found = await traces_in_redis(stores)
+    return [*found, *traces_in_files(places.data_dir), *traces_in_files(places.run_dir)]
+
+
+def test_one_command_and_nothing_of_a_person_is_left(callers: Callers, tmp_path: Path) -> None:
+    installed = callers.installed
+    for app in (WITH, WITHOUT):
+        fill(callers, app)
+    live(callers, tmp_path)
+    callers.settle()
+    before = callers.trained(WITH)
+    found = asyncio.run(found_in(installed.places))
+    for needle in NEEDLES:
+        assert any(needle in trace for trace in found), f"{needle} was never there"
+
+    began_s = time.monotonic()
+    done = installed.kiosk("forget", WITH, "--user", USER, "--json", check=False)
+    took_s = time.monotonic() - began_s
+    receipt = json.loads(done.stdout)
+    left = {place["place"]: place for place in receipt["places"] if place["left"]}
+    print(f"\nforgotten in {took_s:.1f} s: { ({p['place']: p['found'] for p in receipt['places']}) }")
+
+    assert asyncio.run(found_in(installed.places)) == []
+    assert (done.returncode, receipt["status"], set(left)) == (1, "finished", {"model snapshots"})
+    (engine,) = [
+        one for one in installed.told("engines", "list", WITH)["engines"] if one["engine_id"] == "default"
+    ]
+    assert (engine["snapshot"], engine["erased_since"] > 0) == (before, True)
+    doctor = json.loads(installed.kiosk("doctor", "--json", check=False).stdout)["findings"]
+    assert [one["level"] for one in doctor if one["check"] == "erasures"] == ["warning"]
+
+    after, never = callers.trained(WITH), callers.trained(WITHOUT)
+    assert callers.snapshot(WITH, after) == callers.snapshot(WITHOUT, never) != {}
+    assert installed.kiosk("forget", WITH, "--user", USER).returncode == 0
+    assert asyncio.run(found_in(installed.places)) == []
+    _over_http(callers)
+
+
+def _over_http(callers: Callers) -> None:
+    """Order the same over HTTP, and read the receipt until it is complete."""
+    told = callers.call(WITH, "DELETE", f"/v1/users/{USER}?everything=true")["data"]
+    for _ in range(300):
+        receipt = callers.call(WITH, "GET", told["receipt"])["data"]
+        if receipt["status"] == "finished":
+            break
+        time.sleep(0.2)
+    assert (receipt["status"], receipt["left"], receipt["by"]) == ("finished", 0, "api")
+    status = callers.call(WITH, "GET", f"/v1/users/_status/{told['task_id']}")
+    assert status["data"]["status"] == "finished"
+
+
+def test_a_command_on_the_stopped_installation_forgets_as_well(callers: Callers) -> None:
+    person = {"user_id": USER, "custom_attributes": {"mail": MAIL}}
+    callers.call(WITH, "POST", "/v1/users", {"data": [person]})
+    callers.installed.kiosk("down")
+    done: subprocess.CompletedProcess[str] = callers.installed.kiosk("forget", WITH, "--user", USER)
+    assert "Nothing is left." in done.stdout
+    assert traces_in_files(callers.installed.places.data_dir) == []

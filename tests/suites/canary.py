@@ -1,0 +1,252 @@
+"""A person whose every value is unique, put into every store, and a search for them in every byte that is kept."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from actors.history import threads as rules
+from actors.intake.steps import prepare
+from actors.language.embed import HashingEmbedder
+from cluster.artifacts.run_folders import RUNS
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.shelf import Shelf
+from cluster.ids import new_task_id
+from cluster.records.experiment import Experiment
+from cluster.records.exposure import Exposure
+from cluster.records.question import Answer, CitedPassage, Question
+from cluster.records.recent import RecentEvent
+from cluster.records.searched import Searched, pseudonym
+from cluster.records.upload import parse_upload
+from cluster.store.connect import OpenStores
+from cluster.store.ports import Stores
+from jobs.ingest.pipeline import Order, ingest
+from jobs.refresh.recipe import Recipe
+from jobs.refresh.running.checkpoint import Checkpoints
+from jobs.refresh.running.source import read_source
+from tests.suites.redis_process import RedisProcess
+
+APP = "shop"
+USER, VISITOR, SECOND = "canary-user-7f3a", "canary-visitor-91c2", "canary-tablet-55d0"
+MAIL, CITY = "canary.5e1b@birds.example", "Canaryville-2d9c"
+QUERY, QUESTION, TITLE = "canary seed mix 4c77", "do canaries 88ab sing at night", "canary thread b30e"
+NEEDLES = (USER, VISITOR, SECOND, MAIL, CITY, QUERY, QUESTION, TITLE)
+PROFILE = {"user_id": USER, "name": "Canary", "city": CITY, "custom_attributes": {"mail": MAIL}}
+DAY_MS = 86_400_000
+
+
+async def upload(stores: Stores, noun: Any, records: list[dict[str, Any]], now_ms: int) -> str:
+    """Send records down the road of all uploads."""
+    body = orjson.dumps({"data": records})
+    accepted: Any = parse_upload(noun, body, now_ms=now_ms)
+    standing = accepted.against({})
+    took = await stores.intake.accept(
+        APP,
+        noun,
+        "put",
+        standing.payload,
+        task_id=new_task_id(),
+        total=len(records),
+        now_ms=now_ms,
+        attribute_types=standing.attribute_types,
+        errors=standing.messages,
+    )
+    return took.task_id
+
+
+async def act(stores: Stores, items: list[dict[str, Any]], now_ms: int) -> None:
+    """Send interactions as the API does."""
+    accepted: Any = parse_upload("interaction", orjson.dumps({"data": items}), now_ms=now_ms)
+    links = [(user_id, visitor_id, b"") for user_id, visitor_id in accepted.links]
+    await stores.interactions.append(APP, accepted.payload, [*accepted.recents, *links])
+
+
+async def live(stores: OpenStores, now_ms: int, at: str) -> None:
+    """Let the canary do everything a person can do, before and after signing in."""
+    await upload(stores, "user", [PROFILE], now_ms)
+    visits = [("click", ["p1", "p4"]), ("product_detail_page_view", ["p2"])]
+    await act(
+        stores,
+        [
+            {"type": kind, "anonymous_id": VISITOR, "product_ids": found, "timestamp": at}
+            for kind, found in visits
+        ],
+        now_ms,
+    )
+    both = {"user_id": USER, "anonymous_id": VISITOR, "timestamp": at}
+    await act(stores, [{"type": "add_to_cart", "product_ids": ["p3"], **both}], now_ms)
+    await act(stores, [{"type": "search", "search": {"keywords": QUERY}, **both}], now_ms)
+    await act(
+        stores,
+        [
+            {
+                "type": "click",
+                "user_id": USER,
+                "anonymous_id": SECOND,
+                "product_ids": ["p5"],
+                "timestamp": at,
+            }
+        ],
+        now_ms,
+    )
+    salt = await stores.queries.salt(APP)
+    for reader in (f"u:{USER}", f"a:{VISITOR}"):
+        noted = Searched(now_ms - 60_000, "search", QUERY, 3, reader=pseudonym(salt, reader), typist="t")
+        await stores.queries.append(APP, [noted])
+    await _asks(stores, now_ms)
+    await _meets_an_experiment(stores, now_ms)
+    await stores.pages.show(APP, f"u:{USER}", "page-1", ["p1", "p2"])
+    await stores.pages.show(APP, f"a:{VISITOR}", "page-2", ["p1"])
+    # as releases before this one named them
+    await stores.server.ask_slow("SET", f"{{{APP}}}:question-count:20000:u:{USER}", 3)
+    await stores.server.ask_slow("RPUSH", f"{{{APP}}}:page:a:{VISITOR}:page-3", "p1")
+    await stores.idempotency.begin(APP, "key-1", "digest")
+    reply = orjson.dumps({"message": "success", "data": {"title": TITLE}})
+    await stores.idempotency.finish(APP, "key-1", 200, reply, [f"u:{USER}"])
+    await stores.idempotency.begin(APP, "key-2", "digest")
+    await stores.idempotency.finish(
+        APP, "key-2", 422, orjson.dumps({"detail": [{"msg": f"no such user {USER}"}]})
+    )
+
+
+async def _asks(stores: Stores, now_ms: int) -> None:
+    for number, reader in enumerate(({"user_id": USER}, {"anonymous_id": VISITOR})):
+        question = Question(
+            question_id=f"question-{number}", app_id=APP, text=QUESTION, asked_at=now_ms,
+            deadline_at=now_ms + 60_000, logged=number == 0, **reader,
+        )  # fmt: skip
+        shown = orjson.dumps({"question": QUESTION})
+        await stores.questions.ask(question, Answer(), shown, holder="one", until_ms=now_ms + 60_000)
+        cited = CitedPassage(product_id="p1", position=0, text="birds sing")
+        done = Answer(revision=1, finish_reason="success", passages=(cited,))
+        await stores.questions.write(question, done, shown, holder="one", until_ms=now_ms + 60_000)
+        name = f"u:{USER}" if number == 0 else f"a:{VISITOR}"
+        await stores.questions.count(APP, name, now_ms // DAY_MS)
+        await stores.questions.note_asked(APP, QUESTION, name, now_ms // DAY_MS)
+        await stores.questions.remember(APP, f"digest-{number}", question.question_id, ttl_ms=DAY_MS)
+    before = await stores.threads.read(APP, USER)
+    after = rules.asked(before, "question-0", QUESTION, None, now_ms)
+    assert await stores.threads.swap(APP, USER, before, after)
+    named = await stores.threads.read(APP, USER)
+    thread = named.threads["question-0"].model_copy(
+        update={"title": TITLE, "subscribed": True, "has_new": True}
+    )
+    assert await stores.threads.swap(
+        APP, USER, named, named.model_copy(update={"threads": {"question-0": thread}})
+    )
+
+
+async def _meets_an_experiment(stores: Stores, now_ms: int) -> None:
+    book = await stores.experiments.book(APP)
+    for experiment in book.experiments:
+        met = Exposure("a", now_ms)
+        await stores.experiments.assign(experiment, [f"u:{USER}", f"a:{VISITOR}"], met, "take")
+
+
+async def open_experiment(stores: Stores, now_ms: int) -> None:
+    """Have an experiment at work."""
+    variants = [{"variant_id": name, "name": name, "slug": name} for name in ("a", "b")]
+    one = Experiment.model_validate(
+        {
+            "app_id": APP, "experiment_id": "id-one", "slug": "one", "name": "one", "status": "Active",
+            "variants": variants, "entry_salt": "entry-salt", "variant_salt": "variant-salt", "created_at": now_ms,
+        }
+    )  # fmt: skip
+    assert await stores.experiments.swap(one, 0) is not None
+
+
+async def be_refused(stores: OpenStores, folder: Path, now_ms: int) -> None:
+    """Leave refused rows: in the quarantine of Redis, in messages of a task, and in the file of an ingest."""
+    poison = orjson.dumps([{"user_id": USER, "email": MAIL}, {"user_id": 5, "email": MAIL, "city": CITY}])
+    task_id = new_task_id()
+    await stores.intake.accept(
+        APP,
+        "user",
+        "put",
+        poison,
+        task_id=task_id,
+        total=2,
+        now_ms=now_ms,
+        errors=[f"user {USER} is no good"],
+    )
+    assert prepare("user", poison, HashingEmbedder()).failed
+    await stores.server.ask_slow(
+        "XADD", f"{{{APP}}}:quarantine", "*", "kind", "batch", "noun", "user", "id", "t", "reason", "no",
+        "at", now_ms, "payload", poison,
+    )  # fmt: skip
+    rows = [
+        {"user_id": USER, "nonsense": {"a": 1}, "email": MAIL, "city": CITY},
+        {"user_id": "other-1", "zip": 5},
+    ]
+    path = folder / "people.jsonl"
+    path.write_bytes(b"\n".join(map(orjson.dumps, rows)))
+    await ingest(Order(str(path), "user", APP), stores, state_dir=folder / "ingest")
+    path.unlink()
+
+
+def leave_checkpoints(shelf: Shelf, recipe: Recipe, *run_ids: str) -> None:
+    """Leave the data of runs on the shelf, as workers that died do."""
+    source = read_source(SegmentShelf(shelf), APP, recipe)
+    for run_id in run_ids:
+        Checkpoints(shelf, APP, run_id, folder=RUNS).put_source(source)
+
+
+# --- searching ----------------------------------------------------------------------------------------------------
+
+
+async def traces_in_redis(stores: OpenStores) -> list[str]:
+    """Search the name, the type's own form and every byte of every key."""
+    ask, cursor, found = stores.server.ask_slow, b"0", list[str]()
+    while True:
+        cursor, names = await ask("SCAN", cursor, "COUNT", 500)
+        for name in names:
+            dumped = await ask("DUMP", name) or b""
+            found += [f"redis {name!r} {needle}" for needle in _needles_in(name + b"\0" + dumped)]
+        if cursor == b"0":
+            return sorted(set(found))
+
+
+def traces_in_files(folder: Path) -> list[str]:
+    """Search every file below a folder: its bytes, and what is packed in it."""
+    found = []
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not path.is_socket():
+            for data in _readings(path):
+                found += [f"{path.relative_to(folder)} {needle}" for needle in _needles_in(data)]
+    return sorted(set(found))
+
+
+def _readings(path: Path) -> Iterator[bytes]:
+    data = path.read_bytes()
+    yield data
+    if path.suffix == ".parquet":
+        yield repr(pq.read_table(pa.BufferReader(data)).to_pylist()).encode()
+        yield repr(pq.read_metadata(pa.BufferReader(data))).encode()
+    if path.suffix == ".arrow" and path.parent.parent.parent.name not in (RUNS, "sweeps"):
+        yield repr(pa.ipc.open_file(pa.BufferReader(data)).read_all().to_pylist()).encode()
+    for start in (data.find(b"\x1f\x8b\x08"), data.find(b"\x78\x9c")):
+        if start >= 0:
+            try:
+                yield zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(data[start:])
+            except zlib.error:
+                continue
+
+
+def _needles_in(data: bytes) -> list[str]:
+    return [needle for needle in NEEDLES if needle.encode() in data]
+
+
+def a_recent(product_id: str, at_ms: int) -> bytes:
+    """One packed interaction."""
+    return RecentEvent("click", (product_id,), at_ms, 0.0).pack()
+
+
+def kept_on_disk(server: RedisProcess) -> list[str]:
+    """Search the files of a server."""
+    return traces_in_files(server.folder)

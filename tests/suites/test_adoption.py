@@ -1,0 +1,204 @@
+"""A data directory of an earlier release: signed once when this release starts on it, never believed unsigned after."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.shelf import Shelf
+from cluster.clock import SystemClock
+from cluster.errors import Fault, Invalid
+from cluster.records.access import App
+from cluster.records.issue import issue_key
+from cluster.records.run import Run
+from cluster.records.schedule import Schedule
+from cluster.runtime.adoption import adopt_unsigned, sign_keys
+from cluster.runtime.shelves import open_shelf
+from cluster.runtime.vault import ensure_master_key, vault_of
+from cluster.settings import Settings
+from cluster.store.connect import OpenStores
+from deployments.edge.keyring import Keyring
+from jobs.refresh.running.crew import ProcessCrew
+from jobs.refresh.running.foreman import Foreman
+from jobs.refresh.running.orders import order
+from jobs.refresh.running.worker import Worker, Workplace
+from tests.fakes import market
+
+pytestmark = pytest.mark.redis
+ROOT = Path(__file__).resolve().parents[2]
+APP = App(app_id=market.APP, environment="development", created_at=0)
+
+
+@pytest.fixture
+def settings(tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Settings of an installation that has its master key and was never started by this release."""
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("KIOSK_REDIS_URL", redis_url)
+    settings = Settings()
+    ensure_master_key(settings)
+    return settings
+
+
+async def live(stores: OpenStores, settings: Settings, text: str) -> bool:
+    ring = Keyring(stores.access, vault_of(settings))
+    await ring.refresh()
+    return ring.find(text) is not None
+
+
+async def test_the_first_start_signs_what_an_earlier_release_left(
+    settings: Settings, redis_stores: OpenStores
+) -> None:
+    vault = vault_of(settings)
+    await market.open_market(redis_stores)
+    issued = issue_key(vault, APP, "secret", now_ms=1)
+    await redis_stores.access.put_key(issued.record.model_copy(update={"mac": ""}))
+    market.settle(SegmentShelf(Shelf.open(settings.shelf_dir)), market.table(600, 60, 30, topics=3))
+    assert not await live(redis_stores, settings, issued.text)
+
+    assert await adopt_unsigned(settings)
+    assert await live(redis_stores, settings, issued.text)
+    assert SegmentShelf(open_shelf(settings)).load(market.APP).interactions.num_rows == 600
+    # a release before goes on with both
+    assert SegmentShelf(Shelf.open(settings.shelf_dir)).load(market.APP).interactions.num_rows == 600
+    (record,) = (await redis_stores.access.book()).keys.values()
+    assert vault.open(record.ciphertext, record.sha256) == issued.text
+
+
+async def test_later_starts_sign_nothing(settings: Settings, redis_stores: OpenStores) -> None:
+    assert await adopt_unsigned(settings)
+    await market.open_market(redis_stores)
+    planted = issue_key(vault_of(settings), APP, "publishable", now_ms=1)
+    stripped = planted.record.model_copy(update={"kind": "secret", "mac": ""})
+    await redis_stores.access.put_key(stripped)
+    market.settle(SegmentShelf(Shelf.open(settings.shelf_dir)), market.table(600, 60, 30, topics=3))
+    assert not await adopt_unsigned(settings)
+    assert not await live(redis_stores, settings, planted.text)
+    with pytest.raises(Fault, match="kiosk artifacts sign"):
+        SegmentShelf(open_shelf(settings)).load(market.APP)
+
+
+async def test_a_relabelled_record_is_not_signed_by_the_way(
+    settings: Settings, redis_stores: OpenStores
+) -> None:
+    """A wrong proof is not a missing one: nothing signs it."""
+    vault = vault_of(settings)
+    await redis_stores.access.put_app(APP)
+    issued = issue_key(vault, APP, "publishable", now_ms=1)
+    await redis_stores.access.put_key(issued.record.model_copy(update={"kind": "secret"}))
+    found = await sign_keys(redis_stores.access, vault)
+    assert (found.signed, found.valid) == ((), 0)
+    assert found.refused == (f"{issued.record.key_id} (secret key of {market.APP})",)
+    assert not await live(redis_stores, settings, issued.text)
+
+
+async def test_keys_of_another_master_key_are_told_and_left(
+    settings: Settings, redis_stores: OpenStores, tmp_path: Path
+) -> None:
+    other = Settings(data_dir=tmp_path / "other")
+    ensure_master_key(other)
+    issued = issue_key(vault_of(other), APP, "secret", now_ms=1)
+    await redis_stores.access.put_app(APP)
+    await redis_stores.access.put_key(issued.record)
+    found = await sign_keys(redis_stores.access, vault_of(settings))
+    assert (found.signed, found.refused) == ((), (f"{issued.record.key_id} (secret key of {market.APP})",))
+
+
+async def test_the_command_signs_on_an_administrators_word(
+    settings: Settings, redis_stores: OpenStores, redis_url: str
+) -> None:
+    market.settle(SegmentShelf(Shelf.open(settings.shelf_dir)), market.table(600, 60, 30, topics=3))
+
+    def kiosk(*words: str) -> str:
+        clean = {name: text for name, text in os.environ.items() if not name.startswith(("KIOSK_", "RAY_"))}
+        ours = {
+            "KIOSK_DATA_DIR": str(settings.data_dir),
+            "KIOSK_REDIS_URL": redis_url,
+            "PYTHONPATH": str(ROOT),
+        }
+        done = subprocess.run(
+            [sys.executable, "-m", "cluster", "artifacts", *words],
+            env={**clean, **ours},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        return done.stdout
+
+    told = json.loads(kiosk("sign", "--dry-run", "--json"))
+    assert (len(told["manifests"]["signed"]), told["dry_run"]) == (1, True)
+    assert "1 manifests and 0 key records signed" in kiosk("sign")
+    assert json.loads(kiosk("sign", "--json"))["manifests"] == {"signed": [], "valid": 1, "damaged": []}
+    assert SegmentShelf(open_shelf(settings)).load(market.APP).interactions.num_rows == 600
+    key = kiosk("key").strip()
+    assert len(key) == 44
+    assert key not in (settings.data_dir / "master.key").read_text()
+
+
+# --- what Redis says names no code -----------------------------------------------------------------------------
+
+
+def planted(ran: Path) -> dict[str, object]:
+    """Make a recipe that names a function which would leave a file."""
+    config = {"args": ["touch", str(ran)]}
+    return {
+        "parts": {"x": {"learner": "subprocess:run", "config": config}},
+        "blend": {"weights": {"x": 1.0}, "weights_new": {}},
+    }
+
+
+async def test_a_run_in_redis_that_names_a_function_fails_and_runs_nothing(
+    redis_stores: OpenStores, tmp_path: Path
+) -> None:
+    await market.open_market(redis_stores)
+    shelf = Shelf.open(tmp_path / "shelf")
+    market.settle(SegmentShelf(shelf), market.table(600, 60, 30, topics=3))
+    run = Run(
+        app_id=market.APP, run_id="run-planted", engine_id="default", recipe=planted(tmp_path / "ran"),
+        by="somebody", created_at=1,
+    )  # fmt: skip
+    assert await redis_stores.runs.swap(run) is not None
+    place = Workplace(redis_stores, shelf, SystemClock(), tmp_path / "scratch", settle_s=0.1)
+    done = await Worker(place, "a worker").work(market.APP, "run-planted")
+    assert done is not None
+    assert done.status == "failed"
+    assert "kiosk learners allow subprocess:run" in done.error
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_a_schedule_in_redis_that_names_a_function_orders_nothing(
+    redis_stores: OpenStores, tmp_path: Path
+) -> None:
+    await market.open_market(redis_stores)
+    await redis_stores.schedules.put(
+        Schedule(
+            app_id=market.APP,
+            name="often",
+            engine_id="default",
+            when="every 1m",
+            recipe=planted(tmp_path / "ran"),
+            created_at=1,
+        )
+    )
+    crew = ProcessCrew()
+    assert await Foreman(redis_stores, crew, SystemClock(), owner="one").round() == 0
+    assert await redis_stores.runs.open(market.APP) == []
+    assert crew.pids == {}
+
+
+async def test_ordering_says_how_to_allow_a_class(
+    redis_stores: OpenStores, tmp_path: Path, allow_learners: Callable[..., None]
+) -> None:
+    await market.open_market(redis_stores)
+    recipe = planted(tmp_path / "ran")
+    with pytest.raises(Invalid, match="kiosk learners allow subprocess:run"):
+        await order(redis_stores, market.APP, "default", recipe, now_ms=1, by="a test")
+    allow_learners("subprocess:run")
+    await order(redis_stores, market.APP, "default", recipe, now_ms=1, by="a test")

@@ -1,0 +1,187 @@
+"""Manifests are believed when this installation signed them for the place they stand at."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.learned.snapshot import Snapshot
+from actors.recommender.champions import Models
+from cluster.artifacts.manifest import FileEntry, Manifest, is_signed, signed
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.shelf import Shelf, checksum
+from cluster.artifacts.signing import sign_manifests
+from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.errors import Fault
+from cluster.secrecy import Signer, Vault
+from jobs.refresh.running.checkpoint import Checkpoints
+from tests.fakes import market
+from tests.fakes.corner_shop import APP
+from tests.fakes.trained import built, published
+from tests.suites.snapshot_damage import damaged_loads, folder_of
+
+PLACE = "shop/segments/manifest-000000000012.json"
+OURS = Signer(Vault(bytes(range(32))).derive("artifact manifests"))
+THEIRS = Signer(Vault(bytes(32)).derive("artifact manifests"))
+MANIFEST = Manifest(
+    kind="segments",
+    sequence=12,
+    facts={"app_id": "shop"},
+    files=(FileEntry("a.parquet", 10, "ab" * 32, 3, {"noun": "product", "run": 4}),),
+)
+
+
+def read(data: bytes, signer: Signer | None = OURS, place: str = PLACE) -> Manifest:
+    return Manifest.parse(data, kind="segments", signer=signer, place=place)
+
+
+def test_what_was_signed_is_read() -> None:
+    assert read(MANIFEST.dump(OURS, PLACE)) == MANIFEST
+
+
+def test_a_release_before_reads_it_too() -> None:
+    assert read(MANIFEST.dump(OURS, PLACE), signer=None) == MANIFEST
+
+
+def test_every_single_flipped_bit_is_refused() -> None:
+    data = MANIFEST.dump(OURS, PLACE)
+    for bit in range(len(data) * 8):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(Fault):
+            read(bytes(flipped))
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (MANIFEST.dump(), "not signed; .* kiosk artifacts sign"),
+        (MANIFEST.dump(THEIRS, PLACE), "not signed by this installation"),
+        (MANIFEST.dump(OURS, "other/segments/manifest-000000000012.json"), "for this place"),
+        (MANIFEST.dump(OURS, ""), "for this place"),
+    ],
+    ids=["unsigned", "another key", "another app's", "no place"],
+)
+def test_what_is_not_signed_here_is_refused(data: bytes, words: str) -> None:
+    with pytest.raises(Fault, match=words):
+        read(data)
+
+
+def test_a_checksum_alone_convinces_nobody() -> None:
+    """Change a signed manifest and give it a fitting checksum, as whoever writes the bucket can."""
+    other = Manifest("segments", 12, facts={"app_id": "shop"}, files=())
+    kept = MANIFEST.dump(OURS, PLACE)[-67:-3]
+    forged = other.dump(Signer(b"whatever"), PLACE)
+    inner = forged[len(b'{"checksum":"') + 64 + len(b'","manifest":') : -1][:-66] + kept + b'"}'
+    data = b'{"checksum":"' + checksum(inner).encode() + b'","manifest":' + inner + b"}"
+    assert read(data, signer=None) == other
+    with pytest.raises(Fault, match="not signed by this installation"):
+        read(data)
+
+
+def test_signing_again_changes_nothing_but_the_signature() -> None:
+    after = signed(MANIFEST.dump(), OURS, PLACE)
+    assert after == MANIFEST.dump(OURS, PLACE)
+    assert signed(after, OURS, PLACE) is None
+    assert signed(MANIFEST.dump(THEIRS, PLACE), OURS, PLACE) == after
+    assert (is_signed(MANIFEST.dump()), is_signed(after)) == (False, True)
+    with pytest.raises(Fault):
+        signed(after[:-2], OURS, PLACE)
+
+
+# --- on a shelf ----------------------------------------------------------------------------------------------------
+
+
+def both(root: Path) -> tuple[Shelf, Shelf]:
+    """Open a shelf as a release before does, and as this one does."""
+    return Shelf.open(root), Shelf.open(root, signer=OURS)
+
+
+def test_segments_of_a_release_before_are_refused_until_they_are_signed(tmp_path: Path) -> None:
+    before, now = both(tmp_path)
+    market.settle(SegmentShelf(before), market.table(600, 60, 30, topics=3))
+    with pytest.raises(Fault, match="kiosk artifacts sign"):
+        SegmentShelf(now).load(market.APP)
+    found = sign_manifests(now, foreign=False)
+    assert (len(found.signed), found.valid, found.damaged) == (1, 0, ())
+    assert SegmentShelf(now).load(market.APP).interactions.num_rows == 600
+    assert sign_manifests(now, foreign=False).signed == ()
+    assert SegmentShelf(before).load(market.APP).interactions.num_rows == 600
+
+
+def test_what_others_signed_is_signed_anew_only_when_that_is_asked_for(tmp_path: Path) -> None:
+    now = Shelf.open(tmp_path, signer=OURS)
+    market.settle(SegmentShelf(Shelf.open(tmp_path, signer=THEIRS)), market.table(600, 60, 30, topics=3))
+    assert sign_manifests(now, foreign=False).signed == ()
+    assert len(sign_manifests(now, foreign=True, dry_run=True).signed) == 1
+    with pytest.raises(Fault, match="not signed by this installation"):
+        SegmentShelf(now).load(market.APP)
+    sign_manifests(now, foreign=True)
+    assert SegmentShelf(now).load(market.APP).interactions.num_rows == 600
+
+
+def test_a_damaged_manifest_is_told_and_not_signed(tmp_path: Path) -> None:
+    before, now = both(tmp_path)
+    before.write("shop/segments/manifest-000000000001.json", MANIFEST.dump()[:-9])
+    before.write("shop/notes.json", b"{}")
+    assert sign_manifests(now, foreign=True).damaged == ("shop/segments/manifest-000000000001.json",)
+
+
+def test_a_snapshot_is_published_signed_and_loaded_for_its_own_engine_only(tmp_path: Path) -> None:
+    now = Shelf.open(tmp_path / "shelf", signer=OURS)
+    version = published(SnapshotShelf(now), tmp_path / "one", "shop")
+    models = Models(SnapshotShelf(now), tmp_path / "cache")
+    assert models.load("shop", "default", version).snapshot.version == version
+    folder = tmp_path / "shelf" / "snapshots" / "shop" / "default"
+    shutil.copytree(folder / version, folder.parent / "other" / version)
+    with pytest.raises(Fault, match="for this place"):
+        models.load("shop", "other", version)
+    unsigned, _ = built(tmp_path / "two", seed=7)
+    shutil.copy(unsigned / "manifest.json", folder / version / "manifest.json")
+    with pytest.raises(Fault, match="not signed"):
+        models.load("shop", "default", version)
+
+
+def test_what_is_built_holds_no_key_so_equal_data_gives_equal_bytes(tmp_path: Path) -> None:
+    versions = [
+        published(
+            SnapshotShelf(Shelf.open(tmp_path / name, signer=signer)), tmp_path / f"built-{name}", "shop"
+        )
+        for name, signer in (("ours", OURS), ("theirs", THEIRS))
+    ]
+    assert versions[0] == versions[1]
+    folders = [
+        tmp_path / name / "snapshots" / "shop" / "default" / versions[0] for name in ("ours", "theirs")
+    ]
+    ours, theirs = ({p.relative_to(f): p.read_bytes() for p in f.rglob("*.*")} for f in folders)
+    assert [str(path) for path in ours if ours[path] != theirs[path]] == ["manifest.json"]
+    assert (tmp_path / "built-ours" / "manifest.json").read_bytes() == (
+        tmp_path / "built-theirs" / "manifest.json"
+    ).read_bytes()
+
+
+def test_every_cut_and_every_flipped_bit_of_a_signed_snapshot_is_refused(tmp_path: Path) -> None:
+    """The drill over 1,000 bits is `tests/drills/test_snapshot_faults.py`."""
+    snapshots = SnapshotShelf(Shelf.open(tmp_path / "shelf", signer=OURS))
+    version = published(snapshots, tmp_path / "one", APP)
+    models, folder = Models(snapshots, tmp_path / "cache"), folder_of(tmp_path / "shelf", version)
+    assert damaged_loads(models, folder, version, cuts=10, flips=80, seed=12) == {"tried": 90, "refused": 90}
+
+
+def test_the_shelfs_manifest_counts_not_the_one_in_the_folder(tmp_path: Path) -> None:
+    folder, version = built(tmp_path / "s")
+    manifest = Manifest.parse((folder / "manifest.json").read_bytes(), kind="snapshot")
+    (folder / "manifest.json").write_bytes(b"changed after it was checked")
+    assert Snapshot.open(folder, manifest).version == version
+
+
+@pytest.mark.parametrize("signer", [THEIRS, None], ids=["another key", "unsigned"])
+def test_a_checkpoint_of_somebody_else_is_passed_over(tmp_path: Path, signer: Any) -> None:
+    Checkpoints(Shelf.open(tmp_path, signer=signer), "shop", "run-1").put("plan", {"protocol": "theirs"})
+    ours = Checkpoints(Shelf.open(tmp_path, signer=OURS), "shop", "run-1")
+    assert ours.get("plan") is None
+    ours.put("plan", {"protocol": "ours"})
+    assert ours.get("plan") == {"protocol": "ours"}

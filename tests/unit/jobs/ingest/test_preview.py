@@ -1,0 +1,111 @@
+"""Looking before an ingest: layouts that are found or named, dry runs, reasons, fields."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.errors import Invalid
+from jobs.ingest.delimited import Layout
+from jobs.ingest.fields import show_fields
+from jobs.ingest.pipeline import Order
+from jobs.ingest.preview import Preview, preview
+from jobs.ingest.reasons import Reason, merged
+from jobs.ingest.sources import PlainFiles
+
+
+def _order(
+    path: Path, *rules: str, noun: Any = "product", limit: int = 0, layout: Layout | None = None
+) -> Order:
+    return Order(str(path), noun, "shop", mapping=rules, limit=limit, layout=layout or Layout())
+
+
+def _look(path: Path, *rules: str, **options: Any) -> Preview:
+    return preview(_order(path, *rules, **options), now_ms=1_700_000_000_000)
+
+
+@pytest.mark.parametrize("sign", [",", ";", "\t", "|"])
+def test_the_header_shows_what_parts_the_cells(tmp_path: Path, sign: str) -> None:
+    file = tmp_path / "catalog.csv"
+    file.write_text(f'product_id{sign}title\np1{sign}"a,b;c"\n')
+    (found,) = _look(file).samples
+    assert found == {"product_id": "p1", "title": "a,b;c"}
+
+
+def test_a_delimiter_and_an_encoding_may_be_named(tmp_path: Path) -> None:
+    file = tmp_path / "katalog.csv"
+    file.write_bytes("Nummer;Größe, Titel\n7;Gießkanne\n".encode("cp1252"))
+    layout = Layout(";", "cp1252")
+    (found,) = _look(file, "product_id=Nummer", "title=Größe, Titel", layout=layout).samples
+    assert found == {"product_id": "7", "title": "Gießkanne"}
+    with pytest.raises(Invalid, match="--encoding cp1252"):
+        _look(file)
+
+
+@pytest.mark.parametrize(("delimiter", "encoding"), [(";;", ""), ('"', ""), ("", "utf-9"), ("", "base64")])
+def test_layouts_that_make_no_sense_are_refused(delimiter: str, encoding: str) -> None:
+    with pytest.raises(Invalid):
+        Layout(delimiter, encoding)
+
+
+def test_a_mistyped_column_is_told_before_the_first_row(tmp_path: Path) -> None:
+    file = tmp_path / "catalog.csv"
+    file.write_text("Artikelnummer,leer\n1,\n")
+    with pytest.raises(Invalid, match="no column 'Artikelnumer'; there are 'Artikelnummer', 'leer'"):
+        _look(file, "product_id=Artikelnumer")
+    assert _look(file, "product_id=Artikelnummer", "title=leer").accepted == 1
+
+
+def test_reasons_are_counted_whatever_place_their_rows_have(tmp_path: Path) -> None:
+    file = tmp_path / "orders.jsonl"
+    bad = {"product_id": "p", "price": "2,55", "condition": "OLD"}
+    good = {"product_id": "q"}
+    file.write_text("\n".join(json.dumps(row) for row in [bad, good, bad, {"title": "x"}, bad]))
+    found = _look(file)
+    assert (found.rows, found.accepted, found.refused) == (5, 1, 4)
+    first, second = found.reasons
+    assert (first.count, first.row, second.count) == (3, 0, 1)
+    assert first.text.startswith("price is invalid. The attribute expected to be of type 'number'")
+    assert "condition: The attribute should be one of" in first.text
+    assert second.text == "product_id is invalid. The attribute is required."
+
+
+def test_a_dry_run_reads_only_so_many_rows(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text("product_id\n" + "\n".join(f"{name}{at}" for at in range(9)))
+    found = _look(tmp_path, limit=12)
+    assert (found.rows, len(found.samples)) == (12, 3)
+
+
+def test_ids_that_a_table_wrote_as_decimals_are_noticed(tmp_path: Path) -> None:
+    file = tmp_path / "orders.csv"
+    file.write_text("type,user_id,product_ids\nclick,15311.0,a\nclick,15312.0,b\n")
+    (warning,) = _look(file, noun="interaction").warnings
+    assert "every user_id ends in '.0'" in warning
+    rules = ("type=type", "product_ids=product_ids", "user_id=user_id:integer")
+    assert _look(file, *rules, noun="interaction").warnings == ()
+
+
+def test_reasons_of_several_files_are_added_up() -> None:
+    one, two = Reason("a", 2, 0, "x"), Reason("b", 3, 1, "y")
+    assert merged([(one,), (two, Reason("a", 5, 9, "z"))]) == (Reason("a", 7, 0, "x"), two)
+
+
+def test_fields_of_a_noun_are_listed_with_what_they_take(capsys: pytest.CaptureFixture[str]) -> None:
+    assert show_fields(["interaction", "--json"]) == 0
+    fields = json.loads(capsys.readouterr().out)
+    assert fields["type"]["required"] == "yes"
+    assert fields["product_ids"]["takes"] == "list of string"
+    assert fields["custom_action_name"]["required"] == "for custom"
+    assert show_fields(["product"]) == 0
+    assert all(len(line) <= 80 for line in capsys.readouterr().out.splitlines())
+    assert show_fields(["nothing"]) == 2
+
+
+def test_files_keep_the_layout_they_are_read_with(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x\n")
+    (source,) = PlainFiles(layout=Layout(";")).find(str(tmp_path))
+    assert source.layout == Layout(";")
