@@ -242,6 +242,8 @@ class PageSuite(_Suite):
         await stores.pages.show(APP, "u:1", "page", ["a"])
         assert await stores.pages.shown(APP, "a:1", "page") == []
         assert await stores.pages.shown(APP, "u:1", "other") == []
+        await stores.pages.show(APP, "u:bob", "x:y", ["b"])
+        assert await stores.pages.shown(APP, "u:bob:x", "y") == []
         assert await stores.pages.shown(OTHER, "u:1", "page") == []
 
     async def test_a_page_keeps_the_last_ten_thousand(self, stores: Stores) -> None:

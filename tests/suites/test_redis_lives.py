@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.records.engine import Engine
+from cluster.records.question import Answer, Question
 from cluster.store import keys, pages
 from cluster.store.connect import OpenStores
 from cluster.store.ports import BrowserWriter, RecordPut
@@ -210,3 +211,18 @@ async def test_strangers_leave_few_and_short_pages(
     await redis_stores.pages.show(APP, "u:1", "page", many)
     assert len(await redis_stores.pages.shown(APP, "u:1", "page")) == 1_000
     assert 29 * MINUTE < await life_ms(redis_stores, keys.page_count(APP)) <= 30 * MINUTE
+
+
+async def test_a_strangers_question_lives_two_days(redis_stores: OpenStores) -> None:
+    for question_id, is_strangers, days in (("q1", True, 2), ("q2", False, 30)):
+        question = Question(
+            question_id=question_id, app_id=APP, text="Why?", asked_at=NOW, deadline_at=NOW + 1,
+            anonymous_id="v1", is_strangers=is_strangers,
+        )  # fmt: skip
+        assert await redis_stores.questions.ask(question, Answer(), b"{}", holder="x", until_ms=NOW)
+        life = await life_ms(redis_stores, keys.question(APP, question_id))
+        assert days * DAY - MINUTE < life <= days * DAY
+    assert await redis_stores.questions.count_stranger(APP, "here", 1, each=1, total=1)
+    assert await life_ms(redis_stores, keys.stranger(APP, 1)) > DAY
+    assert await redis_stores.questions.spend_tokens(APP, 1, 10, most=0)
+    assert await life_ms(redis_stores, keys.provider_tokens(APP, 1)) > DAY
