@@ -169,7 +169,6 @@ class messages:
     PLAYGROUND = "This is the playground environment, which is read-only."
     TIMEOUT = "Request timeout."
     TOO_MANY = "Too many requests."
-    TWO_KEYS = "X-API-KEY was sent more than once."
     FAULT = "Something went wrong. Please contact the product team."
     UPLOAD_REJECTED = (
         "None of the records are inserted, because at least one of them contain schema errors. "

@@ -213,3 +213,8 @@ def _checksum(head: str) -> str:
         number, digit = divmod(number, 62)
         digits = _ALPHABET[digit] + digits
     return digits
+
+
+def derive_token_key(secret: bytes) -> bytes:
+    """Derive the key of reader tokens from a secret key: 64 hex digits, used as text like the secret key itself."""
+    return hmac.digest(secret, b"kiosk reader token", "sha256").hex().encode()

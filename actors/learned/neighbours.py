@@ -13,7 +13,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from actors.learned.histories import Fading, Histories, faded
-from actors.learned.model import Batch, Parts
+from actors.learned.model import Array, Batch, Parts
 from actors.learned.past import Past
 from actors.learned.rows_added import add_rows
 from actors.vectors.types import Scores
@@ -87,10 +87,21 @@ class Neighbours:
     def load(cls, parts: Parts) -> Neighbours:
         """Bring a saved model back, without copying its arrays."""
         count = int(parts.facts["items"])
-        weights = sp.csr_matrix((count, count), dtype=np.float32)
-        # set one by one: the constructor would check, and so read, every page of a memory-mapped array
-        # as plain arrays over the same memory: every slice of a memmap object costs a microsecond more
-        weights.data = np.asarray(parts.array("weights"))
-        weights.indices = np.asarray(parts.array("items"))
-        weights.indptr = np.asarray(parts.array("starts"))
-        return cls(weights, Fading(**parts.facts["fading"]))
+        starts, items, values = (parts.array(name) for name in ("starts", "items", "weights"))
+        return cls(csr_of(starts, items, values, (count, count)), Fading(**parts.facts["fading"]))
+
+
+def csr_of(starts: Array, columns: Array, values: Array, shape: tuple[int, int]) -> Any:
+    """Make a sparse matrix of its three arrays without reading them.
+
+    Shapes:
+        starts: int [rows + 1]; columns: int [m]; values: float32 [m]
+        returns: CSR float32 [rows, columns]
+    """
+    matrix = sp.csr_matrix(shape, dtype=np.float32)
+    # set one by one: the constructor would check, and so read, every page of a memory-mapped array
+    # as plain arrays over the same memory: every slice of a memmap object costs a microsecond more
+    matrix.data = np.asarray(values)
+    matrix.indices = np.asarray(columns)
+    matrix.indptr = np.asarray(starts)
+    return matrix

@@ -14,6 +14,7 @@ from typing import Any
 from actors.learned.allowed import ALLOWED
 from actors.learned.blend import Blend, Part
 from actors.learned.cohorts import Cohorts
+from actors.learned.content import ContentWeights
 from actors.learned.counted import Counted
 from actors.learned.factors import Factors
 from actors.learned.habit import Habit
@@ -29,12 +30,16 @@ BASKETS = "extra-baskets"
 COHORTS = "extra-cohorts"
 "Name of the extra that knows what readers of a kind take."
 
+CONTENT = "extra-content"
+"Name of the extra that knows what products without events are worth, from what they are like."
+
 KNOWN: Mapping[str, Callable[[Parts], Model]] = MappingProxyType(
     {
         "als": Factors.load,
         "baskets": Neighbours.load,
         "content_knn": Neighbours.load,
         "ease": Neighbours.load,
+        "graph_filter": Neighbours.load,
         "item_knn": Neighbours.load,
         "popularity": Counted.load,
         "repeats": Habit.load,
@@ -56,6 +61,7 @@ class Learned:
     blend: Blend
     baskets: Neighbours | None = None
     cohorts: Cohorts | None = None
+    content: ContentWeights | None = None
 
 
 def learned_of(snapshot: Snapshot) -> Learned:
@@ -80,9 +86,10 @@ def learned_of(snapshot: Snapshot) -> Learned:
         )
         baskets = Neighbours.load(snapshot.parts[BASKETS]) if BASKETS in snapshot.parts else None
         cohorts = Cohorts.load(snapshot.parts[COHORTS]) if COHORTS in snapshot.parts else None
+        content = ContentWeights.load(snapshot.parts[CONTENT]) if CONTENT in snapshot.parts else None
     except (KeyError, TypeError, ValueError) as error:
         raise Fault(f"snapshot is damaged: its parts do not fit together: {error!r}") from error
-    return Learned(snapshot, Blend(parts), baskets, cohorts)
+    return Learned(snapshot, Blend(parts), baskets, cohorts, content)
 
 
 def model_of(learner: str, parts: Parts, config: Mapping[str, Any] | None = None) -> Model:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from actors.learned.cohorts import Cohorts
+from actors.learned.content import ContentWeights
 from actors.learned.counted import Counted
 from actors.learned.factors import Factors
 from actors.learned.histories import Histories
@@ -49,6 +50,8 @@ def trusted(snapshot: Snapshot, version: str) -> Learned:
         _check("baskets", learned.baskets, count)
     if learned.cohorts is not None:
         _check_cohorts(learned.cohorts, count)
+    if learned.content is not None:
+        _check_content(learned.content, count)
     return learned
 
 
@@ -107,6 +110,18 @@ def _check_cohorts(cohorts: Cohorts, count: int) -> None:
     first = [sum(sizes[:at]) for at in range(len(sizes))]
     if len(cohorts.fields) != len(sizes) or cohorts.first.tolist() != first:
         raise _damaged("cohorts", "its fields do not fit its shares")
+
+
+def _check_content(content: ContentWeights, count: int) -> None:
+    width = len(content.features)
+    if content.features.dtype != np.int64 or (np.diff(content.features) <= 0).any():
+        raise _damaged("content", "its features do not ascend")
+    for name, matrix, rows in (
+        ("content", content.weights, count),
+        ("content sample", content.sample, content.sample.shape[0]),
+    ):
+        _check_lists(name, matrix.indptr, matrix.indices, rows, width)
+        _check_numbers(name, matrix.data, (len(matrix.indices),))
 
 
 def _try(name: str, model: Model, count: int) -> None:

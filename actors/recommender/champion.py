@@ -27,6 +27,8 @@ from actors.recommender.trending import DAY_MS, DecayedCounts
 from actors.vectors.types import Codes, Floats, Mask, Rows, Scores, room_for
 
 _ENOUGH_LIVE = 0.5
+_CONTENT = 0.7
+"What a product is like counts for so much of what people did with it."
 _FEW = 100
 "Up to so many names are looked up one by one."
 
@@ -87,6 +89,7 @@ class Champion:
             for part in learned.blend.parts
             if part.weight and not isinstance(part.model, CommonModel)
         ]
+        self._weight = sum(voice.weight for voice in self._voices)
         self.cover(product_ids)
 
     # --- rows and items -------------------------------------------------------------------------------------
@@ -156,6 +159,18 @@ class Champion:
         if len(past):
             for voice in self._voices:
                 yield from self._asked(voice, past)
+
+    def says_of_new(self, past: Past, features: Any) -> Scores | None:
+        """Say how good products it does not know are for a reader, by their features; None when it can't tell.
+
+        Shapes:
+            features: CSR float32 [k, features]
+            returns: float32 [k], fresh
+        """
+        content = self.learned.content
+        if content is None or features is None or not len(past):
+            return None
+        return content.score_past(past, features) * np.float32(_CONTENT * self._weight)
 
     def says_alike(self, past: Past) -> Iterator[Said | SaidOfAll]:
         """Say what goes with given products, by the parts that know pairs or sessions."""

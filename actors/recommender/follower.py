@@ -159,8 +159,7 @@ class Follower:
 
     def serving(self, engine_id: str) -> str:
         """Name the snapshot that serves an engine; empty for the live parts alone."""
-        champion = self._held.of(engine_id).champion
-        return "" if champion is None else champion.version
+        return self._held.of(engine_id).serving
 
     async def _prepare(self, recommender: Recommender, keys: Sequence[Key]) -> None:
         """Build columns beside what goes on; who needs the same ones waits for the same building."""

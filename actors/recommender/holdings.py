@@ -145,6 +145,9 @@ class Holdings:
         self.texts = overlay.texts
         self.blend = Blend() if blend is None else blend
         self.champion: Champion | None = None
+        "The snapshot that ranks; none when it was made of products alone."
+        self.serving = ""
+        "Version of the snapshot that was adopted, also of one that only searches and completes."
         self.completions = Completions() if completions is None else completions
         self.sections = Sections()
         self.pages = Pages()
@@ -155,6 +158,11 @@ class Holdings:
 
     def adopt(self, champion: Champion | None) -> None:
         """Let another snapshot serve, or none; the next question is answered by it."""
+        self.serving = "" if champion is None else champion.version
+        if champion is not None and not champion.learned.blend.parts:
+            champion = (
+                None  # what happens from now on ranks better than a snapshot that knows nothing of readers
+            )
         if champion is not None:
             champion.cover(self.catalog.product_ids)
             votes = self.overlay.votes.of(len(self.catalog))
@@ -256,7 +264,8 @@ def _born_with(newcomers: Kin, parts: Sequence[CrowdPart]) -> CrowdPart:
             max(part.weight, part.weight_new)
         )
     np.maximum(values, 0.0, out=values)
-    return CrowdPart("new:content", 1.0, 1.0, values)
+    # where features speak to readers with a history, the crowd's word would only drown theirs
+    return CrowdPart("new:content", 1.0 if newcomers.features is None else 0.0, 1.0, values)
 
 
 def _start(parts: list[tuple[float, Scores]], offered: Mask) -> Start:

@@ -101,7 +101,7 @@ class RecommenderHost:
             result = await follower.answer(query, recent, shown)
             if result.products:
                 product_ids = [product["product_id"] for product in result.products]
-                await self._stores.pages.show(*page, product_ids)
+                await self._stores.pages.show(*page, product_ids, is_strangers=query.is_strangers)
             return result
         except Unavailable:
             self._meter.count("kiosk_page_misses_total")

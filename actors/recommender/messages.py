@@ -91,6 +91,8 @@ class ReaderQuery:
     spacing: tuple[Spacing, ...] = ()
     dithering: float = 1.0
     pagination_id: str = ""
+    is_strangers: bool = False
+    "Nobody proved who asks: little is remembered of it."
     simulated: tuple[RecentEvent, ...] = ()
     "`additional_interactions`; never written."
     cohort: Mapping[str, Any] = field(default_factory=dict)

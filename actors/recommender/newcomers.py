@@ -2,15 +2,20 @@
 
 Source:
     ranking notes, section 5: content neighbours, a small share of attention until about twenty events
+
+Where a snapshot learned which features lead to what readers take (`actors.learned.content`), that speaks to a reader
+instead of what products like them inherit.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from actors.learned.features import feature_matrix, features_of
 from actors.recommender.champion import Champion
 from actors.recommender.crowd import Crowd
 from actors.recommender.overlay import Overlay
@@ -23,6 +28,8 @@ _MOST = 2_000
 _KIN = 8
 _ELDERS = 4_096
 _A_REFRESH = 64
+_AT_FIRST = 512
+"So many are met with the first refresh of a snapshot: they were there before it."
 _POWER = 3
 _INHERITED = 0.7
 _ELDERS_FOR_MS = 600_000
@@ -30,6 +37,10 @@ _ELDERS_FOR_MS = 600_000
 
 def _no_rows() -> Rows:
     return np.zeros(0, np.int64)
+
+
+def _no_scores() -> Scores:
+    return np.zeros(0, np.float32)
 
 
 def _no_kin() -> Rows:
@@ -57,6 +68,10 @@ class Kin:
     vectors: Matrix = field(default_factory=_no_weights)
     slots: Rows = field(default_factory=_no_rows)
     kin_slots: Rows = field(default_factory=_no_kin)
+    features: Any = None
+    "CSR float32 [k, features of the snapshot]; None when it learned nothing from what products are like."
+    shares: Scores = field(default_factory=_no_scores)
+    "float32 [k], how far a product is from standing for itself: 1 without votes."
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -95,12 +110,14 @@ class Newcomers:
         self._elders: Rows = np.zeros(0, np.int64)
         self._vectors: Matrix = np.zeros((0, overlay.index.dimensions), np.float32)
         self._chosen_ms = -_ELDERS_FOR_MS
+        self._features: dict[int, list[int]] = {}
+        self._matrix: tuple[Rows, Any] | None = None
 
     def among(self, crowd: Crowd, champion: Champion) -> Kin:
         """List the newest of the products that the snapshot does not know and few dealt with.
 
         Cost:
-            64 new products: 6 ms with 4,096 known ones, later nothing
+            64 new products: 8 ms with 4,096 known ones, later nothing
         """
         if crowd.at_ms - self._chosen_ms >= _ELDERS_FOR_MS:
             self._choose(crowd, champion)
@@ -111,9 +128,9 @@ class Newcomers:
         votes = self._overlay.votes.of(count)
         new = np.flatnonzero((champion.items_of(count) < 0) & crowd.offered & (votes < ENOUGH_VOTES))[-_MOST:]
         self._met = room_for(self._met, count, False)
-        missing = new[~self._met[new]][-_A_REFRESH:]
+        missing = new[~self._met[new]][-(_A_REFRESH if self._met.any() else _AT_FIRST) :]
         if len(missing):
-            self._meet(missing)
+            self._meet(missing, champion)
         rows = new[self._met[new]]
         if not len(rows):
             return alone
@@ -127,7 +144,19 @@ class Newcomers:
             self._vectors,
             layout.slots(rows),
             layout.slots(kin),
+            self._described(rows, champion),
+            share,
         )
+
+    def _described(self, rows: Rows, champion: Champion) -> Any:
+        """Mark the features of new products, as far as the snapshot knows them; the same rows are marked once."""
+        content = champion.learned.content
+        if content is None:
+            return None
+        if self._matrix is None or not np.array_equal(self._matrix[0], rows):
+            lists = [self._features[row] for row in rows.tolist()]
+            self._matrix = rows, feature_matrix(lists, content.features)
+        return self._matrix[1]
 
     def _choose(self, crowd: Crowd, champion: Champion) -> None:
         """Choose the known products that many deal with."""
@@ -136,8 +165,11 @@ class Newcomers:
         self._elders = known[np.argsort(-crowd.popular[known], kind="stable")[:_ELDERS]]
         self._vectors = self._overlay.index.take(self._elders)
 
-    def _meet(self, rows: Rows) -> None:
-        """Compare some new products with the known ones."""
+    def _meet(self, rows: Rows, champion: Champion) -> None:
+        """Compare some new products with the known ones, and read what they are like."""
+        if champion.learned.content is not None:
+            for row in rows.tolist():
+                self._features[row] = features_of(self._overlay.catalog.record(row))
         like = np.maximum(self._overlay.index.take(rows) @ self._vectors.T, 0.0)
         nearest = np.argpartition(like, like.shape[1] - _KIN, axis=1)[:, -_KIN:]
         weights = np.take_along_axis(like, nearest, axis=1) ** _POWER

@@ -3,7 +3,7 @@
     score = base        what the crowd does: the same for everybody, made with the standing
           + learned     what the engine's snapshot says of the reader's history
           + live        what goes with the reader's products since, and likeness to their vector where neither knows
-          + new         what a product without events inherits from products like it
+          + new         what a product without events is worth by its features, or inherits from products like it
 
 Every part is scaled to spread 1 before it is weighted (z-scores), which is enough for blending. `said_of` lists
 the parts, `own_of` adds them up; everything else looks at that sum.
@@ -11,11 +11,11 @@ the parts, `own_of` adds them up; everything else looks at that sum.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from actors.learned.past import scale_of
+from actors.learned.past import Past, scale_of
 from actors.recommender.champion import Champion
 from actors.recommender.holdings import Holdings, Standing
 from actors.recommender.layout import Layout
@@ -56,10 +56,10 @@ def own_of(taste: Taste, holdings: Holdings, standing: Standing) -> Own:
 
 
 def summed(parts: Sequence[Part], holdings: Holdings, standing: Standing) -> Own:
-    """Add parts up, and let new products inherit; the parts are not to be used again."""
+    """Add parts up, and let new products inherit unless a part speaks of them; the parts are not to be used again."""
     own = added_up(parts, layout_of(holdings, standing))
     new = standing.newcomers
-    if len(new) and own.values is not None:
+    if len(new) and own.values is not None and not _speak_of_new(parts):
         own.values[new.slots] += new.inherited_own(own.values)
     return own
 
@@ -91,7 +91,8 @@ def explain_rows(
         layout = layout_of(holdings, standing)
         parts = said_of(taste, holdings, standing)
         named += [(part.name, added_up([part], layout).of(chosen)) for part in parts]
-        named.append((NEW, _inherited(chosen, said_of(taste, holdings, standing), layout, standing)))
+        if not _speak_of_new(parts):
+            named.append((NEW, _inherited(chosen, said_of(taste, holdings, standing), layout, standing)))
     found: list[dict[str, float]] = [{} for _ in rows]
     for name, values in named:
         for told_of, value in zip(found, values.tolist(), strict=True):
@@ -116,7 +117,9 @@ def said_of(taste: Taste, holdings: Holdings, standing: Standing) -> list[Part]:
     parts: list[Part] = []
     unknown = 1.0
     if champion is not None:
-        parts += champion.says(champion.past_of(taste.steps, standing.crowd.at_ms))
+        past = champion.past_of(taste.steps, standing.crowd.at_ms)
+        parts += champion.says(past)
+        parts += _of_new(champion, past, standing)
         unknown = _share(taste, champion.items_of(len(standing)))
     if blend.content * unknown > _HARDLY and taste.vector is not None:
         weight = blend.content * unknown
@@ -134,6 +137,7 @@ def said_alike(like: Taste, holdings: Holdings, standing: Standing, steps: Steps
     if champion is not None:
         past = champion.past_of(steps or like.steps, standing.crowd.at_ms)
         parts += champion.says_alike(past)
+        parts += _of_new(champion, past, standing)
         unknown = _share(like, champion.items_of(len(standing)))
     if like.vector is not None:
         weight, quick = blend.content * max(unknown, _ALIKE), unknown < _MOSTLY and _say_enough(parts)
@@ -226,6 +230,19 @@ def _inherited(rows: Rows, parts: Sequence[Part], layout: Layout, standing: Stan
         by_row = dict(zip(new.rows.tolist(), new.inherited_own(values).tolist(), strict=True))
         found[:] = [by_row.get(row, 0.0) for row in rows.tolist()]
     return found
+
+
+def _of_new(champion: Champion, past: Past, standing: Standing) -> Iterator[Said]:
+    """Say what the snapshot's features tell of new products; nothing when it has none."""
+    new = standing.newcomers
+    if len(new):
+        values = champion.says_of_new(past, new.features)
+        if values is not None:
+            yield Said(NEW, new.slots, values * new.shares)
+
+
+def _speak_of_new(parts: Iterable[Part]) -> bool:
+    return any(part.name == NEW for part in parts)
 
 
 def _say_enough(parts: Sequence[Part]) -> bool:

@@ -13,13 +13,13 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from cluster.artifacts.shelf import Shelf
 from cluster.commands import screen
 from cluster.commands.engine_views import EngineView, view_of, views
 from cluster.commands.installation import Installation, now_ms
 from cluster.errors import Conflict, HouseError, Invalid, NotFound, Unavailable
 from cluster.records.engine import ENGINE_NAME, Engine, Placement, Scaling
 from cluster.runtime.keeping import Keeping
+from cluster.runtime.shelves import open_shelf
 from cluster.store.connect import OpenStores
 
 app = typer.Typer(
@@ -88,7 +88,7 @@ def list_engines(
     """List engines: where they live, what serves, how many replicas run, how much they are asked."""
 
     async def read(keeping: Keeping, stores: OpenStores) -> list[EngineView]:
-        return await views(keeping, stores, name, now_ms(), Shelf.open(installation.settings.shelf_dir))
+        return await views(keeping, stores, name, now_ms(), open_shelf(installation.settings))
 
     installation = Installation()
     found = installation.administer(read)

@@ -10,6 +10,7 @@ from cluster.commands.finding import Finding
 from cluster.commands.installation import Installation, now_ms
 from cluster.errors import HouseError
 from cluster.runtime.keeping import Keeping
+from cluster.runtime.shelves import open_shelf
 from cluster.store.connect import OpenStores
 
 LATE_MS = 600_000
@@ -18,7 +19,7 @@ LATE_MS = 600_000
 
 def erasures(installation: Installation) -> Iterator[Finding]:
     """Orders are carried out, none was lost, and no engine serves what was learned from erased rows."""
-    shelf = Shelf.open(installation.settings.shelf_dir)
+    shelf = open_shelf(installation.settings)
 
     async def look(keeping: Keeping, stores: OpenStores) -> list[Finding]:
         found = []

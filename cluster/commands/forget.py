@@ -137,16 +137,16 @@ async def _intake(
     from actors.intake.loop import IntakeLoop
     from actors.language.embed import HashingEmbedder
     from cluster.artifacts.segments import SegmentShelf
-    from cluster.artifacts.shelf import Shelf
     from cluster.meter import SilentMeter
     from cluster.runtime.person_files import PersonFiles
+    from cluster.runtime.shelves import open_shelf
 
     settings = installation.settings
     if not settings.redis_is_external:
         await stores.erasures.forget_followers(app_id)
     loop = IntakeLoop(
         stores,
-        SegmentShelf(Shelf.open(settings.shelf_dir)),
+        SegmentShelf(open_shelf(settings)),
         HashingEmbedder(),
         SystemClock(),
         SilentMeter(),
@@ -180,15 +180,15 @@ async def _known(
     installation: Installation, app_id: str, user_id: str, anonymous_id: str
 ) -> list[dict[str, Any]]:
     from actors.intake.person_places import PersonPlaces
-    from cluster.artifacts.shelf import Shelf
     from cluster.runtime.person_files import PersonFiles
+    from cluster.runtime.shelves import open_shelf
 
     if bool(user_id) == bool(anonymous_id):
         raise Invalid("name either a user (--user) or a visitor (--anonymous)")
     settings = installation.settings
     async with _opened(installation, app_id) as stores:
         person = await stores.erasures.person(app_id, user_id, anonymous_id)
-        places = PersonPlaces(stores, Shelf.open(settings.shelf_dir), PersonFiles(settings.data_dir))
+        places = PersonPlaces(stores, open_shelf(settings), PersonFiles(settings.data_dir))
         found = await places.read(person)
     about = {
         "app_id": app_id,

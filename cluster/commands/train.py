@@ -240,7 +240,8 @@ def _rehearse(installation: Installation, app: str, engine: str, recipe: Recipe,
 
     asyncio.run(check())
     with screen.err().status("reading what has settled"):
-        source = read_source(SegmentShelf(open_shelf(installation.settings)), app, recipe)
+        segments = SegmentShelf(open_shelf(installation.settings))
+        source = read_source(segments, app, recipe, products_suffice=True)
         found = rehearse(recipe, source, free_memory_mb())
     if as_json:
         screen.tell_json({"app_id": app, "engine_id": engine, "recipe": recipe.name, **found.told()})

@@ -94,6 +94,8 @@ class AppSettings(BaseModel):
     "Readers one address may add on one day with a publishable key; events of further ones build no history."
     new_readers_per_day: int = Field(default=100_000, ge=0)
     "The same for all addresses together."
+    checkouts_per_address: int = Field(default=200, ge=0)
+    "Checkouts of readers without proof that one address may send on one day (each replica counts); 0: no bound."
     questions_per_address: int = Field(default=200, ge=0)
     "Questions of askers without proof that one address may send on one day; 0: no bound."
     questions_without_proof: int = Field(default=5_000, ge=0)
@@ -146,6 +148,7 @@ SWITCHES: Final[dict[str, str]] = {
     "browser_readers": "different readers of those interactions; 0: no bound",
     "new_readers_per_address": "readers without proof one address may add on a day",
     "new_readers_per_day": "readers without proof all addresses may add on a day",
+    "checkouts_per_address": "checkouts without proof one address may send on a day; 0: no bound",
     "questions_per_address": "questions without proof one address may ask on a day; 0: no bound",
     "questions_without_proof": "questions without proof all addresses may ask on a day; 0: no bound",
     "provider_tokens_per_day": "tokens of the language model on a day, then answers are composed; 0: no bound",

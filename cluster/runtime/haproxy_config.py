@@ -286,9 +286,14 @@ def _caller_lines(wishes: Wishes) -> list[str]:
         f"http-request track-sc1 var(txn.address),ipmask(32,64) table {CALLERS} if !is_exempt",
     ]
     if wishes.address_requests:
-        lines.append(
-            f"{_return(429, TOO_MANY)} if {{ sc1_conn_cur({CALLERS}) gt {wishes.address_requests} }}"
-        )
+        over = f"sc1_conn_cur({CALLERS}) gt {wishes.address_requests}"
+        lines += [
+            # After a reload no key is proven, and a server's first hundreds of requests come at once. They wait for
+            # no proof unless their address was refused lately; who forges a key is refused at once.
+            "http-request set-var(txn.plausible) bool(true) if !is_exempt { var(txn.key) -m beg ksk_ } "
+            f"{{ sc1_gpc0_rate({CALLERS}) eq 0 }}",
+            f"{_return(429, TOO_MANY)} if {{ {over} }} !{{ var(txn.plausible) -m bool }}",
+        ]
     if wishes.address_rate:
         over = f"sc1_http_req_rate({CALLERS}) gt {10 * wishes.address_rate}"
         # Wrong keys: a fraction of that, and who has a key that is known to be good does not pay for others.
@@ -344,6 +349,8 @@ def _answer_lines() -> list[str]:
         f"{learns} if {proven}",
         f"http-response sc-set-gpt0(3) 1 if {proven} !is_public",
         f"http-response sc-set-gpt0(3) 2 if {proven} is_public",
+        # Keeps the keys that are used much from expiring.
+        f"{learns} if is_known {{ rand(64) eq 0 }}",
         f"{learns} if {lost}",
         f"http-response sc-set-gpt0(3) 0 if {lost}",
         "http-response sc-inc-gpc0(1) if { status 401 }",

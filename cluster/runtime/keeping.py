@@ -24,7 +24,7 @@ from cluster.records.access import (
     new_app_settings,
 )
 from cluster.records.issue import IssuedKey, issue_key, reveal_key
-from cluster.secrecy import Vault, key_sha256
+from cluster.secrecy import Vault, derive_token_key, key_sha256
 from cluster.store.ports import AccessBook, AccessStore
 
 KINDS: tuple[KeyKind, ...] = ("secret", "publishable")
@@ -42,7 +42,7 @@ class KeyEntry:
     "Empty unless revealed."
 
     def shown(self) -> dict[str, object]:
-        """Say it as JSON; `key` only when it was revealed."""
+        """Say it as JSON; `key`, and the key of reader tokens where they have their own, only when it was revealed."""
         told: dict[str, object] = {
             "app_id": self.app.app_id,
             "environment": self.app.environment,
@@ -51,7 +51,12 @@ class KeyEntry:
             "hint": self.key.hint,
             "created_at": self.key.created_at,
         }
-        return {**told, "key": self.text} if self.text else told
+        if not self.text:
+            return told
+        told["key"] = self.text
+        if self.key.kind == "secret" and self.app.settings.derived_token_key:
+            told["token_key"] = derive_token_key(self.text.encode()).decode()
+        return told
 
 
 class Keeping:

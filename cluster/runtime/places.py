@@ -19,6 +19,7 @@ and HAProxy hang long names behind it.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import stat
@@ -193,3 +194,10 @@ def read_private(path: Path) -> str | None:
         found = os.fstat(handle)
         is_ours = found.st_uid == os.getuid() and not found.st_mode & 0o077 and stat.S_ISREG(found.st_mode)
         return file.read() if is_ours else None
+
+
+def hold_directory(path: Path) -> int:
+    """Lock a directory and return its handle: what tidies /tmp leaves locked directories alone."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    return handle

@@ -13,7 +13,6 @@ imports no Ray and holds no state: whatever is killed, itself included, `kiosk u
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import shutil
@@ -33,8 +32,8 @@ from cluster.errors import Fault, HouseError
 from cluster.log import strike_out
 from cluster.runtime.door_watch import DoorWatch
 from cluster.runtime.fronting import Front
-from cluster.runtime.handover import given_in, hand_over
-from cluster.runtime.places import Places, write_private
+from cluster.runtime.handover import given_in, prepare_node
+from cluster.runtime.places import Places, hold_directory, write_private
 from cluster.runtime.plan import Plan
 from cluster.runtime.processes import adopt_orphans, belonging_to, end, reap_strangers
 from cluster.runtime.ray_environment import Ports, common_environment, ray_environment, ray_start_arguments
@@ -124,7 +123,7 @@ class Supervisor:
             signal.signal(number, self.request_stop)
         adopt_orphans()
         os.umask(0o077)
-        held = self._hold_run_dir()
+        held = hold_directory(self._places.run_dir)
         try:
             self._start()
             while not self._stop.wait(TICK_S):
@@ -375,12 +374,6 @@ class Supervisor:
             _log.error("state_not_saved", reason=error.strerror)
         self._told(self.state)
 
-    def _hold_run_dir(self) -> int:
-        """Lock the run directory: what tidies /tmp leaves locked directories alone."""
-        handle = os.open(self._places.run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return handle
-
 
 def main() -> int:
     """Run the supervisor of the installation named by the environment (started by `kiosk up`)."""
@@ -388,13 +381,9 @@ def main() -> int:
     from cluster.runtime.about import package_root, version
 
     set_up_logging()
-    settings = Settings()
     if given_in(os.environ):  # `kiosk up` has handed them over; this module was started by hand
-        places = Places.of(settings.data_dir)
-        places.make()
-        hand_over(os.environ, places.secrets_dir)
-        settings = Settings()
-    return Supervisor(Wanted(settings, version(), package_root())).run()
+        prepare_node()
+    return Supervisor(Wanted(Settings(), version(), package_root())).run()
 
 
 if __name__ == "__main__":

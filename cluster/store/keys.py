@@ -189,6 +189,11 @@ def linked(app: str, user_id: str) -> str:
     return f"{{{app}}}:linked:{user_id}"
 
 
+def page_count(app: str) -> str:
+    """String, integer: pages that readers without proof began. 30 minutes after the first."""
+    return f"{{{app}}}:page-count"
+
+
 def stranger(app: str, day: int) -> str:
     """Hash of what callers without proof did on one day since 1970: `new` and `ask` in all, and `new:<digest>`,
     `ask:<digest>` by client address (keyed digests of that day, no address). Two days. Owner: doors."""

@@ -13,6 +13,10 @@ from cluster.store.wire import text_of
 IDLE_MS = 30 * 60 * 1000
 MOST = 10_000
 "Products remembered as shown; the oldest are forgotten first."
+STRANGERS_MOST = 200
+"The same of a reader without proof,"
+STRANGERS_PAGES = 5_000
+"of whom an app remembers so many in half an hour: at most about 20 MB. Pages of further ones may repeat a product."
 
 _SHOW = Script.load("show")
 
@@ -29,9 +33,19 @@ class RedisPages:
         members = await self._server.ask("LRANGE", name, 0, -1)
         return [text_of(member) for member in members]
 
-    async def show(self, app_id: str, reader_id: str, pagination_id: str, product_ids: Sequence[str]) -> None:
+    async def show(
+        self,
+        app_id: str,
+        reader_id: str,
+        pagination_id: str,
+        product_ids: Sequence[str],
+        *,
+        is_strangers: bool = False,
+    ) -> None:
         name = await self._name(app_id, reader_id, pagination_id)
-        await self._server.run(_SHOW, [name], [IDLE_MS, MOST, *product_ids], hot=True)
+        names = [name, keys.page_count(app_id)]
+        most, pages = (STRANGERS_MOST, STRANGERS_PAGES) if is_strangers else (MOST, 0)
+        await self._server.run(_SHOW, names, [IDLE_MS, most, pages, *product_ids[-most:]], hot=True)
 
     async def _name(self, app_id: str, reader_id: str, pagination_id: str) -> str:
         """Name the list so that its name tells neither the reader nor what the caller calls the page."""

@@ -312,8 +312,16 @@ class PageStore(Protocol):
     async def shown(self, app_id: str, reader_id: str, pagination_id: str) -> list[str]: ...
 
     async def show(
-        self, app_id: str, reader_id: str, pagination_id: str, product_ids: Sequence[str]
-    ) -> None: ...
+        self,
+        app_id: str,
+        reader_id: str,
+        pagination_id: str,
+        product_ids: Sequence[str],
+        *,
+        is_strangers: bool = False,
+    ) -> None:
+        """Remember what was shown; of readers without proof less, and of few of them."""
+        ...
 
 
 class LeaseStore(Protocol):

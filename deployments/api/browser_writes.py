@@ -32,12 +32,15 @@ class WriterCheck:
         self._settings = request.credential.app.settings
         self._is_secret = request.credential.is_secret
         self._body: Mapping[str, Any] = {}
+        self._items: list[Any] = []
         self._proofs: dict[int, dict[str, Any]] = {}
         self._checked: set[tuple[str, str, int]] = set()
         self._readers: set[str] = set()
         self._origin = "" if self._is_secret else origin_of(request)
         self.proven: set[str] = set()
         "User ids that the request proved."
+        self.checkouts = 0
+        "Checkouts of readers without proof."
 
     def take_proofs(self, body: dict[str, Any], items: list[Any]) -> None:
         """Take the proofs out of a body, so that its events are those of the interface.
@@ -49,7 +52,7 @@ class WriterCheck:
         if not self._is_secret and most and len(items) > most:
             text = f"The attribute should have at most {most} entries with a publishable key."
             raise refused("interaction", f"data is invalid. {text}")
-        self._body = body
+        self._body, self._items = body, items
         if b"_hash" not in self._request.body:
             return
         for at, item in enumerate(items):
@@ -70,7 +73,10 @@ class WriterCheck:
             self._checked.add((user_id, anonymous_id, proof_at))
             self._count(user_id or anonymous_id)
             self._prove(at, user_id, anonymous_id)
-        return "" if user_id in self.proven else self._origin
+        if user_id in self.proven:
+            return ""
+        self.checkouts += self._items[at].get("type") == "checkout"
+        return self._origin
 
     def _prove(self, at: int, user_id: str, anonymous_id: str) -> None:
         own = self._proofs.get(at, {})

@@ -120,7 +120,6 @@ class Door:
 
     async def _answer(self, arrival: Arrival, endpoint: Endpoint) -> Reply:
         try:
-            arrival.check_headers()
             await enter(arrival, endpoint.rules, self._gate)
             return await self._answer_in_place(arrival, endpoint)
         except Gone:

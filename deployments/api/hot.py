@@ -24,17 +24,22 @@ from typing import Any
 
 from starlette.middleware import Middleware
 
+from cluster.errors import Unavailable
 from deployments.api.door import Door
 from deployments.edge import cors
 from deployments.edge.arrival import Scope, Send
 from deployments.edge.body import Receive
+from deployments.edge.credentials import HEADER as KEY_HEADER
+from deployments.edge.credentials import find_key
 from deployments.edge.envelope import Reply
-from deployments.edge.errors import not_found
+from deployments.edge.errors import not_found, reply_to
 from deployments.edge.trace import HEADER, request_id_of
 
 Find = Callable[[], "Door | None"]
 SHORT_BYTES = 16_000
 "Bodies up to here are whole before HAProxy passes them on, so their connections can be kept after any answer."
+MOST_ARRIVING = (64 << 20, 1 << 30)
+"Bytes of longer bodies that one process keeps before they are whole: of browsers, and of servers and agents."
 HEALTH = "/-/healthz"
 
 
@@ -50,11 +55,13 @@ class HotPath:
     alone.
     """
 
-    def __init__(self, app: Any, find: Find) -> None:
+    def __init__(self, app: Any, find: Find, *, most_arriving: tuple[int, int] = MOST_ARRIVING) -> None:
         self._app = app
         self._find = find
         self._door: Door | None = None
         self._tries = 100
+        self._most_arriving = most_arriving
+        self._arriving = [0, 0]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a hot request, or pass it on."""
@@ -69,7 +76,49 @@ class HotPath:
             await _write(not_found(), scope, send)
             return
         if _is_long(scope):
-            receive, send = _closing(receive, send)
+            await self._answer_long(scope, receive, send)
+        else:
+            await self._answer(scope, receive, send)
+
+    async def _answer_long(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request whose body may still be on its way.
+
+        Bytes that arrived count until the answer is out. The connection ends if the answer goes out before the body
+        was read, or the caller could keep it for as long as it sends the rest.
+        """
+        key = find_key(dict(scope["headers"]).get(KEY_HEADER), scope.get("query_string", b""))
+        kind = 0 if key.startswith("kpk_") else 1
+        whole, refused, taken = False, False, 0
+
+        async def receive_counted() -> Any:
+            nonlocal whole, refused, taken
+            message = await receive()
+            size = len(message.get("body", b""))
+            if self._arriving[kind] + size > self._most_arriving[kind] and not refused:
+                # Answered here, because Serve takes an exception of this function for a fault of its own.
+                full = Unavailable("too many bodies are on their way", retry_after_s=1)
+                await _write(reply_to(full, "message", request_id=""), scope, send_and_close)
+                refused = True
+            if refused:
+                return {"type": "http.disconnect"}
+            self._arriving[kind] += size
+            taken += size
+            whole = not message.get("more_body", False)
+            return message
+
+        async def send_and_close(message: Any) -> None:
+            if refused:
+                return
+            if message["type"] == "http.response.start" and not whole:
+                message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
+            await send(message)
+
+        try:
+            await self._answer(scope, receive_counted, send_and_close)
+        finally:
+            self._arriving[kind] -= taken
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         door = self._door or self._look()
         if door is None:
             await self._app(scope, receive, send)
@@ -116,33 +165,14 @@ def _is_long(scope: Scope) -> bool:
     return False
 
 
-def _closing(receive: Receive, send: Send) -> tuple[Receive, Send]:
-    """End the connection if the answer goes out before the body was read.
-
-    Else the caller could keep it, and its place in HAProxy, for as long as it sends the rest.
-    """
-    whole = False
-
-    async def receive_all() -> Any:
-        nonlocal whole
-        message = await receive()
-        whole = not message.get("more_body", False)
-        return message
-
-    async def send_and_close(message: Any) -> None:
-        if message["type"] == "http.response.start" and not whole:
-            message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
-        await send(message)
-
-    return receive_all, send_and_close
-
-
 async def _write(reply: Reply, scope: Scope, send: Send) -> None:
     headers = [
         reply.content_type,
         (b"content-length", b"%d" % len(reply.body)),
         (b"x-request-id", request_id_of(dict(scope["headers"]).get(HEADER)).encode()),
         cors.ORIGIN,
+        cors.EXPOSE,
+        *reply.headers,
     ]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     await send({"type": "http.response.body", "body": reply.body})

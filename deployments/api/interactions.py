@@ -27,7 +27,7 @@ class Interactions:
         self._store = store
         self._clock = clock
 
-    def read_upload(self, request: Arrival) -> tuple[AcceptedInteractions, BrowserWriter | None]:
+    def read_upload(self, request: Arrival) -> tuple[AcceptedInteractions, BrowserWriter | None, int]:
         """Validate interactions; those without any id get a default visitor's id."""
         now_ms = self._clock.now_ms()
         check = WriterCheck(request)
@@ -40,12 +40,19 @@ class Interactions:
             token_user_id=request.token.user_id if request.token is not None else "",
             check=check,
         )
-        return accepted, check.writer(now_ms)
+        return accepted, check.writer(now_ms), check.checkouts
 
     async def upload(self, request: Arrival) -> Reply:
-        """Append the interactions; they count in the next recommendation."""
+        """Append the interactions; they count in the next recommendation.
+
+        Errors:
+            TooMany: a browser sends more than it may
+        """
         accepted: AcceptedInteractions
-        accepted, writer = request.parsed
+        accepted, writer, checkouts = request.parsed
+        if checkouts:
+            most = request.credential.app.settings.checkouts_per_address
+            request.gate.limits.spend_daily(request.credential, "checkout", request.ip, checkouts, most)
         if accepted.count and not is_dry_run(request):
             links = [(user_id, visitor_id, b"") for user_id, visitor_id in accepted.links]
             await self._store.append(request.app_id, accepted.payload, [*accepted.recents, *links], writer)

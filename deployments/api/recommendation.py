@@ -6,6 +6,7 @@ Source: reference 8.6
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -71,6 +72,8 @@ class Recommendations:
             token = request.token
             user_id = token.user_id if token is not None and token.user_id else body.user_id or ""
             query = to_query(body, kind, app_id=request.app_id, user_id=user_id, now_ms=self._clock.now_ms())
+            if query.pagination_id and not (user_id or request.credential.is_secret):
+                query = replace(query, is_strangers=True)
             return check_query(request, query)
 
         return read

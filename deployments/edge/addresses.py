@@ -57,8 +57,10 @@ class AddressBuckets:
         self._young: dict[tuple[str, str, str], _Bucket] = {}
         self._old: dict[tuple[str, str, str], _Bucket] = {}
 
-    def spend(self, key_id: str, bucket: str, address: str, rate: float, burst: float) -> float:
-        """Take one token; returns 0, or the seconds until there is one.
+    def spend(
+        self, key_id: str, bucket: str, address: str, rate: float, burst: float, count: float = 1
+    ) -> float:
+        """Take tokens; returns 0, or the seconds until there are enough.
 
         Cost: half a microsecond.
         """
@@ -68,9 +70,9 @@ class AddressBuckets:
         tokens = found.tokens + (now_s - found.at_s) * rate
         found.at_s = now_s
         found.tokens = tokens if tokens < burst else burst
-        if found.tokens < 1:
-            return (1 - found.tokens) / rate
-        found.tokens -= 1
+        if found.tokens < count:
+            return (count - found.tokens) / rate
+        found.tokens -= count
         return 0.0
 
     def _bring(self, name: tuple[str, str, str], now_s: float, burst: float) -> _Bucket:

@@ -7,12 +7,10 @@ from typing import Any
 
 from cluster import ids
 from cluster.clock import Clock
-from cluster.errors import Malformed, messages
 from deployments.edge.body import Receive
 from deployments.edge.caller import Caller, Credential, ReaderToken
 from deployments.edge.client_address import DIRECT, ClientAddresses
 from deployments.edge.client_address import HEADER as FORWARDED
-from deployments.edge.credentials import HEADER as KEY_HEADER
 from deployments.edge.credentials import parse_query
 from deployments.edge.trace import HEADER, request_id_of
 
@@ -96,16 +94,6 @@ class Arrival:
     def ip(self) -> str:
         """Address of the caller, which no header of its own can change."""
         return self.addresses.find(self.scope, self.headers.get(FORWARDED))
-
-    def check_headers(self) -> None:
-        """Refuse two keys: who reads the first and who reads the last would take the caller for different ones.
-
-        Errors:
-            Malformed
-        """
-        sent = self.scope["headers"]
-        if len(sent) > len(self.headers) and sum(name == KEY_HEADER for name, _ in sent) > 1:
-            raise Malformed(messages.TWO_KEYS)
 
     @property
     def user_agent(self) -> str:

@@ -15,10 +15,9 @@ import structlog
 from cluster.errors import Fault, HouseError, Unavailable
 from cluster.records.access import ApiKey
 from cluster.records.issue import reveal_key
-from cluster.secrecy import Vault, key_sha256
+from cluster.secrecy import Vault, derive_token_key, key_sha256
 from cluster.store.ports import AccessBook, AccessStore
 from deployments.edge.caller import Credential
-from deployments.edge.signatures import derive_token_key
 
 EXPOSED_EVERY_MS = 3_600_000
 

@@ -84,6 +84,17 @@ class Limits:
             if wanted:
                 self._ask(credential, bucket, purse)
 
+    def spend_daily(self, credential: Credential, what: str, address: str, count: int, most: int) -> None:
+        """Count what an address may do only so often a day, all replicas for themselves.
+
+        Errors:
+            TooMany
+        """
+        if count and most:
+            wait_s = self._addresses.spend(credential.key_id, what, address, most / 86_400, most, count)
+            if wait_s:
+                raise _too_many(wait_s)
+
     def forget(self, live: frozenset[str]) -> None:
         """Drop what is kept for keys that are gone, so that memory does not grow with rotations."""
         for place in [place for place in self._purses if place[0] not in live]:

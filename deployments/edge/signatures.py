@@ -16,7 +16,6 @@ import hmac
 import re
 from collections.abc import Iterable
 
-TOKEN_PURPOSE = b"kiosk reader token"
 _TWO_SEGMENTS = re.compile(r"([A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+")
 _OBJECT = re.compile(rb"\s*\{\s*[\"}]")
 _TYPED = re.compile(r"(?:anonymous|registered|free|subscriber|paid|internal):")
@@ -26,11 +25,6 @@ def sign_reader(secret: bytes, reader_id: str, user_type: str = "") -> str:
     """Compute the hex digest for a reader; with `user_type` the second form, `<user_type>:<reader_id>`."""
     message = f"{user_type}:{reader_id}" if user_type else reader_id
     return hmac.digest(secret, message.encode("utf-8", "surrogatepass"), "sha256").hex()
-
-
-def derive_token_key(secret: bytes) -> bytes:
-    """Derive the key of reader tokens from a secret key: 64 hex digits, used as text like the secret key itself."""
-    return hmac.digest(secret, TOKEN_PURPOSE, "sha256").hex().encode()
 
 
 def is_ambiguous(reader_id: str) -> bool:
@@ -47,26 +41,21 @@ def is_ambiguous(reader_id: str) -> bool:
     parts = _TWO_SEGMENTS.fullmatch(reader_id)
     if parts is None:
         return False
-    head = parts[1][: len(parts[1]) // 4 * 4].replace("-", "+").replace("_", "/")
+    head = parts[1].replace("-", "+").replace("_", "/") + "=" * (-len(parts[1]) % 4)
     try:
         return _OBJECT.match(binascii.a2b_base64(head)) is not None
     except binascii.Error:
         return False
 
 
-def hash_matches(secrets: Iterable[bytes], given: str, reader_id: str, user_type: str = "") -> bool:
-    """Compare a given digest, case-insensitively and in constant time, with both forms.
-
-    Every form under every secret is compared whatever the earlier comparisons found. An ambiguous id never matches.
-    """
-    plain, typed = compare_hash(secrets, given, reader_id, user_type)
-    return plain or typed
-
-
 def compare_hash(
     secrets: Iterable[bytes], given: str, reader_id: str, user_type: str = ""
 ) -> tuple[bool, bool]:
-    """Compare a given digest with the form of the id alone and with the form that proves the user type too."""
+    """Compare a given digest with the form of the id alone and with the form that proves the user type too.
+
+    The comparison ignores case and takes constant time: every form under every secret is compared whatever the
+    earlier comparisons found. An ambiguous id never matches.
+    """
     digest = given.lower().encode("utf-8", "surrogatepass")
     plain = typed = False
     for secret in secrets:

@@ -109,8 +109,8 @@ class Gateway:
         passages = PassageShelf(settings.shelf_dir, find, shelf.signer)
         self._answers = AnswersHost(self._stores, segments, passages, clock, meter, ARCHIVE_BUDGET_MB)
         config = archive_config(settings)
-        local_archive = LocalArchiveClient(self._answers)
-        self._archive = open_archive(self._stores, vault, local_archive, clock, config, tally=self._tally)
+        self._library = LocalArchiveClient(self._answers)
+        self._archive = open_archive(self._stores, vault, self._library, clock, config, tally=self._tally)
         self._memory = guard_writes(settings.data_dir, settings.disk_limit, self._stores.info, meter, clock)
         gate = Gate(self._keyring, self._limits, meter, most_bytes=settings.max_body_mb << 20)
         gate.why_no_writes = self._memory.reason
@@ -141,12 +141,11 @@ class Gateway:
         )
         self._query_book = QueryBook(self._stores.queries, clock, self._meter)
         history = LocalHistoryClient(self._stores, clock, answering(self._stores))
-        archive = LocalArchiveClient(self._answers)
         self._asking = open_questions(
-            self._stores, archive, clock, self._meter, app_ids=lambda: self._keyring.app_ids,
+            self._stores, self._library, clock, self._meter, app_ids=lambda: self._keyring.app_ids,
             begun=noted_in(history), llm=settings.llm, tokens_of=self._keyring.tokens_of,
         )  # fmt: skip
-        ask = AskMeans(self._asking, archive, self._stores.questions, clock, history)
+        ask = AskMeans(self._asking, self._library, self._stores.questions, clock, history)
         return Means(
             self._stores, self._placed, clock, self._experiments, self._query_book, ask=ask, history=history,
             shelf=shelf,

@@ -48,6 +48,8 @@ class PartRecipe(BaseModel):
     "Parameter -> values to try on validation; the best one is taken."
     items_up_to: int | None = Field(default=None, ge=1)
     "The part is left out of catalogs with more items than this."
+    items_from: int | None = Field(default=None, ge=1)
+    "The part is left out of catalogs with fewer items than this."
 
 
 @runtime_checkable

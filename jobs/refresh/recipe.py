@@ -28,9 +28,11 @@ from jobs.refresh.building.searching import SearchRecipe
 from jobs.refresh.learner import STRICT, PartRecipe
 from jobs.refresh.learners.als import AlsRecipe
 from jobs.refresh.learners.baskets import BasketsRecipe
-from jobs.refresh.learners.cold import CohortRecipe, ContentRecipe
+from jobs.refresh.learners.cold import CohortRecipe
+from jobs.refresh.learners.content import ContentRecipe
 from jobs.refresh.learners.content_knn import ContentKnnRecipe
 from jobs.refresh.learners.ease import EaseRecipe
+from jobs.refresh.learners.graph_filter import GraphFilterRecipe
 from jobs.refresh.learners.item_knn import ItemKnnRecipe
 from jobs.refresh.learners.popularity import PopularityRecipe
 from jobs.refresh.learners.repeats import RepeatsRecipe
@@ -59,6 +61,7 @@ def _kind_of(part: Any) -> str:
 _Ease = Annotated[EaseRecipe, Tag("ease")]
 _Rules = Annotated[RulesRecipe, Tag("rules")]
 _ItemKnn = Annotated[ItemKnnRecipe, Tag("item_knn")]
+_GraphFilter = Annotated[GraphFilterRecipe, Tag("graph_filter")]
 _ContentKnn = Annotated[ContentKnnRecipe, Tag("content_knn")]
 _SessionKnn = Annotated[SessionKnnRecipe, Tag("session_knn")]
 _Popularity = Annotated[PopularityRecipe, Tag("popularity")]
@@ -68,7 +71,17 @@ _Als = Annotated[AlsRecipe, Tag("als")]
 _Own = Annotated[OwnRecipe, Tag("own")]
 
 AnyPart = Annotated[
-    _Ease | _Rules | _ItemKnn | _ContentKnn | _SessionKnn | _Popularity | _Repeats | _Baskets | _Als | _Own,
+    _Ease
+    | _Rules
+    | _ItemKnn
+    | _GraphFilter
+    | _ContentKnn
+    | _SessionKnn
+    | _Popularity
+    | _Repeats
+    | _Baskets
+    | _Als
+    | _Own,
     Discriminator(_kind_of),
 ]
 
@@ -107,7 +120,7 @@ class ValidationRecipe(BaseModel):
     model_config = STRICT
 
     protocol: Literal["auto", "by_time", "leave_last_out", "next_in_session"] = "auto"
-    "`auto`: by time when that asks enough readers, else leave last out."
+    "`auto`: by time when that asks enough readers, and not in the middle of their only sitting; else leave last out."
     share: float = Field(default=0.1, gt=0, lt=0.5)
     "Share of the events that is held back by time."
     seen: Literal["auto", "out", "allowed"] = "auto"
@@ -304,6 +317,7 @@ _LEARNERS: Mapping[str, type[PartRecipe]] = {
     "ease": EaseRecipe,
     "rules": RulesRecipe,
     "item_knn": ItemKnnRecipe,
+    "graph_filter": GraphFilterRecipe,
     "content_knn": ContentKnnRecipe,
     "session_knn": SessionKnnRecipe,
     "popularity": PopularityRecipe,

@@ -22,10 +22,19 @@ from actors.search.folding import typed_so_far
 from tests.benchmarks.peers import completions as peers
 from tests.benchmarks.peers.completions import Answers
 from tests.benchmarks.quality_sets import data_folder
-from tests.benchmarks.typos import Case, Titles, generate, load, misspelled, with_typos
+from tests.benchmarks.typos import (
+    Case,
+    Titles,
+    generate,
+    load,
+    load_all,
+    load_films,
+    misspelled,
+    with_typos,
+)
 
 _WANTED = 10
-_SETS = ("goodbooks", "wikipedia_movies", "generated-100000", "generated-1000000")
+_SETS = ("goodbooks", "wikipedia_movies", "films", "all", "generated-100000", "generated-1000000")
 
 
 def ours(titles: Titles, queries: Sequence[str], wanted: int) -> Answers:
@@ -45,9 +54,10 @@ def ours(titles: Titles, queries: Sequence[str], wanted: int) -> Answers:
 
 
 def groups_of(titles: Titles, data: Path, count: int) -> dict[str, list[Case]]:
-    """Make the cases of one set: by number of typos, in the first letter, and real misspellings."""
+    """Make the cases of one set: by number of typos in long and in short beginnings, and real misspellings."""
     groups = {f"{typos} typos": with_typos(titles, typos, count) for typos in range(5)}
     groups["first letter"] = with_typos(titles, 1, count, first_letter=True)
+    groups |= {f"{typos} hasty": with_typos(titles, typos, count, hasty=True) for typos in range(5)}
     groups["misspelled"] = misspelled(titles, data, count)
     return groups
 
@@ -80,10 +90,21 @@ def figures(titles: Titles, groups: dict[str, list[Case]], answers: Answers) -> 
     return told
 
 
+def titles_of(name: str, data: Path) -> Titles:
+    """Read or make a set of titles."""
+    if name == "films":
+        return load_films(data)
+    if name == "all":
+        return load_all(data)
+    if "-" in name:
+        seeds = [load(data, seed) for seed in ("goodbooks", "wikipedia_movies", "world_cities")]
+        return generate(int(name.split("-")[1]), seeds)
+    return load(data, name)
+
+
 def run(name: str, data: Path, count: int, which: Sequence[str], scratch: Path) -> list[dict[str, Any]]:
     """Measure one set."""
-    seeds = [load(data, seed) for seed in ("goodbooks", "wikipedia_movies", "world_cities")]
-    titles = generate(int(name.split("-")[1]), seeds) if "-" in name else load(data, name)
+    titles = titles_of(name, data)
     groups = groups_of(titles, data, count)
     queries = [case.typed for cases in groups.values() for case in cases]
     lines = [figures(titles, groups, ours(titles, queries, _WANTED))]
@@ -116,7 +137,7 @@ def show(lines: Sequence[dict[str, Any]]) -> None:
 def main() -> None:
     """Run."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sets", nargs="*", default=list(_SETS[:3]), help=f"of {', '.join(_SETS)}")
+    parser.add_argument("sets", nargs="*", default=list(_SETS[:5]), help=f"of {', '.join(_SETS)}")
     parser.add_argument("--cases", type=int, default=300, help="queries a group")
     parser.add_argument("--peers", default="minisearch,flexsearch,fuse,pg_trgm,rapidfuzz")
     parser.add_argument("--json", action="store_true")

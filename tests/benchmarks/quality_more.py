@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from actors.learned.histories import DAY_S, Fading, Histories
+from actors.learned.histories import DAY_S, Histories
 from actors.learned.vocabulary import Vocabulary
 from jobs.refresh.events.dataset import Interactions
-from jobs.refresh.events.split import Targets, Trial, by_time, rest_of_basket
+from jobs.refresh.events.split import by_time, rest_of_basket
 from jobs.refresh.figures import metrics
 from jobs.refresh.figures.evaluate import Scorer, examine
-from jobs.refresh.learners.als import Als, AlsRecipe
 from jobs.refresh.learners.baskets import Baskets, BasketsRecipe
-from jobs.refresh.learners.cold import CohortRecipe, ContentRecipe, train_cohorts, train_content
+from jobs.refresh.learners.cold import CohortRecipe, train_cohorts
 from jobs.refresh.learners.popularity import Popularity, PopularityRecipe, decayed_counts
+from tests.benchmarks import quality_cold
 from tests.benchmarks import quality_sets as sets
 
 Tell = Callable[[str], None]
@@ -46,9 +46,16 @@ def more_lines(folders: set[str], tell: Tell) -> list[MoreLine]:
     if "online-retail-y1" in folders:
         tell("trending, baskets, new readers")
         lines += _trending() + _baskets() + _new_readers()
-    if "amazon-toys" in folders:
-        tell("new items")
-        lines += _new_items(sets.amazon_toys(), "amazon-toys", 0.091)
+    for folder, floor in (("ml-latest-small", 0.0945), ("amazon-toys", 0.0829)):
+        if folder in folders:
+            tell(f"new items of {folder}")
+            found = quality_cold.measure(folder)
+            task = f"new items of {folder}, among themselves"
+            own = found[-1][0]
+            lines += [
+                MoreLine(task, label, "ndcg@10", value, floor if label == own else None)
+                for label, value in found
+            ]
     return lines
 
 
@@ -143,52 +150,3 @@ class _Given:
     def score(self, histories: Histories) -> npt.NDArray[np.float32]:
         assert len(histories) == len(self._scores), "the trial must fit one block"
         return self._scores.copy()
-
-
-def _new_items(data: Interactions, name: str, floor: float) -> list[MoreLine]:
-    """A tenth of the items is taken out of training; they are ranked among themselves for the readers who took them."""
-    rng = np.random.default_rng(3)
-    cold = rng.random(data.n_items) < 0.1
-    train = data.pick(~cold[data.item])
-    asked = data.pick(cold[data.item])
-    readers = np.unique(asked.reader)
-    histories = Histories.of(train, readers)
-    targets = Targets.of_pairs(np.searchsorted(readers, asked.reader), asked.item, len(readers))
-    trial = Trial("new items", train, histories, targets, "allowed")
-    trial = trial.pick(np.flatnonzero(trial.histories.lengths > 0)).sample(3_000, rng)
-    model = Als(AlsRecipe(factors=64, fading=Fading(half_life_items=None))).train(train, rng)
-    content = train_content(ContentRecipe(), data.content, model.items, ~cold)
-    only = np.where(cold, 0.0, -np.inf).astype(np.float32)
-
-    def among(
-        label: str, scorer: Callable[[Histories], npt.NDArray[np.float32]], bound: float | None
-    ) -> MoreLine:
-        value = float(examine(_Among(scorer, only), trial).figures["ndcg@10"].mean())
-        return MoreLine(f"new items of {name}, among themselves", label, "ndcg@10", value, bound)
-
-    def regressed(asked: Histories) -> npt.NDArray[np.float32]:
-        return np.asarray(model.readers(asked) @ content.factors.T, np.float32)
-
-    alike = replace(content, fading=Fading(half_life_items=None))
-    return [
-        among(
-            "chance",
-            lambda asked: np.random.default_rng(1).random((len(asked), data.n_items), np.float32),
-            None,
-        ),
-        among("regression on content", regressed, None),
-        among(
-            "kiosk: regression and likeness", lambda asked: alike.score(asked, model.readers(asked)), floor
-        ),
-    ]
-
-
-class _Among:
-    """Scores of some items only."""
-
-    def __init__(self, scorer: Callable[[Histories], npt.NDArray[np.float32]], only: Any) -> None:
-        self._scorer = scorer
-        self._only = only
-
-    def score(self, histories: Histories) -> npt.NDArray[np.float32]:
-        return np.asarray(self._scorer(histories) + self._only, np.float32)

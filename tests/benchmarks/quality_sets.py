@@ -73,6 +73,12 @@ def films() -> dict[str, str]:
     return {str(film): f"{title} " + genres.replace("|", " ") for film, title, genres in rows}
 
 
+def film_titles() -> dict[str, str]:
+    """Titles of the films, with their years."""
+    rows = _csv(data_folder() / "ml-latest-small" / "movies.csv.gz").iter_rows()
+    return {str(film): title for film, title, _ in rows}
+
+
 def genres() -> dict[str, list[str]]:
     """Genres of the films."""
     rows = _csv(data_folder() / "ml-latest-small" / "movies.csv.gz").iter_rows()

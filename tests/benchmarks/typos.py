@@ -10,8 +10,8 @@ import gzip
 import json
 import random
 import string
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from actors.search.folding import folded
@@ -19,6 +19,8 @@ from actors.search.folding import folded
 _SHARE = 0.6
 _SHORTEST = {0: 5, 1: 5, 2: 7, 3: 10, 4: 14}
 "Number of typos -> characters typed at least; nobody makes four typos in five letters."
+_HASTY = {0: 3, 1: 3, 2: 6, 3: 8, 4: 10}
+"The same for people who type carelessly and stop early."
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class Titles:
     name: str
     texts: list[str]
     popularity: list[float]
+    typed: Mapping[str, str] = field(default_factory=dict)
+    "What people type for a title, where it is not the title itself."
 
 
 def load(data: Path, name: str) -> Titles:
@@ -45,6 +49,28 @@ def load(data: Path, name: str) -> Titles:
     return Titles(
         name, [row["title"] for row in rows], [float(row.get("ratings_count") or 1) for row in rows]
     )
+
+
+def load_films(data: Path) -> Titles:
+    """Read films as film catalogs list them, `Matrix, The (1999)`; people type `the matrix`."""
+    with gzip.open(data / "titles" / "wikipedia_movies.jsonl.gz", "rt", encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in lines]
+    typed = {}
+    for row in rows:
+        article, _, rest = row["title"].partition(" ")
+        moved = f"{rest}, {article}" if article in ("The", "A", "An") and rest else row["title"]
+        typed[f"{moved} ({row['year']})"] = row["title"]
+    return Titles("films with years", list(typed), [1.0] * len(typed), typed)
+
+
+def load_all(data: Path) -> Titles:
+    """Read books, films with years and cities as one set; a title counts with its largest popularity."""
+    films = load_films(data)
+    popularity: dict[str, float] = {}
+    for titles in (load(data, "goodbooks"), films, load(data, "world_cities")):
+        for text, worth in zip(titles.texts, titles.popularity, strict=True):
+            popularity[text] = max(popularity.get(text, 0.0), worth)
+    return Titles("all titles", list(popularity), list(popularity.values()), films.typed)
 
 
 def generate(count: int, seeds: Sequence[Titles]) -> Titles:
@@ -65,12 +91,17 @@ def generate(count: int, seeds: Sequence[Titles]) -> Titles:
     return Titles(f"generated {count:,}", texts, [1e6 / rank for rank in ranks])
 
 
-def with_typos(titles: Titles, typos: int, count: int, *, first_letter: bool = False) -> list[Case]:
-    """Type the beginnings of some titles with so many typos; `first_letter`: one of them is in the first letter."""
+def with_typos(
+    titles: Titles, typos: int, count: int, *, first_letter: bool = False, hasty: bool = False
+) -> list[Case]:
+    """Type the beginnings of some titles with so many typos.
+
+    `first_letter`: one of them is in the first letter; `hasty`: in shorter beginnings.
+    """
     rng = random.Random(f"{titles.name} {typos} {first_letter}")
     cases = []
-    for title in rng.sample(_long_enough(titles, _SHORTEST[typos]), count):
-        typed = _begun(title)
+    for title in rng.sample(_long_enough(titles, (_HASTY if hasty else _SHORTEST)[typos]), count):
+        typed = _begun(titles.typed.get(title, title))
         if first_letter:
             letter = rng.choice(string.ascii_lowercase.replace(typed[0], ""))
             typed = rng.choice(
@@ -97,7 +128,7 @@ def misspelled(titles: Titles, data: Path, count: int) -> list[Case]:
     order = sorted(set(titles.texts))
     rng.shuffle(order)
     for title in order:
-        words = _begun(title).split()
+        words = _begun(titles.typed.get(title, title)).split()
         known = [at for at, word in enumerate(words) if word in wrong]
         if known:
             at = rng.choice(known)
@@ -109,7 +140,10 @@ def misspelled(titles: Titles, data: Path, count: int) -> list[Case]:
 
 
 def _long_enough(titles: Titles, least: int) -> list[str]:
-    return sorted({title for title in titles.texts if int(len(folded(title)) * _SHARE) >= least})
+    typed = titles.typed
+    return sorted(
+        {title for title in titles.texts if int(len(folded(typed.get(title, title))) * _SHARE) >= least}
+    )
 
 
 def _begun(title: str) -> str:

@@ -122,7 +122,8 @@ def test_one_address_keeps_so_many_connections_and_asks_so_much(edge: Edge) -> N
         raw = f"POST {READ}?api_key={edge.corner.publishable()} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
         with held(front.port, raw.encode(), 5, ["127.0.0.1"]):
             assert front.ask("GET", "/docs")[0] == 429
-            assert front.ask("POST", READ, b"{}", _key(edge))[0] == 429
+            forged = "X-API-KEY: ksk_dev_forged\r\n"
+            assert [front.ask("POST", READ, b"{}", forged)[0] for _ in range(2)] == [401, 429]
         assert front.ask("POST", READ, b"{}", _key(edge))[0] == 200
         with held(front.port, raw.encode(), 5, ["127.0.0.1"]):
             # The secret key is proven now: neither the place nor the rate of its neighbours is its business.
@@ -284,3 +285,17 @@ def test_who_is_refused_before_the_body_came_reads_why_and_takes_no_place(front:
             while not said.endswith(b"}}"):
                 said += line.recv(4000)
             assert said.startswith(b"HTTP/1.1 200"), "bodies that nobody reads keep the connection"
+
+
+def test_a_reload_refuses_no_server_whose_key_is_to_be_proven_again(edge: Edge) -> None:
+    with front_of(edge, address_requests=3) as front:
+        assert front.ask("POST", READ, b"{}", _key(edge))[0] == 200
+        old = front.started[-1]
+        front.write(edge)  # type: ignore[arg-type]
+        front.start("-sf", str(old.pid))
+        front.wait_up(1)
+        assert old.wait(10) == 0
+        raw = f"POST {READ}?api_key={edge.corner.publishable()} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
+        with held(front.port, raw.encode(), 3, ["127.0.0.1"]):
+            assert front.ask("POST", READ, b"{}", _key(edge))[0] == 200
+            assert front.ask("GET", "/docs")[0] == 429

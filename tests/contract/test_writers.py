@@ -10,7 +10,8 @@ import orjson
 import pytest
 
 from cluster.records.access import AppSettings, Limits, new_app_settings
-from deployments.edge.signatures import derive_token_key, sign_reader
+from cluster.secrecy import derive_token_key
+from deployments.edge.signatures import sign_reader
 from tests.fakes.asgi import Answer, call
 from tests.fakes.door import BROWSER, PLENTY, Corner, open_corner
 from tests.fakes.tokens import segment, token_of
@@ -225,6 +226,18 @@ async def test_browsers_write_only_so_much_a_minute(corner: Corner) -> None:
     assert statuses[0] == 200
     assert statuses[-1] == 429
     assert (await call(corner.door, "POST", EVENTS, headers=corner.headers("safe"), json=body)).status == 200
+
+
+async def test_an_address_sends_only_so_many_checkouts_without_proof(corner: Corner) -> None:
+    await open_safe(corner, checkouts_per_address=5)
+    bought = {"type": "checkout", "anonymous_id": "v-1", "product_ids": ["p1"], "revenue": 99_999}
+    assert (await send(corner, EVENTS, {"data": [bought] * 4})).status == 200
+    refused = await send(corner, EVENTS, {"data": [bought] * 4})
+    assert (refused.status, int(refused.headers["retry-after"]) > 3_600) == (429, True)
+    assert (await send(corner, EVENTS, {"data": [bought]}, ip="198.51.100.1")).status == 200
+    mine = {"data": [{**bought, "user_id": "gina"}] * 10, "user_hash": signed(corner, "gina")}
+    assert (await send(corner, EVENTS, mine)).status == 200
+    assert (await send(corner, EVENTS, {"data": [view(anonymous_id="v-1")]})).status == 200
 
 
 # --- finding 5: a signature of one thing is no signature of another ---------------------------------------------

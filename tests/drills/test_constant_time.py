@@ -20,7 +20,7 @@ from cluster.records.issue import issue_key
 from cluster.secrecy import Vault
 from cluster.store.memory import memory_stores
 from deployments.edge.keyring import Keyring
-from deployments.edge.signatures import hash_matches, sign_reader
+from deployments.edge.signatures import compare_hash, sign_reader
 from deployments.edge.tokens import read_token
 from tests.fakes.door import MASTER
 from tests.fakes.tokens import token_of
@@ -88,7 +88,7 @@ def test_the_method_finds_a_leak() -> None:
 
 def test_user_hash_takes_the_same_time_however_much_of_it_is_right() -> None:
     good = sign_reader(SECRET.encode(), "gina-7")
-    t = steady(lambda text: hash_matches((SECRET.encode(),), text, "gina-7"), good, HEX)
+    t = steady(lambda text: compare_hash((SECRET.encode(),), text, "gina-7"), good, HEX)
     print(f"\nR38 user_hash: |t| = {t:.2f}")
     assert t < LIMIT
 

@@ -6,6 +6,7 @@ allows twenty more: strangers, callers and service share two processors here.
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -39,6 +40,7 @@ class Strangers(threading.Thread):
 
     def run(self) -> None:
         """Look at every connection about once in two seconds."""
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
         while not self.over.is_set():
             for number, line in enumerate(self._lines):
                 if line is None or self._is_cut(line):
@@ -105,10 +107,9 @@ def public(one: Stack) -> str:
     return str(next(key["key"] for key in keys if (key["app_id"], key["kind"]) == (APP, "publishable")))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def alone(one: Stack) -> Fates:
-    """Honest readers without anybody beside them."""
-    honest(one)
+    """Honest readers without anybody beside them, just before."""
     return honest(one)
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from cluster.records.engine import Engine
-from cluster.store import keys
+from cluster.store import keys, pages
 from cluster.store.connect import OpenStores
-from cluster.store.ports import RecordPut
+from cluster.store.ports import BrowserWriter, RecordPut
 from cluster.store.recents import MANY
 from cluster.store.salts import Salts
 from cluster.store.script import Script
@@ -48,6 +48,31 @@ async def test_recent_lists_live_400_days_from_the_last_interaction(redis_stores
     await redis_stores.interactions.append(APP, b"[]", [("u1", "v1", did(1))])
     for reader in ("u:u1", "a:v1"):
         assert 400 * DAY - MINUTE < await life_ms(redis_stores, keys.recent(APP, reader)) <= 400 * DAY
+
+
+async def test_a_strangers_list_lives_a_day_until_they_return(redis_stores: OpenStores) -> None:
+    stores, key = redis_stores, keys.recent(APP, "a:v1")
+    writer = BrowserWriter("here", NOW, readers_per_address=2)
+    await stores.interactions.append(APP, b"[]", [("", "v1", did(1))], writer)
+    assert DAY - MINUTE < await life_ms(stores, key) <= DAY
+    await stores.server.ask("PEXPIRE", key, DAY - 29 * MINUTE)
+    await stores.interactions.append(APP, b"[]", [("", "v1", did(2))], writer)
+    assert await life_ms(stores, key) <= DAY - 29 * MINUTE
+    await stores.server.ask("PEXPIRE", key, DAY - 31 * MINUTE)
+    await stores.interactions.append(APP, b"[]", [("", "v1", did(3))], writer)
+    assert 400 * DAY - MINUTE < await life_ms(stores, key) <= 400 * DAY
+    await stores.server.ask("PEXPIRE", key, 100 * DAY)
+    await stores.interactions.append(APP, b"[]", [("", "v1", did(4))], writer)
+    assert 400 * DAY - MINUTE < await life_ms(stores, key) <= 400 * DAY
+    # the address may keep no further reader for long
+    await stores.interactions.append(APP, b"[]", [("", "v2", did(1))], writer)
+    assert await stores.server.ask("EXISTS", keys.recent(APP, "a:v2")) == 0
+    counts = keys.stranger(APP, writer.day)
+    assert DAY < await life_ms(stores, counts) <= 2 * DAY
+    proven = BrowserWriter("here", NOW, proven=frozenset({"u1"}), bytes_per_minute=1_000)
+    await stores.interactions.append(APP, b"[]", [("u1", "", did(1))], proven)
+    assert 400 * DAY - MINUTE < await life_ms(stores, keys.recent(APP, "u:u1")) <= 400 * DAY
+    assert MINUTE < await life_ms(stores, keys.browser_bytes(APP, NOW // MINUTE)) <= 2 * MINUTE
 
 
 async def test_a_list_that_is_pushed_to_by_the_hundred_has_a_life_whatever_became_of_it(
@@ -169,3 +194,19 @@ async def test_nothing_else_ends_and_no_key_is_unknown(redis_stores: OpenStores)
     found = {key.decode() for key in await stores.server.ask_slow("KEYS", "*")}
     assert found == mortal | immortal
     assert {key for key in found if await life_ms(stores, key) > 0} == mortal
+
+
+async def test_strangers_leave_few_and_short_pages(
+    redis_stores: OpenStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "STRANGERS_PAGES", 3)
+    many = [f"p{n}" for n in range(1_000)]
+    for n in range(6):
+        await redis_stores.pages.show(APP, f"a:{n}", "page", many, is_strangers=True)
+    shown = [len(await redis_stores.pages.shown(APP, f"a:{n}", "page")) for n in range(6)]
+    assert shown == [200, 200, 200, 0, 0, 0]
+    await redis_stores.pages.show(APP, "a:1", "page", ["q"], is_strangers=True)
+    assert (await redis_stores.pages.shown(APP, "a:1", "page"))[-2:] == ["p999", "q"]
+    await redis_stores.pages.show(APP, "u:1", "page", many)
+    assert len(await redis_stores.pages.shown(APP, "u:1", "page")) == 1_000
+    assert 29 * MINUTE < await life_ms(redis_stores, keys.page_count(APP)) <= 30 * MINUTE

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from actors.answers.archive.messages import Snippet
+from actors.answers.composing.form_evidence import evidence
 from actors.answers.composing.judging import THRESHOLD, certainty, doubts, is_out_of_question, quality, traits
 from actors.answers.composing.orders import cleaned, gives_orders
 from actors.answers.composing.verify import SUPPORTED, supported
@@ -21,6 +22,7 @@ from actors.answers.composing.wanted import Wanted, read_question
 from actors.answers.composing.weighing import Weighed, leans, weigh
 from actors.answers.composing.wording import Wording
 from actors.language.analysis import Analyzers
+from actors.language.analysis import said as words_of
 
 _READ = 1_000
 "Characters of a question that are looked at."
@@ -35,6 +37,13 @@ _AS_GOOD = 1.2
 "How far behind the best another sentence may be to be shown as well."
 _WIDEST_GAP = 4.0
 _REPEATS = 0.6
+_NO_EVIDENCE = 0.5
+"Evidence of a sentence of which nobody can tell by its build whether it answers a plain question."
+_EVIDENT = 0.7
+_WORTH_OF_FORM = 5.0
+"What evidence of 1 is worth beside what other traits say."
+_SURE_BY_FORM = 0.85
+"How sure an answer is that is built as one."
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +84,16 @@ def compose(question: str, snippets: Sequence[Snippet], *, language: str = "", n
     wanted, ranked = rank(question, snippets, language)
     if not ranked:
         return Composed()
+    shows = _shows(wanted, ranked[0][1], snippets)
+    if wanted.form is not None and wanted.form.strict and shows < _NO_EVIDENCE:
+        return Composed()
     sure = _certainty(wanted, ranked)
+    if shows >= _EVIDENT:
+        sure = max(sure, _SURE_BY_FORM)
     if sure < THRESHOLD or is_out_of_question(wanted, ranked[0][1], snippets):
         return Composed(confidence=round(min(sure, THRESHOLD), 4))
-    shown = _led(_chosen(wanted, ranked[:_LOOKED_AT]), [one for _, one in ranked])
+    chosen = _chosen(wanted, ranked[:_LOOKED_AT], snippets)
+    shown = _led(chosen, [one for _, one in ranked])
     cited = tuple(one for one in (_cited(each, snippets) for each in shown) if one)
     return Composed(cited, not cited, round(sure, 4))
 
@@ -88,13 +103,25 @@ def rank(
 ) -> tuple[Wanted, list[tuple[float, Weighed]]]:
     """Put all sentences in order, the one that answers best first, with what it is worth; the first may be shown."""
     question = cleaned(question[:_READ])
-    spoken = language[:2].lower() or Analyzers().guess(question)
+    spoken = language[:2].lower() or _guess_language(question, snippets)
     wanted = read_question(question, spoken, Wording(spoken))
     if not wanted.weights:
         return wanted, []
-    ranked = [(quality(traits(wanted, one)), one) for one in weigh(wanted, snippets[:_PASSAGES])]
+    ranked = [
+        (quality(traits(wanted, one)) + _WORTH_OF_FORM * (_shows(wanted, one, snippets) - _NO_EVIDENCE), one)
+        for one in weigh(wanted, snippets[:_PASSAGES])
+    ]
     ranked.sort(key=lambda pair: -pair[0])
     return wanted, _first_shown(ranked)
+
+
+def _guess_language(question: str, snippets: Sequence[Snippet]) -> str:
+    """Guess a question's language by its small words; where it has none (`Define mulch`), by the best passage."""
+    analyzers = Analyzers()
+    guessed = analyzers.guess(question)
+    if snippets and len(analyzers.of(guessed).terms(question)) == len(words_of(question)):
+        return analyzers.guess(snippets[0].text[:_READ])
+    return guessed
 
 
 def _first_shown(ranked: Sequence[tuple[float, Weighed]]) -> list[tuple[float, Weighed]]:
@@ -106,6 +133,13 @@ def _first_shown(ranked: Sequence[tuple[float, Weighed]]) -> list[tuple[float, W
         if _may_be_shown(pair[1]):
             first.append(pair)
     return first
+
+
+def _shows(wanted: Wanted, one: Weighed, snippets: Sequence[Snippet]) -> float:
+    """Rate how surely a sentence is built like an answer to a plain question; neutral for any other question."""
+    if wanted.form is None:
+        return _NO_EVIDENCE
+    return evidence(wanted.form, one, wanted.wording, snippets[one.snippet].title)
 
 
 def _may_be_shown(one: Weighed) -> bool:
@@ -125,7 +159,9 @@ def _certainty(wanted: Wanted, ranked: Sequence[tuple[float, Weighed]]) -> float
 # --- which sentences ------------------------------------------------------------------------------------------------
 
 
-def _chosen(wanted: Wanted, ranked: Sequence[tuple[float, Weighed]]) -> list[Weighed]:
+def _chosen(
+    wanted: Wanted, ranked: Sequence[tuple[float, Weighed]], snippets: Sequence[Snippet]
+) -> list[Weighed]:
     """Take the best, and others that are nearly as good and say something else."""
     limit = _MOST if wanted.kind in _BROAD else 1
     first, best = ranked[0]
@@ -133,6 +169,8 @@ def _chosen(wanted: Wanted, ranked: Sequence[tuple[float, Weighed]]) -> list[Wei
     for value, one in ranked[1:]:
         if len(chosen) >= limit or value < first - _AS_GOOD:
             break
+        if _shows(wanted, one, snippets) < _NO_EVIDENCE:
+            continue
         if one.facts.own > 0 and not any(_repeats(one, other) for other in chosen):
             chosen.append(one)
     return chosen

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from actors.answers.composing.appearance import Spot, names_at, numbers, spots, trade
 from actors.answers.composing.kinds import kind_asked
+from actors.answers.composing.question_forms import QuestionForm, read_form
 from actors.answers.composing.wording import Word, Wording, names
 from actors.language.stopwords import STOP_WORDS
 
@@ -107,6 +108,7 @@ _PALE = frozenset(
 )
 "Words that tell little in a question, whatever it is about."
 _NEAR_NUMBER = 30
+_PARTS = re.compile(r"[’'.]")
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,8 @@ class Wanted:
     runs: tuple[tuple[int, ...], ...]
     "Names of several words, as places in `weights`: who says the last one says the name."
     wording: Wording = field(repr=False)
+    form: QuestionForm | None = None
+    "A plain question, taken apart."
 
     @property
     def total(self) -> float:
@@ -139,6 +143,9 @@ def read_question(
 ) -> Wanted:
     """Read a question."""
     words = [word for word in wording.words(text) if word.stem]
+    form = read_form(text, language)
+    if form is not None:
+        words = [word for word in words if _is_content(word, form)] or words
     own = {word.stem for word in names(text, words) if not word.is_number}
     return Wanted(
         text=text,
@@ -151,7 +158,13 @@ def read_question(
         focus=_focus(text, wording, language),
         runs=_runs(words, own),
         wording=wording,
+        form=form,
     )
+
+
+def _is_content(word: Word, form: QuestionForm) -> bool:
+    small = word.text.lower()
+    return small in form.content or any(part in form.content for part in _PARTS.split(small))
 
 
 def _runs(words: Sequence[Word], own: set[str]) -> tuple[tuple[int, ...], ...]:

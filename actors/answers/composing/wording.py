@@ -12,6 +12,7 @@ from functools import cache
 from types import MappingProxyType
 
 from actors.answers.composing.kindred import FAMILIES
+from actors.answers.composing.word_lists import word_lists
 from actors.language.analysis import Analyzer
 
 _WORD = re.compile(r"\d+(?:[.,:]\d+)*|(?:[^\W\d_]\.){2,}|[^\W\d_]+(?:['’][^\W\d_]+)?(?:\d+)?")
@@ -117,7 +118,9 @@ class Beside:
 def _families_of(language: str) -> Mapping[str, frozenset[int]]:
     analyzer = Analyzer(language)
     families: dict[str, set[int]] = {}
-    for number, family in enumerate(FAMILIES.get(language, ())):
+    lists = word_lists(language)
+    more = [tuple(family.split()) for family in lists.families] if lists is not None else []
+    for number, family in enumerate([*FAMILIES.get(language, ()), *more]):
         for word in family:
             families.setdefault("".join(analyzer.stems(word)), set()).add(number)
     families.pop("", None)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from actors.recommender.completion.field_values import rows_by_code
 from actors.search.completions.build import build
 from actors.search.completions.lookup import Found, Index
+from actors.search.completions.moved_articles import spoken
 from actors.search.completions.originals import Originals
 from actors.vectors.types import Floats, Mask, Rows
 
@@ -188,6 +189,9 @@ class Laid:
             holders = built.holders[built.starts[text] : built.starts[text + 1]]
             kept = tuple(row for row in self._rows[holders].tolist() if row >= 0 and rows[row])
             if kept:
-                begin = place - int(built.index.texts.starts[text]) - 1 if place >= 0 else -1
+                original = built.originals[text]
+                # places are those of the text as it is spoken: where an article was moved, words are marked
+                is_found_as_written = place >= 0 and spoken(original) is original
+                begin = place - int(built.index.texts.starts[text]) - 1 if is_found_as_written else -1
                 ends = begin + cut if begin >= 0 else 0
-                yield Hit(built.originals[text], kept, edits, cost, (begin, ends))
+                yield Hit(original, kept, edits, cost, (begin, ends))

@@ -1,5 +1,6 @@
 """Completions: which texts could somebody mean who typed this.
 
+moved_articles  titles as people type them: `Matrix, The` is `The Matrix`
 texts       the texts of one field as one array of characters
 prefixes    every word start in alphabetical order: exact beginnings, the most popular first
 grams       which texts share pairs and triples of characters with what was typed

@@ -8,6 +8,7 @@ import numpy as np
 
 from actors.search.completions.grams import Grams
 from actors.search.completions.lookup import Index
+from actors.search.completions.moved_articles import spoken
 from actors.search.completions.prefixes import Prefixes, rank_of
 from actors.search.completions.texts import Texts
 from actors.search.completions.words import Words
@@ -20,7 +21,7 @@ def build(originals: Sequence[str], popularity: Floats) -> Index:
     Shapes:
         popularity: float64 [n], 0 or more
     """
-    texts = Texts.of(originals)
+    texts = Texts.of([spoken(text) for text in originals])
     places = texts.word_starts()
     pull = np.log1p(np.maximum(popularity, 0.0))
     largest = float(pull.max(initial=0.0))

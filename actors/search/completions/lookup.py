@@ -29,7 +29,7 @@ _AHEAD = 4
 "So many times the wanted exact beginnings are looked at, the most popular ones."
 _COMPARED = 700
 _NUMBER = re.compile(r"\d+")
-_LONG = 14
+_LONG = 8
 "Among so many characters typos may spoil each other, which counts as one more."
 _SURE = 8
 "A typo in so many characters leaves no doubt that they were typed in this order."
@@ -103,14 +103,22 @@ class Index:
             # what begins exactly so is meant; a single typo away may be, too
             most = 1
         near = self._with_numbers(self._near(typed, min(most, _FEW), allowed), typed)
-        if most > _FEW and not len(near.texts):
-            spoilt = int(len(typed) >= _LONG)
-            near = self._with_numbers(self._near(typed, most + spoilt, allowed), typed)
+        spoilt = int(len(typed) >= _LONG)
         found = _joined(exact, near, wanted)
+        if most + spoilt > _FEW and self._is_doubtful(found, wanted):
+            near = self._with_numbers(self._near(typed, most + spoilt, allowed), typed)
+            found = _joined(found, near, wanted)
         if " " in typed.strip() and (not len(found.texts) or found.edits.min() > max(1, len(typed) // _SURE)):
             shuffled = self._with_numbers(self._by_words(typed, most, wanted, allowed), typed)
             found = _joined(found, shuffled, wanted)
         return found
+
+    def _is_doubtful(self, found: Found, wanted: int) -> bool:
+        """Is nothing found, or are a few texts found far away and none by its beginning?"""
+        if not len(found.texts):
+            return True
+        begins = found.place == self.texts.starts[found.texts] + 1
+        return len(found.texts) < wanted and int(found.edits.min()) >= _FEW and not bool(begins.any())
 
     def _with_numbers(self, found: Found, typed: str) -> Found:
         """Keep texts that have the numbers typed as they were typed: 7 is no typo of 8."""

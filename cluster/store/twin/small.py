@@ -192,8 +192,17 @@ class MemoryPages:
         shown, until_ms = self._shown.get((app_id, reader_id, pagination_id), ([], 0))
         return list(shown) if until_ms > self._clock.now_ms() else []
 
-    async def show(self, app_id: str, reader_id: str, pagination_id: str, product_ids: Sequence[str]) -> None:
-        shown = [*await self.shown(app_id, reader_id, pagination_id), *product_ids][-pages.MOST :]
+    async def show(
+        self,
+        app_id: str,
+        reader_id: str,
+        pagination_id: str,
+        product_ids: Sequence[str],
+        *,
+        is_strangers: bool = False,
+    ) -> None:
+        most = pages.STRANGERS_MOST if is_strangers else pages.MOST
+        shown = [*await self.shown(app_id, reader_id, pagination_id), *product_ids][-most:]
         until_ms = self._clock.now_ms() + pages.IDLE_MS
         self._shown[app_id, reader_id, pagination_id] = (shown, until_ms)
 

@@ -88,7 +88,10 @@ def fit(recipe: Recipe, data: Interactions, tell: Tell = say_nothing) -> Engine:
     if recipe.baskets is not None:
         tell("train baskets")
         baskets = Baskets(recipe.baskets).train(data, rng_for(recipe.seed, "baskets"))
-    cohorts = None if recipe.cohorts is None else cohorts_of(recipe.cohorts, data)
+    cohorts = None
+    if recipe.cohorts is not None:
+        tell("train cohorts")
+        cohorts = cohorts_of(recipe.cohorts, data, rng_for(recipe.seed, "cohorts"))
     return Engine(recipe, Blend(tuple(parts)), data.items, DataFacts.of(data), baskets, cohorts)
 
 

@@ -18,6 +18,12 @@ from cluster.query.values import canonical
 FIELDS = ("country", "state", "city", "gender", "group_id")
 "Profile fields that are looked at when a recipe names none."
 
+ATTRIBUTES = "custom_attributes."
+"What the names of attributes of one's own begin with; those with few values are looked at likewise."
+
+_MOST_ATTRIBUTES = 8
+_FEW_VALUES = 20
+_LEAST_SHARE = 0.1
 _MOST_VALUES = 100
 _LEAST_READERS = 5
 
@@ -40,9 +46,9 @@ class Profiles:
 
         Fields nobody filled are left out; a value of very few readers says nothing of a kind.
         """
-        asked = tuple(dict.fromkeys(map(canonical, fields or FIELDS)))
-        found: list[dict[str, str]] = [{} for _ in range(len(readers))]
         records = [orjson.loads(user) for user in users]
+        asked = tuple(dict.fromkeys(map(canonical, fields or (*FIELDS, *_attributes(records)))))
+        found: list[dict[str, str]] = [{} for _ in range(len(readers))]
         codes = readers.codes(["u:" + str(record.get("user_id", "")) for record in records])
         for code, record in zip(codes.tolist(), records, strict=True):
             if code >= 0:
@@ -61,6 +67,25 @@ class Profiles:
             tuple(values for _, values in kept),
             np.ascontiguousarray(table.reshape(shape)),
         )
+
+
+def _attributes(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name the attributes of their own that many users have and that take few values."""
+    counts: dict[str, Counter[str]] = {}
+    for record in records:
+        for name, value in (record.get("custom_attributes") or {}).items():
+            text = text_of_value(value)
+            known = counts.setdefault(name, Counter())
+            if text and (text in known or len(known) <= _FEW_VALUES):
+                known[text] += 1
+    usable = [
+        (-sum(known.values()), name)
+        for name, known in counts.items()
+        if 2 <= len(known) <= _FEW_VALUES
+        and sum(known.values()) >= _LEAST_SHARE * len(records)
+        and "." not in name
+    ]
+    return [ATTRIBUTES + name for _, name in sorted(usable)[:_MOST_ATTRIBUTES]]
 
 
 def _common(texts: Iterable[str]) -> tuple[str, ...]:

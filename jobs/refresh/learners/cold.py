@@ -1,26 +1,32 @@
-"""What to say about readers and items nobody knows yet.
-
-cohorts   what readers with equal profile values take, drawn towards what everybody takes
-content   where an item without events would stand among the learned ones, from what it is like
-"""
+"""What readers with equal profile values take, drawn towards what everybody takes."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Literal
 
 import numpy as np
-import scipy.sparse as sp
 from pydantic import BaseModel, Field
 
 from actors.learned.cohorts import Cohorts
-from actors.learned.content import Content, Likening
-from actors.learned.histories import DAY_S, Fading
-from actors.vectors.types import Codes, Floats, Mask, Matrix, Rows
+from actors.learned.histories import DAY_S
+from actors.vectors.types import Codes, Floats, Mask, Rows
 from cluster.errors import Invalid
 from jobs.refresh.events.dataset import Interactions
+from jobs.refresh.events.profiles import ATTRIBUTES, Profiles
+from jobs.refresh.events.split import Targets
+from jobs.refresh.figures import metrics
 from jobs.refresh.learner import STRICT
 from jobs.refresh.learners.popularity import daily_votes
+from jobs.refresh.tuning.choose import worth
+
+PRIORS: tuple[float | None, ...] = (2_000.0, 300.0, 50.0, 10.0)
+HALF_LIVES: tuple[float | None, ...] = (7.0, 30.0, 90.0, None)
+"What `auto` tries, the default first."
+
+_HELD_BACK = 0.2
+_ENOUGH_READERS = 30
+_MOST_READERS = 2_000
 
 
 class CohortRecipe(BaseModel):
@@ -30,38 +36,30 @@ class CohortRecipe(BaseModel):
 
     fields: tuple[str, ...] = ()
     "Profile fields by which readers are grouped, as `country` or `custom_attributes.plan`."
-    prior: float = Field(default=2_000.0, ge=0)
+    prior: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
     "Votes of everybody that are added to every cohort: the smaller it is, the more it follows the crowd."
-    half_life_days: float | None = Field(default=7.0, gt=0)
-    "Halves a vote for every so many days of age."
+    half_life_days: Annotated[float, Field(gt=0)] | Literal["auto"] | None = "auto"
+    "Halves a vote for every so many days of age; `auto` chooses it, and the prior, by readers who were held back."
 
 
-class ContentRecipe(BaseModel):
-    """Parameters of content."""
-
-    model_config = STRICT
-
-    regularisation: float = Field(default=10.0, gt=0)
-    "Lambda of the ridge regression from content to learned vectors."
-    power: float = Field(default=2.0, gt=0)
-    "Likeness to this power: above 1 only what is very alike counts."
-    likeness: float = Field(default=1.0, ge=0)
-    "Weight of likeness beside the regression."
-    fading: Fading = Fading()
-    "How the history fades."
-
-
-def cohorts_of(recipe: CohortRecipe, data: Interactions) -> Cohorts | None:
+def cohorts_of(recipe: CohortRecipe, data: Interactions, rng: np.random.Generator) -> Cohorts | None:
     """Count what readers of a kind take; none when nothing is known of what readers are like."""
     profiles = data.profiles
     if profiles is None or not profiles.fields:
         return None
-    cohorts = train_cohorts(recipe, data, profiles.codes)
-    return replace(cohorts, fields=profiles.fields, values=profiles.values)
+    settled, fields = _chosen(recipe, data, profiles, rng)
+    if not fields:
+        return None
+    cohorts = train_cohorts(settled, data, profiles.codes[:, fields])
+    return replace(
+        cohorts,
+        fields=tuple(profiles.fields[at] for at in fields),
+        values=tuple(profiles.values[at] for at in fields),
+    )
 
 
 def train_cohorts(recipe: CohortRecipe, data: Interactions, profiles: Codes) -> Cohorts:
-    """Count what the readers of each profile value take.
+    """Count what the readers of each profile value take; `auto` stands for its first value.
 
     Shapes:
         profiles: int32 [readers, f], codes from 0 within each field, -1 for unknown
@@ -72,22 +70,102 @@ def train_cohorts(recipe: CohortRecipe, data: Interactions, profiles: Codes) -> 
     """
     if len(profiles) != data.n_readers:
         raise Invalid(f"there are {len(profiles)} profiles for {data.n_readers} readers")
+    prior, half_life_days = _values(recipe.prior, PRIORS)[0], _values(recipe.half_life_days, HALF_LIVES)[0]
     votes = daily_votes(data)
     weights = votes.weight.astype(np.float64)
-    if recipe.half_life_days is not None and data.clock:
-        weights *= np.exp2((votes.at_s - data.now_s) / (DAY_S * recipe.half_life_days))
+    if half_life_days is not None and data.clock:
+        weights *= np.exp2((votes.at_s - data.now_s) / (DAY_S * half_life_days))
     counts = np.bincount(votes.item, weights, data.n_items)
     everybody = counts / max(float(counts.sum()), 1e-12)
     sizes = profiles.max(axis=0, initial=-1).astype(np.int64) + 1
     first = np.concatenate(([0], np.cumsum(sizes)))[:-1].astype(np.int64)
     shares = [
         _shares(
-            profiles[votes.reader, field], votes.item, weights, everybody, int(sizes[field]), recipe.prior
+            profiles[votes.reader, field], votes.item, weights, everybody, int(sizes[field]), prior or 0.0
         )
         for field in range(profiles.shape[1])
     ]
     whole = np.concatenate(shares) if shares else np.zeros((0, data.n_items))
     return Cohorts(whole.astype(np.float32), everybody.astype(np.float32), first)
+
+
+def _chosen(
+    recipe: CohortRecipe, data: Interactions, profiles: Profiles, rng: np.random.Generator
+) -> tuple[CohortRecipe, list[int]]:
+    """Choose half-life, prior and the custom attributes that help, by readers whose events were held back."""
+    settled = recipe.model_copy(
+        update={
+            "prior": _values(recipe.prior, PRIORS)[0],
+            "half_life_days": _values(recipe.half_life_days, HALF_LIVES)[0],
+        }
+    )
+    offered = [
+        at for at, field in enumerate(profiles.fields) if field.startswith(ATTRIBUTES) and not recipe.fields
+    ]
+    fields = [at for at in range(len(profiles.fields)) if at not in offered]
+    described: Mask = profiles.codes.max(axis=1) >= 0
+    train, readers, targets = _held_back(data, described, rng)
+    if len(readers) < _ENOUGH_READERS:
+        return settled, fields
+
+    def figures(changed: CohortRecipe, chosen: list[int]) -> Floats:
+        codes = profiles.codes[:, chosen]
+        scores = train_cohorts(changed, train, codes).score(codes[readers])
+        hits = metrics.hits_of(metrics.best_first(scores, 10), targets, data.n_items)
+        return metrics.ndcg(hits, targets.lengths, 10)
+
+    now = figures(settled, fields)
+
+    def tried(changed: CohortRecipe, chosen: list[int]) -> bool:
+        nonlocal now
+        found = figures(changed, chosen)
+        better = worth(found - now, now) > 0
+        now = found if better else now
+        return better
+
+    for half_life_days in _values(recipe.half_life_days, HALF_LIVES)[1:]:
+        changed = settled.model_copy(update={"half_life_days": half_life_days})
+        settled = changed if tried(changed, fields) else settled
+    for at in offered:
+        fields = [*fields, at] if tried(settled, [*fields, at]) else fields
+    for prior in _values(recipe.prior, PRIORS)[1:]:
+        changed = settled.model_copy(update={"prior": prior})
+        settled = changed if tried(changed, fields) else settled
+    # a small prior may bring out what a large one hid
+    for at in offered:
+        if at not in fields:
+            fields = [*fields, at] if tried(settled, [*fields, at]) else fields
+    return settled, sorted(fields)
+
+
+def _held_back(
+    data: Interactions, described: Mask, rng: np.random.Generator
+) -> tuple[Interactions, Rows, Targets]:
+    """Hold readers back who came last, where enough of them did; else some at random.
+
+    Shapes:
+        described: bool [readers]
+    """
+    liked = data.pick(data.weight > 0)
+    first_s = np.full(data.n_readers, np.inf)
+    np.minimum.at(first_s, liked.reader, liked.at_s)
+    came = np.isfinite(first_s) & described
+    instant_s = float(np.quantile(liked.at_s, 1 - _HELD_BACK)) if len(liked) else 0.0
+    held = came & (first_s > instant_s)
+    train = data.pick(data.at_s <= instant_s)
+    if not data.clock or np.count_nonzero(held) < _ENOUGH_READERS:
+        held = came & (rng.random(data.n_readers) < _HELD_BACK)
+        train = data.pick(~held[data.reader])
+    readers = np.flatnonzero(held)
+    if len(readers) > _MOST_READERS:
+        readers = np.sort(rng.choice(readers, _MOST_READERS, replace=False))
+    asked = liked.pick(np.isin(liked.reader, readers))
+    targets = Targets.of_pairs(np.searchsorted(readers, asked.reader), asked.item, len(readers))
+    return train, readers, targets
+
+
+def _values(asked: float | Literal["auto"] | None, choices: tuple[float | None, ...]) -> list[float | None]:
+    return list(choices) if asked == "auto" else [asked]
 
 
 def _shares(codes: Codes, item: Rows, weights: Floats, everybody: Floats, size: int, prior: float) -> Floats:
@@ -98,22 +176,3 @@ def _shares(codes: Codes, item: Rows, weights: Floats, everybody: Floats, size: 
         counts.sum(axis=1, keepdims=True) + prior, 1e-12
     )
     return shares
-
-
-def train_content(recipe: ContentRecipe, content: Any, factors: Matrix, trained: Mask) -> Content:
-    """Regress learned vectors on content, over the items that have both.
-
-    Shapes:
-        content: CSR or dense float32 [n, d], rows of length 1; factors: float32 [n, f]; trained: bool [n]
-    Errors:
-        Invalid: content and vectors are of different items
-    """
-    if content.shape[0] != len(factors):
-        raise Invalid(f"there are {content.shape[0]} contents for {len(factors)} items")
-    known = content[np.flatnonzero(trained)]
-    gram = known.T @ known
-    gram = (gram.toarray() if sp.issparse(gram) else gram).astype(np.float64)
-    gram[np.diag_indices_from(gram)] += recipe.regularisation
-    slopes = np.linalg.solve(gram, np.asarray(known.T @ factors[trained], np.float64))
-    vectors = np.asarray(content @ slopes.astype(np.float32), np.float32)
-    return Content(vectors, content, Likening(recipe.power, recipe.likeness), recipe.fading)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -15,10 +14,8 @@ from actors.learned.model import Parts
 from actors.learned.neighbours import Neighbours
 from jobs.refresh.events.dataset import Interactions
 from jobs.refresh.learner import PartRecipe
-from jobs.refresh.learners.matrix import reader_item
+from jobs.refresh.learners.matrix import blocks_of_items, reader_item
 from jobs.refresh.learners.neighbours import pruned, tidy
-
-_BLOCK_PAIRS = 5_000_000
 
 
 class ItemKnnRecipe(PartRecipe):
@@ -52,7 +49,7 @@ class ItemKnn:
         by_item = matrix.T.tocsr()
         blocks = [
             _block(by_item[first:last], matrix, lengths[first:last], lengths, first, self.recipe)
-            for first, last in _blocks(by_item, matrix)
+            for first, last in blocks_of_items(by_item, matrix)
         ]
         whole = sp.vstack(blocks, format="csr") if blocks else sp.csr_matrix((data.n_items, data.n_items))
         return Neighbours(tidy(whole), self.recipe.fading)
@@ -77,12 +74,3 @@ def _block(by_item: Any, matrix: Any, own: Any, lengths: Any, first: int, recipe
     products.data = values
     products.eliminate_zeros()
     return pruned(products, recipe.neighbours)
-
-
-def _blocks(by_item: Any, matrix: Any) -> list[tuple[int, int]]:
-    """Cut the items so that no block makes more than some million products."""
-    work = by_item.astype(np.bool_).astype(np.float64) @ np.diff(matrix.indptr).astype(np.float64)
-    number = (np.cumsum(work) / _BLOCK_PAIRS).astype(np.int64)
-    cuts = np.flatnonzero(np.diff(number)) + 1
-    bounds = [0, *cuts.tolist(), len(work)]
-    return [(first, last) for first, last in pairwise(bounds) if last > first]

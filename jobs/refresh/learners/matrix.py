@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from actors.learned.histories import DAY_S
 from actors.vectors.types import Floats, Rows
 from jobs.refresh.events.dataset import Interactions
 
+_BLOCK_PAIRS = 5_000_000
 MOST_PER_READER = 2_000
 "So many of a reader's newest events are learned from: a robot or a shared account must not fill the memory."
 
@@ -62,3 +64,12 @@ def most_frequent(matrix: Any, most: int) -> Rows:
     order = np.argsort(-counts, kind="stable")
     chosen: Rows = np.sort(order[: min(most, int(np.count_nonzero(counts)))]).astype(np.int64)
     return chosen
+
+
+def blocks_of_items(by_item: Any, matrix: Any) -> list[tuple[int, int]]:
+    """Cut the items so that no block makes more than some million products."""
+    work = by_item.astype(np.bool_).astype(np.float64) @ np.diff(matrix.indptr).astype(np.float64)
+    number = (np.cumsum(work) / _BLOCK_PAIRS).astype(np.int64)
+    cuts = np.flatnonzero(np.diff(number)) + 1
+    bounds = [0, *cuts.tolist(), len(work)]
+    return [(first, last) for first, last in pairwise(bounds) if last > first]

@@ -13,6 +13,7 @@ from jobs.refresh.learners.als import Als, AlsRecipe
 from jobs.refresh.learners.baskets import Baskets, BasketsRecipe
 from jobs.refresh.learners.content_knn import ContentKnn, ContentKnnRecipe
 from jobs.refresh.learners.ease import Ease, EaseRecipe
+from jobs.refresh.learners.graph_filter import GraphFilter, GraphFilterRecipe
 from jobs.refresh.learners.item_knn import ItemKnn, ItemKnnRecipe
 from jobs.refresh.learners.popularity import Popularity, PopularityRecipe
 from jobs.refresh.learners.repeats import Repeats, RepeatsRecipe
@@ -34,6 +35,8 @@ def learner_of(part: PartRecipe) -> Learner:
             return Rules(part)
         case ItemKnnRecipe():
             return ItemKnn(part)
+        case GraphFilterRecipe():
+            return GraphFilter(part)
         case ContentKnnRecipe():
             return ContentKnn(part)
         case SessionKnnRecipe():

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from cluster.errors import Invalid
 from jobs.refresh.events.dataset import Interactions
 from jobs.refresh.learner import PartRecipe
-from jobs.refresh.learners import ease
+from jobs.refresh.learners import ease, graph_filter
 from jobs.refresh.learners.als import AlsRecipe
 from jobs.refresh.learners.ease import EaseRecipe
+from jobs.refresh.learners.graph_filter import GraphFilterRecipe
 from jobs.refresh.learners.item_knn import ItemKnnRecipe
 from jobs.refresh.learners.rules import RulesRecipe
 from jobs.refresh.recipe import Recipe
@@ -114,6 +115,8 @@ def _memory(part: PartRecipe, size: Size) -> int:
         return min(_RULES_BLOCK_BYTES, 40 * size.events * part.window) + 16 * size.items * 50
     if isinstance(part, ItemKnnRecipe):
         return 24 * size.events + 16 * size.items * part.neighbours + (200 << 20)
+    if isinstance(part, GraphFilterRecipe):
+        return graph_filter.memory_of(size.items, size.readers, size.events, part)
     if isinstance(part, AlsRecipe):
         return 4 * part.factors * (6 * size.readers + 6 * size.items) + 40 * size.events
     return 80 * size.events + 16 * size.items
@@ -126,6 +129,8 @@ def _seconds(part: PartRecipe, size: Size) -> float:
         return 4e-7 * size.events * part.window
     if isinstance(part, ItemKnnRecipe):
         return 5e-8 * size.events * max(size.events / max(size.readers, 1), 1.0) + 1e-6 * size.events
+    if isinstance(part, GraphFilterRecipe):
+        return graph_filter.seconds_of(size.items, size.readers, size.events, part)
     if isinstance(part, AlsRecipe):
         return 1e-7 * part.rounds * part.factors * part.steps * size.events / 3
     return 2e-6 * size.events

@@ -42,8 +42,10 @@ class Source:
     "How often rows of people were erased before this was read; more by now: it is out of date."
 
 
-def read_source(segments: SegmentShelf, app_id: str, recipe: Recipe) -> Source:
-    """Read everything settled of an app.
+def read_source(
+    segments: SegmentShelf, app_id: str, recipe: Recipe, *, products_suffice: bool = False
+) -> Source:
+    """Read everything settled of an app; without interactions only where products suffice, and there are some.
 
     Errors:
         Invalid: there is nothing to learn from, or the recipe names types of events that do not exist
@@ -56,7 +58,7 @@ def read_source(segments: SegmentShelf, app_id: str, recipe: Recipe) -> Source:
     except Fault as error:
         raise Fault(f"what is settled of {app_id} can't be read: {error.message}", **error.facts) from error
     data = from_segments(settled.interactions, weigh)
-    if not len(data):
+    if not len(data) and not (products_suffice and settled.products):
         raise Invalid(
             f"app {app_id} has nothing to learn from: {settled.interactions.num_rows:,} interactions have settled, "
             f"none of them speaks for or against a product ({len(settled.products):,} products); upload "
@@ -71,7 +73,7 @@ def read_source(segments: SegmentShelf, app_id: str, recipe: Recipe) -> Source:
         users = segments.records(app_id, "user", salvage=True)
         data = replace(data, profiles=Profiles.of(users, data.readers, recipe.cohorts.fields))
     texts: tuple[bytes, ...] = ()
-    if recipe.search is not None:
+    if recipe.search is not None or recipe.content is not None:
         texts = tuple(product.json for product in settled.products)
     elif recipe.completions is not None:
         texts = completable((product.json for product in settled.products), recipe.completions)
@@ -89,7 +91,7 @@ def read_source(segments: SegmentShelf, app_id: str, recipe: Recipe) -> Source:
 def wants_content(recipe: Recipe) -> bool:
     """Does any part look at what products are like? Learners of your own may."""
     parts = recipe.parts.values()
-    return recipe.content is not None or any(isinstance(part, ContentKnnRecipe | OwnRecipe) for part in parts)
+    return any(isinstance(part, ContentKnnRecipe | OwnRecipe) for part in parts)
 
 
 def vectors_of(products: Sequence[SettledProduct], items: Vocabulary) -> Matrix | None:

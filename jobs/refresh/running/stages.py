@@ -31,6 +31,8 @@ READERS = 4_000
 "Readers that a training is examined with; the interval says what that is worth."
 PROTOCOLS = ("auto", "by_time", "leave_last_out", "next_in_session")
 
+NO_INTERACTIONS = "no interactions"
+
 TOO_FEW = (
     "there is too little data to choose weights by ({events:,} events of {readers:,} readers): collect more, or "
     'settle the recipe: give `weights` and `weights_new` in [blend] and no `tune` (recipe "fast" shows the parts)'
@@ -65,6 +67,43 @@ def planned(recipe: Recipe, data: Interactions, split: Split, tell: Tell = say_n
     if not any((trial.histories.lengths > 0).any() for trial in split.validation):
         raise Invalid(TOO_FEW.format(events=len(data), readers=data.n_readers))
     return make_plan(recipe, split.validation, tell)
+
+
+def without_interactions(recipe: Recipe) -> Plan:
+    """Settle a recipe for products alone: nothing is ranked, what needs no interactions is built as it says."""
+    parts = {name: part.model_copy(update={"tune": {}}) for name, part in recipe.parts.items()}
+    blend = recipe.blend.model_copy(update={"weights": {}, "weights_new": {}, "start": {}})
+    left_out = {"baskets": None, "cohorts": None, "content": None}
+    settled = recipe.model_copy(update={"parts": parts, "blend": blend, **left_out})
+    return Plan(settled, NO_INTERACTIONS, 0, 0.0)
+
+
+def report_without_interactions(recipe: Recipe) -> dict[str, Any]:
+    """Say what a training on products alone built, and what it left out."""
+    built = [
+        name
+        for name, there in (
+            ("search and meaning", recipe.search is not None),
+            ("completions", recipe.completions is not None),
+        )
+        if there
+    ]
+    sentence = (
+        f"no interactions have settled: built {' and '.join(built) or 'nothing'}; left out recommendations, what is "
+        "bought together, cohorts and products without events. Train again when there are interactions"
+    )
+    return {
+        "trial": NO_INTERACTIONS,
+        "protocol": NO_INTERACTIONS,
+        "k": recipe.blend.k,
+        "coverage": 0.0,
+        "segments": [],
+        "beside": {},
+        "recipe": recipe.name,
+        "readers_asked": 0,
+        "figures": {},
+        "verdict": {"allowed": True, "sentence": sentence},
+    }
 
 
 def plan_facts(plan: Plan) -> dict[str, Any]:

@@ -25,7 +25,8 @@ from cluster.records.run import Run
 from cluster.records.schedule import DAY_MS
 from jobs.refresh.building.build import Origin, build
 from jobs.refresh.building.completions import completions_of
-from jobs.refresh.building.fit import fit
+from jobs.refresh.building.contents import content_of
+from jobs.refresh.building.fit import Engine, fit
 from jobs.refresh.building.searching import search_of
 from jobs.refresh.events.split import Split
 from jobs.refresh.recipe import Recipe, parse
@@ -33,7 +34,16 @@ from jobs.refresh.running.checkpoint import FOLDER, Checkpoints
 from jobs.refresh.running.estimate import Size, refuse_too_large
 from jobs.refresh.running.reports import Reports
 from jobs.refresh.running.source import Source, read_source
-from jobs.refresh.running.stages import data_facts, examined, plan_facts, plan_of, planned, splitted
+from jobs.refresh.running.stages import (
+    data_facts,
+    examined,
+    plan_facts,
+    plan_of,
+    planned,
+    report_without_interactions,
+    splitted,
+    without_interactions,
+)
 from jobs.refresh.tuning.plan import Plan
 
 Say = Callable[[str, float], None]
@@ -163,7 +173,7 @@ class Training:
             shutil.rmtree(folder, ignore_errors=True)
             settled = self._settled.recipe
             engine = fit(settled, self._source.data, self._counting(len(settled.parts) + 2))
-            extras = self._indexed(settled)
+            extras = self._indexed(engine)
             self._say("write snapshot", 0.95)
             source = self._source
             origin = Origin(source.offsets, source.embedder, self._bench.release, source.erasures)
@@ -210,7 +220,9 @@ class Training:
             self.clean_up()  # an attempt before this one read, and perhaps learned of, people who were erased since
             found = None
         if found is None:
-            read = read_source(self._bench.segments, self._run.app_id, self._recipe)
+            read = read_source(
+                self._bench.segments, self._run.app_id, self._recipe, products_suffice=not self._ranks_now
+            )
             self._say("keep a copy", 0.8)
             found = self._checkpoints.put_source(read)
         return found
@@ -219,6 +231,12 @@ class Training:
         log = self._bench.segments.erasures(self._run.app_id)
         return log.since(source.erasures, source.offsets)
 
+    @property
+    def _ranks_now(self) -> bool:
+        """Does something serve that learned from interactions? Products alone must not take its place."""
+        recipe = (self._serving or {}).get("recipe") or {}
+        return bool(recipe.get("blend", {}).get("weights"))
+
     @cached_property
     def _split(self) -> Split:
         return splitted(self._recipe, self._source.data)
@@ -226,6 +244,8 @@ class Training:
     @cached_property
     def _settled(self) -> Plan:
         kept = self._checkpoints.get("plan")
+        if kept is None and not len(self._source.data):
+            kept = plan_facts(without_interactions(self._recipe))
         if kept is None:
             tell = self._counting(2 * len(self._recipe.parts) + 2)
             tell("split")
@@ -236,6 +256,8 @@ class Training:
     @cached_property
     def _report(self) -> dict[str, Any]:
         kept = self._checkpoints.get("report")
+        if kept is None and not len(self._source.data):
+            kept = report_without_interactions(self._recipe)
         if kept is None:
             plan = self._settled
             tell = self._counting(len(plan.recipe.parts) + 5)
@@ -244,7 +266,8 @@ class Training:
             self._checkpoints.put("report", kept)
         return kept
 
-    def _indexed(self, recipe: Recipe) -> Mapping[str, Parts]:
+    def _indexed(self, engine: Engine) -> Mapping[str, Parts]:
+        recipe = engine.recipe
         texts, extras = self._source.texts, dict[str, Parts]()
         if recipe.completions is not None and texts:
             self._say("index completions", 0.85)
@@ -252,6 +275,12 @@ class Training:
         if recipe.search is not None and texts:
             self._say("index products", 0.9)
             extras.update(search_of(recipe.search, texts))
+        if recipe.content is not None and texts:
+            self._say("learn from what products are like", 0.93)
+            learners = {name: part.learner for name, part in recipe.parts.items()}
+            extras.update(
+                content_of(recipe.content, texts, self._source.data, learners, engine.blend, recipe.seed)
+            )
         return extras
 
     @property

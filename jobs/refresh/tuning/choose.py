@@ -41,7 +41,7 @@ class Choice:
 def choose_weights(
     candidates: Candidates, start: Floats, families: Sequence[str], *, most_parts: int = 8, rounds: int = 20
 ) -> Choice:
-    """Climb from `start` to better weights.
+    """Climb from `start` to better weights, and from the best single part where the start loses to it.
 
     `families` names what each part is a variant of; only one variant of a family may have weight, a step may put it
     in place of another.
@@ -51,14 +51,27 @@ def choose_weights(
     """
     count = len(start)
     single = np.array([_mean(candidates.figures(candidates.scores[part])) for part in range(count)])
-    weights = start.copy() if start.any() else np.eye(count)[int(np.argmax(single))]
+    alone = np.eye(count)[int(np.argmax(single))] if count else start
+    weights = start.copy() if start.any() else alone
+    weights = _climbed(candidates, weights, families, most_parts, rounds)
+    figures = candidates.figures(candidates.total(weights))
+    if rounds and single.max(initial=0.0) > _mean(figures):
+        # no small step led from the start to its own best part: begin there
+        weights = _climbed(candidates, alone, families, most_parts, rounds)
+        figures = candidates.figures(candidates.total(weights))
+    return Choice(weights, _mean(figures), single)
+
+
+def _climbed(
+    candidates: Candidates, weights: Floats, families: Sequence[str], most_parts: int, rounds: int
+) -> Floats:
+    """Take the best step as long as there is one that is worth it."""
     for _ in range(rounds):
         better = _best_step(candidates, weights, families, most_parts)
         if better is None:
             break
         weights = better
-    figures = candidates.figures(candidates.total(weights))
-    return Choice(weights, _mean(figures), single)
+    return weights
 
 
 def worth(differences: Floats, now: Floats) -> float:

@@ -30,6 +30,10 @@ _ENOUGH_READERS = 200
 _ENOUGH_NEW_READERS = 30
 _REPEATING = 0.2
 _ROUNDS = 30
+_SITTING_S = 6 * 3_600.0
+"Longer than anybody sits in front of a catalog."
+_PAUSE_S = 1_800.0
+_MOST_READERS = 0.5
 
 
 def say_nothing(step: str) -> None:
@@ -72,7 +76,7 @@ def split_of(recipe: Recipe, data: Interactions) -> Split:
                 raise
             return leave_last_out(data, asked.folds)
         known = np.count_nonzero(split.validation[0].histories.lengths > 0)
-        if protocol == "by_time" or known >= _ENOUGH_READERS:
+        if protocol == "by_time" or (known >= _ENOUGH_READERS and not cuts_sittings(split.validation[0])):
             return split
     return leave_last_out(data, asked.folds)
 
@@ -117,14 +121,20 @@ def is_settled(recipe: Recipe) -> bool:
 
 
 def for_catalog(recipe: Recipe, n_items: int) -> Recipe:
-    """Leave out the parts that a catalog is too large for.
+    """Leave out the parts that a catalog is too large or too small for.
 
     Errors:
         Invalid: nothing is left
     """
-    parts = {name: part for name, part in recipe.parts.items() if n_items <= (part.items_up_to or n_items)}
+    parts = {
+        name: part
+        for name, part in recipe.parts.items()
+        if (part.items_from or n_items) <= n_items <= (part.items_up_to or n_items)
+    }
     if not parts:
-        raise Invalid(f"no part of recipe {recipe.name} is meant for {n_items} items; see items_up_to")
+        raise Invalid(
+            f"no part of recipe {recipe.name} is meant for {n_items} items; see items_up_to and items_from"
+        )
     if len(parts) == len(recipe.parts):
         return recipe
     blend = recipe.blend
@@ -157,6 +167,22 @@ def _by_time(recipe: Recipe, data: Interactions) -> Split:
     if seen == "allowed":
         return split
     return by_time(data, share=asked.share, seen=seen, kinds=asked.kinds, folds=asked.folds)
+
+
+def cuts_sittings(trial: Trial) -> bool:
+    """Does an instant cut most readers in the middle of their only sitting?
+
+    Their clock orders events and says no more: all that is asked for follows within seconds of what is known, many
+    items at once, while a service hears of each one before the next. So the next item is the honest question, unless
+    readers take the same again: that would not be asked for.
+    """
+    known = _known(trial)
+    histories = known.histories
+    if not len(known) or trial.seen == "allowed":
+        return False
+    first, last = histories.at_s[histories.starts[:-1]], histories.at_s[histories.starts[1:] - 1]
+    short = (histories.now_s - first <= _SITTING_S) & (histories.now_s - last <= _PAUSE_S)
+    return bool(short.mean() > _MOST_READERS)
 
 
 def _repeat_share(trial: Trial) -> float:

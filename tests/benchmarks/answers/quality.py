@@ -29,6 +29,7 @@ from actors.language.analysis import Analyzers
 from jobs.playground.archive import articles_as_products
 from jobs.playground.golden import GoldenQuestion, golden
 from tests.benchmarks import report
+from tests.benchmarks.answers import definitions
 from tests.benchmarks.quality_sets import data_folder, has
 from tests.benchmarks.retrieval import whole
 from tests.benchmarks.scenarios import Line
@@ -98,7 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def lines(languages: Sequence[str] = ("en", "es", "de"), every: int = 1) -> Iterator[Line]:
-    """Measure the playground's questions, then the public sets that are there."""
+    """Measure the plain questions, the playground's, then the public sets that are there."""
+    yield from definitions.lines()
     library = playground()
     asked = golden()
     for part in ("tune", "held"):

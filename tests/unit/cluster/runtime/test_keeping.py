@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cluster.errors import Conflict, Invalid, NotFound
-from cluster.records.access import App
+from cluster.records.access import App, new_app_settings
 from cluster.runtime.keeping import FIRST_APPS, Keeping
-from cluster.secrecy import Vault, recognise_key
+from cluster.secrecy import Vault, derive_token_key, recognise_key
 from cluster.store.ports import Stores
 
 NOW = 1_700_000_000_000
@@ -123,3 +123,41 @@ async def test_limits_change_alone(keeping: Keeping) -> None:
     assert (limits.queries_per_s, limits.query_burst) == (200, 400)
     assert (limits.writes_per_s, limits.write_burst) == (10, 20)
     assert (await keeping.limit_app("development")) == limits
+
+
+async def test_new_apps_get_the_safe_settings_of_their_environment(keeping: Keeping) -> None:
+    await keeping.ensure_first_apps(NOW)
+    await keeping.create_app("bookshop", "production", NOW)
+    settings = {app.app_id: app.settings for app in await keeping.apps()}
+    for name in ("production", "bookshop"):
+        assert settings[name] == new_app_settings("production")
+        assert settings[name].prove_writers
+        assert not settings[name].typed_user_hash
+        assert settings[name].token_max_age_h == 24
+    assert settings["development"] == new_app_settings("development")
+    assert not settings["development"].prove_writers
+    assert "margin" in settings["development"].confidential_fields
+
+
+async def test_lists_and_numbers_are_switched_as_people_type_them(keeping: Keeping) -> None:
+    await keeping.ensure_first_apps(NOW)
+    given = {
+        "confidential_fields": "margin, custom_attributes.cost",
+        "prove_writers": "false",
+        "address_share": "0.5",
+    }
+    settings = await keeping.switch_app("production", given)
+    assert settings.confidential_fields == ("margin", "custom_attributes.cost")
+    assert (settings.prove_writers, settings.address_share) == (False, 0.5)
+    with pytest.raises(Invalid):
+        await keeping.switch_app("production", {"address_share": "0"})
+
+
+async def test_the_key_of_tokens_is_shown_where_they_have_their_own(keeping: Keeping) -> None:
+    await keeping.ensure_first_apps(NOW)
+    assert "token_key" not in (await keeping.keys(app_id="production", reveal=True))[0].shown()
+    await keeping.switch_app("production", {"derived_token_key": "true"})
+    secret, publishable = await keeping.keys(app_id="production", reveal=True)
+    assert secret.shown()["token_key"] == derive_token_key(secret.text.encode()).decode()
+    assert "token_key" not in publishable.shown()
+    assert "token_key" not in (await keeping.keys(app_id="production"))[0].shown()

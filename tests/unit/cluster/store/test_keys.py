@@ -41,3 +41,10 @@ def test_all_keys_of_an_app_share_its_hash_tag() -> None:
     for name, key in _made("shop").items():
         parameters = inspect.signature(getattr(keys, name)).parameters
         assert key.startswith("{shop}:") == ("app" in parameters), name
+
+
+def test_no_two_readers_share_the_pages_of_one_browsing() -> None:
+    pairs = [("u:bob", "x:y"), ("u:bob:x", "y"), ("u:bob:x:y", ""), ("u:bob", "x:y "), ("u:bobx", ":y")]
+    names = {keys.page("a", reader, pagination) for reader, pagination in pairs}
+    assert len(names) == len(pairs)
+    assert not any("bob" in name for name in names)

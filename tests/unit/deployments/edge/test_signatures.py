@@ -5,9 +5,13 @@ import hmac
 
 import pytest
 
-from deployments.edge.signatures import hash_matches, sign_reader
+from deployments.edge.signatures import compare_hash, is_ambiguous, sign_reader
 
 SECRET = b"ksk_dev_secret"
+
+
+def hash_matches(secrets: list[bytes], given: str, reader_id: str, user_type: str = "") -> bool:
+    return any(compare_hash(secrets, given, reader_id, user_type))
 
 
 def test_the_digest_is_hmac_sha256_of_the_id_in_hex() -> None:
@@ -39,3 +43,28 @@ def test_anything_else_does_not_match(given: str) -> None:
 
 def test_ids_outside_ascii_are_signed_as_utf8() -> None:
     assert sign_reader(SECRET, "gína") == hmac.new(SECRET, "gína".encode(), hashlib.sha256).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("reader_id", "ambiguous"),
+    [
+        ("eyJhbGciOiJIUzI1NiJ9.eyJ1c2VyX2lkIjoidmljdGltIn0", True),
+        ("IAp7ImFsZyI6IkhTMjU2In0.e30", True),
+        ("e30.e30", True),
+        ("paid:bob", True),
+        ("anonymous:", True),
+        ("gina", False),
+        ("gina.holt", False),
+        ("eyes.only", False),
+        ("eyJhbGciOiJIUzI1NiJ9", False),
+        ("eyJhbGciOiJIUzI1NiJ9.e30.sig", False),
+        ("prepaid:bob", False),
+        ("a.b.c", False),
+        (".", False),
+        ("e.", False),
+        ("a.b\n", False),
+    ],
+)
+def test_an_id_that_could_be_read_as_something_else_is_never_proven(reader_id: str, ambiguous: bool) -> None:
+    assert is_ambiguous(reader_id) == ambiguous
+    assert hash_matches([SECRET], sign_reader(SECRET, reader_id), reader_id) == (not ambiguous)

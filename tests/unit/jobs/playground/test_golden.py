@@ -6,6 +6,7 @@ from collections import Counter
 
 from jobs.playground import sources
 from jobs.playground.golden import golden
+from tests.benchmarks.answers.definitions import LANGUAGES, definition_questions, read_set
 
 
 def test_a_third_of_at_least_a_hundred_questions_has_no_answer() -> None:
@@ -38,3 +39,23 @@ def test_every_answer_stands_in_its_sentence_and_the_sentence_in_its_article() -
 def test_every_article_is_asked_about() -> None:
     asked = {name for one in golden() for name in one.articles}
     assert asked == {one.id for one in sources.articles()}
+
+
+def test_plain_questions_are_at_least_sixty_in_three_languages_a_third_without_an_answer() -> None:
+    asked = definition_questions()
+    counted = Counter((one.language, one.part, bool(one.missing)) for one in asked)
+    assert len(asked) >= 60
+    assert len({one.question for one in asked if one.language == "en"}) == counted.total() / 3
+    for language in LANGUAGES:
+        for part in ("tune", "held"):
+            assert counted[language, part, False] == 2 * counted[language, part, True]
+
+
+def test_every_answer_to_a_plain_question_stands_in_its_text() -> None:
+    texts = {one["id"]: one["text"] for one in read_set()["texts"]}
+    for one in definition_questions():
+        assert bool(one.articles) == bool(one.sentences) == bool(one.answer) != bool(one.missing)
+        for sentence in one.sentences:
+            assert one.answer is not None
+            assert one.answer in sentence
+            assert all(sentence in texts[name] for name in one.articles), one.question

@@ -166,3 +166,15 @@ def test_tuning_without_anybody_to_ask_changes_nothing(trial: Trial) -> None:
     part = RulesRecipe(tune={"window": (1, 2)})
     tuned = tune_part(part, [trial.pick(np.zeros(0, np.int64))], np.random.default_rng(0), 5_000)
     assert tuned.part == RulesRecipe()
+
+
+def test_a_blend_never_loses_to_its_own_best_part() -> None:
+    """The start agrees with itself on what is wrong, and no step of the ladder is large enough to turn it."""
+    readers, width = 40, 12
+    relevant = np.zeros((readers, width), np.bool_)
+    relevant[:, 0] = True
+    wrong = np.tile(np.linspace(-5, 5, width, dtype=np.float32), (readers, 1))
+    right = np.where(relevant, np.float32(0.5), np.float32(0.0))
+    candidates = Candidates(np.stack((wrong, wrong, right)), relevant, np.ones(readers), 3)
+    choice = choose_weights(candidates, np.array([1.0, 1.0, 0.0]), ["ease", "rules", "trend"])
+    assert choice.figure >= choice.single.max() == 1.0

@@ -131,7 +131,7 @@ def test_item_knn_is_the_shrunken_cosine_in_blocks_too(monkeypatch: pytest.Monke
     np.fill_diagonal(expected, 0)
     learner = ItemKnn(ItemKnnRecipe(shrinkage=3.0))
     np.testing.assert_allclose(matrix_of(learner, data), expected, rtol=1e-5)
-    monkeypatch.setattr("jobs.refresh.learners.item_knn._BLOCK_PAIRS", 60)
+    monkeypatch.setattr("jobs.refresh.learners.matrix._BLOCK_PAIRS", 60)
     np.testing.assert_allclose(matrix_of(learner, data), expected, rtol=1e-5)
 
 

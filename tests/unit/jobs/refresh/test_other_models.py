@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import orjson
 import polars as pl
 import pytest
 
@@ -12,8 +15,9 @@ from actors.learned.histories import DAY_S, Fading, Histories
 from actors.learned.model import Parts
 from cluster.errors import Fault, Invalid
 from jobs.refresh.events.dataset import Columns, Interactions, from_frame, sessions_of
+from jobs.refresh.events.profiles import Profiles
 from jobs.refresh.learners.als import Als, AlsRecipe
-from jobs.refresh.learners.cold import CohortRecipe, ContentRecipe, train_cohorts, train_content
+from jobs.refresh.learners.cold import CohortRecipe, cohorts_of, train_cohorts
 from jobs.refresh.learners.matrix import reader_item
 from jobs.refresh.learners.popularity import decayed_counts
 from jobs.refresh.learners.session_knn import SessionKnn, SessionKnnRecipe
@@ -141,23 +145,53 @@ def test_profiles_must_be_of_the_same_readers() -> None:
         train_cohorts(CohortRecipe(), events(("a", "x", 1.0)), np.zeros((3, 1), np.int32))
 
 
-def test_an_item_without_events_stands_where_its_content_says() -> None:
-    content = np.array([[1, 0], [1, 0], [0, 1], [0, 1]], np.float32)
-    factors = np.array([[2, 0], [0, 0], [0, 3], [0, 0]], np.float32)
-    trained = np.array([True, False, True, False])
-    model = train_content(ContentRecipe(regularisation=1e-6), content, factors, trained)
-    np.testing.assert_allclose(model.factors, [[2, 0], [2, 0], [0, 3], [0, 3]], atol=1e-4)
-    histories = Histories.of_lists([[0], [2]], 4)
-    scores = model.score(histories, np.array([[1, 0], [0, 1]], np.float32))
-    assert scores[0, 1] > scores[0, 3]
-    assert scores[1, 3] > scores[1, 1]
-
-
-def test_content_of_other_items_is_refused() -> None:
-    with pytest.raises(Invalid, match="2 contents for 3 items"):
-        train_content(ContentRecipe(), np.eye(2), np.zeros((3, 4), np.float32), np.ones(3, np.bool_))
-
-
 def test_a_missing_array_is_named() -> None:
     with pytest.raises(Fault, match="no array 'weights'; it has items"):
         Parts({"items": np.zeros(1)}).array("weights")
+
+
+def year_of_kinds(kinds: int = 3, readers: int = 240) -> tuple[Interactions, list[bytes]]:
+    """Spread readers over a year; what they take stands in an attribute of theirs, and nothing in their country."""
+    rng = np.random.default_rng(2)
+    rows, users = [], []
+    for reader in range(readers):
+        kind = reader % kinds
+        begins = DAY_S * 365 * reader / readers
+        # everybody takes mostly the same, a kind also what only it takes
+        items = [f"all{item}" for item in rng.choice(12, 4)] + [
+            f"k{kind}-{item}" for item in rng.choice(6, 4)
+        ]
+        rows += [(f"u:r{reader:03d}", item, begins + at) for at, item in enumerate(items)]
+        plan, country = f"plan-{kind}", str(rng.choice(["AT", "CH", "DE"]))
+        about = {"plan": plan, "letters": f"unique-{reader}"}
+        users.append(
+            orjson.dumps({"user_id": f"r{reader:03d}", "country": country, "custom_attributes": about})
+        )
+    return events(*rows), users
+
+
+def test_validation_finds_the_attribute_the_half_life_and_the_prior_of_cohorts() -> None:
+    data, users = year_of_kinds()
+    profiles = Profiles.of(users, data.readers)
+    assert profiles.fields == ("country", "custom_attributes.plan")
+    data = replace(data, profiles=profiles)
+    cohorts = cohorts_of(CohortRecipe(), data, np.random.default_rng(1))
+    assert cohorts is not None
+    assert "custom_attributes.plan" in cohorts.fields
+    names = data.items.names.to_pylist()
+    for kind in range(3):
+        scores = cohorts.score(cohorts.codes({"custom_attributes.plan": f"plan-{kind}"}))[0]
+        best = [names[item] for item in np.argsort(-scores)[:6]]
+        assert sum(name.startswith(f"k{kind}-") for name in best) >= 5, best
+
+
+def test_what_a_recipe_says_of_cohorts_is_not_chosen() -> None:
+    data, users = year_of_kinds()
+    data = replace(data, profiles=Profiles.of(users, data.readers, ["country"]))
+    recipe = CohortRecipe(fields=("country",), prior=50.0, half_life_days=None)
+    cohorts = cohorts_of(recipe, data, np.random.default_rng(1))
+    assert cohorts is not None
+    assert cohorts.fields == ("country",)
+    assert data.profiles is not None
+    plain = train_cohorts(recipe, data, data.profiles.codes)
+    np.testing.assert_array_equal(cohorts.shares, plain.shares)

@@ -384,3 +384,34 @@ def test_costs_grow_with_what_there_is_to_learn() -> None:
         parts={"rules": {"learner": "rules"}}, blend={"weights": {"rules": 1.0}, "weights_new": {}}
     )
     assert [cost.trainings for cost in estimate(settled, small)] == [1]
+
+
+def one_sitting(step_s: float, *, end_together: bool) -> Interactions:
+    """Make readers who go round the circle in one go, all until the same minute or each on a day of a year."""
+    rng = np.random.default_rng(3)
+    rows = []
+    for reader in range(400):
+        first, steps = int(rng.integers(30)), int(rng.integers(8, 14))
+        ends = 1_000.0 * DAY_S + step_s * float(rng.random())
+        ends += 0.0 if end_together else DAY_S * float(rng.integers(365))
+        rows += [
+            (f"r{reader:03d}", f"i{(first + step) % 30:02d}", ends - step_s * (steps - step))
+            for step in range(steps)
+        ]
+    return from_frame(pl.DataFrame(rows, ["reader", "item", "at"], orient="row"))
+
+
+def test_an_instant_in_everybodys_only_sitting_does_not_validate() -> None:
+    """All clocks stop in the same minute: by time, everybody would be asked for several items at once."""
+    split = split_of(recipe_of(), one_sitting(1.0, end_together=True))
+    assert split.validation[0].name == "leave last out, validation"
+
+
+def test_one_sitting_a_reader_in_a_year_is_asked_for_the_next_item() -> None:
+    split = split_of(recipe_of(), one_sitting(20.0, end_together=False))
+    assert split.validation[0].name == "leave last out, validation"
+
+
+def test_clocks_that_say_something_validate_by_time() -> None:
+    split = split_of(recipe_of(), one_sitting(DAY_S, end_together=True))
+    assert split.validation[0].name == "by time, validation"

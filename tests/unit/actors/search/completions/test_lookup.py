@@ -93,3 +93,53 @@ def test_of_equally_popular_texts_the_one_of_which_most_was_typed_comes_first() 
         found = [titles[at] for at in equal.look_up(typed, 4).texts.tolist()]
         assert found[:3] == ["Garden hose", "Garden hose reel", titles[0]]
         assert found[-1] == "Rubber garden hose"
+
+
+FILMS = [
+    "Matrix, The (1999)",
+    "Matador, The (2005)",
+    "Mattress Sale",
+    "Avventura, L' (1960)",
+    "Theatre Road (1950)",
+]
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        ("the mat", "Matrix, The (1999)"),
+        ("the matrix", "Matrix, The (1999)"),
+        ("hte matirx", "Matrix, The (1999)"),
+        ("matrix the", "Matrix, The (1999)"),
+        ("matrix, the (19", "Matrix, The (1999)"),
+        ("matrx", "Matrix, The (1999)"),
+        ("l'avven", "Avventura, L' (1960)"),
+    ],
+)
+def test_a_title_with_its_article_behind_is_found_as_people_say_it(typed: str, wanted: str) -> None:
+    films = build(FILMS, np.array([50.0, 40, 30, 20, 10]))
+    found = films.look_up(typed_so_far(typed), 3)
+    assert FILMS[int(found.texts[0])] == wanted
+    assert int(found.edits[0]) <= 2
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        ("wtering acn", "Watering can"),
+        ("warerjng xn", "Watering can"),
+        ("tge lsat vr", "The Last Berth"),
+        ("copprr wtaring", "Copper watering can"),
+    ],
+)
+def test_one_more_typo_is_forgiven_where_nothing_else_could_be_meant(
+    index: Index, typed: str, wanted: str
+) -> None:
+    assert looked_up(index, typed, 1) == [wanted]
+
+
+def test_a_few_texts_found_far_away_inside_do_not_hide_the_one_that_was_begun() -> None:
+    titles = ["The Three Mesquiteers", "Help Thanks Wow: The Three Essential Prayers", "Tales of the City"]
+    few = build(titles, np.ones(3))
+    found = few.look_up("the therre es", 10)
+    assert {titles[at] for at in found.texts.tolist()} == set(titles[:2])

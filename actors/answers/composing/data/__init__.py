@@ -1,0 +1,1 @@
+"""Word lists of the extractive answerer, one TOML file for each language."""

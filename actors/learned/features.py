@@ -1,0 +1,79 @@
+"""What a product is like, as a set of numbers: one for each word of its title and each value of its attributes.
+
+A feature is the hash of its name, so that a snapshot and a recommender agree on it without a shared dictionary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import mmh3
+import numpy as np
+import scipy.sparse as sp
+
+from actors.language.tokens import fold, words
+from actors.vectors.types import Rows
+
+ALWAYS = mmh3.hash64(b"")[0]
+"The feature of every product."
+
+_MOST_VALUES = 16
+_LONGEST_VALUE = 80
+_PLAIN = ("brand", "type", "color", "material", "size")
+_LISTED = ("tags", "authors")
+
+
+def features_of(product: Mapping[str, Any]) -> list[int]:
+    """List the features of a product, each once.
+
+    Cost:
+        20 us for a title of eight words and ten values
+    """
+    return list(dict.fromkeys([ALWAYS, *(mmh3.hash64(name.encode())[0] for name in _names(product))]))
+
+
+def feature_matrix(products: Iterable[Iterable[int]], features: Rows) -> Any:
+    """Mark which products have which features; others are left out.
+
+    Shapes:
+        features: int64 [d], ascending
+        returns: scipy CSR float32 [products, d] of ones
+    """
+    lists = [np.fromiter(found, np.int64) for found in products]
+    lengths = np.array([len(found) for found in lists], np.int64)
+    named = np.concatenate(lists) if lists else np.zeros(0, np.int64)
+    owner = np.repeat(np.arange(len(lists)), lengths)
+    places = np.searchsorted(features, named)
+    known = (
+        features[np.minimum(places, max(len(features) - 1, 0))] == named if len(features) else named < named
+    )
+    columns = places[known]
+    matrix = sp.csr_matrix(
+        (np.ones(len(columns), np.float32), (owner[known], columns)), shape=(len(lists), len(features))
+    )
+    matrix.sort_indices()
+    return matrix
+
+
+def _names(product: Mapping[str, Any]) -> Iterator[str]:
+    for word in words(str(product.get("title") or "")):
+        yield f"word:{word}"
+    for field in _PLAIN:
+        if product.get(field):
+            yield _named(field, product[field])
+    for path in product.get("categories") or ():
+        for depth in range(1, len(path) + 1):
+            yield _named("category", "/".join(map(str, path[:depth])))
+    for field in _LISTED:
+        for value in product.get(field) or ():
+            yield _named(field, value)
+    for field, value in (product.get("custom_attributes") or {}).items():
+        for one in islice(value if isinstance(value, list) else [value], _MOST_VALUES):
+            if isinstance(one, str | bool | int):
+                yield _named(f"attribute:{field}", one)
+
+
+def _named(field: str, value: Any) -> str:
+    return f"{field}:{fold(str(value)[:_LONGEST_VALUE])}"

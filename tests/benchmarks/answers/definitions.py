@@ -1,0 +1,145 @@
+"""Plain questions: what a thing is, what it is made of, what it does, who does something; in three languages.
+
+Each has small texts that hold the answer, or name the subject and do not hold it. Texts, questions and answers were
+written by hand before the code that answers them. Halves are drawn by a fixed seed: thresholds and rules are chosen on
+`tune`; of `held` only the totals are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from actors.answers.archive.library import Library
+from actors.answers.archive.messages import ArchiveQuery
+from actors.answers.archive.passages import read_product
+from actors.answers.archive.retrieve import ask
+from actors.answers.archive.segment import build
+from actors.answers.composing.compose import compose
+from actors.language.analysis import Analyzers
+from jobs.playground.golden import GoldenQuestion
+from tests.benchmarks.scenarios import Line
+
+LANGUAGES = ("en", "de", "es")
+PRECISION, RECALL = 0.95, 0.75
+"What all questions together must reach."
+_APP = "bench"
+_ROWS = 12
+"Passages an answer is made from, as in the service."
+
+
+class DefinitionQuestion(GoldenQuestion):
+    """A plain question and what a good answer to it says."""
+
+    language: str
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Counts over a set of plain questions."""
+
+    answerable: int = 0
+    unanswerable: int = 0
+    answered: int = 0
+    "Questions of both kinds that got an answer."
+    right: int = 0
+    "Answers that hold the words and cite nothing but articles that have them."
+    refused: int = 0
+    "Questions without an answer that were refused."
+
+    @property
+    def precision(self) -> float:
+        """Return the share of answers that are right; an answer to an unanswerable question is wrong."""
+        return self.right / max(self.answered, 1)
+
+    @property
+    def recall(self) -> float:
+        """Return the share of answerable questions with a right answer."""
+        return self.right / max(self.answerable, 1)
+
+
+@cache
+def read_set() -> dict[str, Any]:
+    """Read texts and questions."""
+    return dict(orjson.loads(Path(__file__).with_name("definitions.json").read_bytes()))
+
+
+def definition_questions() -> list[DefinitionQuestion]:
+    """Read the questions."""
+    return [DefinitionQuestion.model_validate(row) for row in read_set()["questions"]]
+
+
+def build_library(language: str) -> Library:
+    """Put the texts of one language into an archive, as a fresh installation has it: without an embedder."""
+    products = [
+        {
+            "product_id": text["id"],
+            "type": "article",
+            "title": text["title"],
+            "html": f"<p>{text['text']}</p>",
+        }
+        for text in read_set()["texts"]
+        if text["language"] == language
+    ]
+    documents = [document for document in map(read_product, products) if document is not None]
+    analyzers = Analyzers()
+    mean_length = float(build(documents, analyzers, None, 1.0).postings.lengths.mean())
+    return Library(None, base=build(documents, analyzers, None, mean_length))
+
+
+def is_right(question: DefinitionQuestion, library: Library) -> bool | None:
+    """Ask a question: is the answer right? None: it was refused."""
+    snippets = ask(library, ArchiveQuery(_APP, question.question, rows=_ROWS), 0).snippets
+    composed = compose(question.question, snippets, now_ms=0)
+    if composed.refused:
+        return None
+    cited = {snippets[one.snippet].product_id for one in composed.sentences}
+    shown = " ".join(one.text for one in composed.sentences)
+    return question.answer is not None and question.answer in shown and cited <= set(question.articles)
+
+
+def score(questions: Sequence[DefinitionQuestion]) -> Score:
+    """Ask questions, each of the texts of its language, and count."""
+    libraries = {language: build_library(language) for language in LANGUAGES}
+    outcomes = [(one, is_right(one, libraries[one.language])) for one in questions]
+    return Score(
+        answerable=sum(one.missing is None for one, _ in outcomes),
+        unanswerable=sum(one.missing is not None for one, _ in outcomes),
+        answered=sum(right is not None for _, right in outcomes),
+        right=sum(right is True for _, right in outcomes),
+        refused=sum(right is None and one.missing is not None for one, right in outcomes),
+    )
+
+
+def lines() -> Iterator[Line]:
+    """Measure precision and recall by half and by language, then over all."""
+    asked = definition_questions()
+    for part in ("tune", "held"):
+        yield from _as_lines(f"plain questions, {part}", [one for one in asked if one.part == part])
+    for language in LANGUAGES:
+        yield from _as_lines(
+            f"plain questions ({language})", [one for one in asked if one.language == language]
+        )
+    yield from _as_lines("plain questions, all", asked, PRECISION, RECALL)
+
+
+def _as_lines(
+    name: str,
+    asked: Sequence[DefinitionQuestion],
+    precision: float | None = None,
+    recall: float | None = None,
+) -> Iterator[Line]:
+    found = score(asked)
+    shown = f"{found.right} of {found.answered} answers"
+    yield Line(f"{name}: precision", found.precision, "", precision, at_most=False, note=shown)
+    wanted = f"{found.right} of {found.answerable} questions"
+    yield Line(f"{name}: recall", found.recall, "", recall, at_most=False, note=wanted)
+    without = f"{found.refused} of {found.unanswerable} without an answer"
+    yield Line(
+        f"{name}: refused", found.refused / max(found.unanswerable, 1), "", None, at_most=False, note=without
+    )

@@ -1,0 +1,188 @@
+"""Products without events, ranked among themselves for readers with a history, as a recommender serves them.
+
+A tenth of the items is taken out of training; the recommender has all products. Readers who took some of the tenth are
+asked, with a filter on it. Beside it stand references: what the history is like, a ridge regression to learned vectors,
+and the same snapshot without its content.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import scipy.sparse as sp
+
+from actors.language.embed import HashingEmbedder
+from actors.learned.features import feature_matrix, features_of
+from actors.learned.histories import Fading, Histories, faded
+from actors.learned.snapshot import Snapshot
+from actors.learned.soundness import trusted
+from actors.learned.vocabulary import Vocabulary
+from actors.recommender.champion import Champion
+from actors.recommender.messages import ReaderQuery
+from actors.recommender.recommender import Recommender
+from cluster.query.parser import parse as parse_filter
+from cluster.records.recent import RecentEvent
+from jobs.refresh.building.build import build
+from jobs.refresh.building.contents import content_of
+from jobs.refresh.building.fit import fit
+from jobs.refresh.events.dataset import Interactions
+from jobs.refresh.events.split import Targets, Trial
+from jobs.refresh.figures import metrics
+from jobs.refresh.learners.als import Als, AlsRecipe
+from jobs.refresh.learners.content import ContentRecipe, frequent_features
+from jobs.refresh.recipe import parse
+from tests.benchmarks import quality_sets as sets
+
+RECIPE = {
+    "parts": {
+        "ease": {"learner": "ease"},
+        "rules": {"learner": "rules"},
+        "trend": {"learner": "popularity"},
+    },
+    "blend": {"weights": {"ease": 1.0, "rules": 0.5, "trend": 0.1}, "weights_new": {"trend": 1.0}},
+}
+READERS = 600
+NOW_MS = 1_900_000_000_000
+_ONLY_COLD = parse_filter("price:[1 TO *]")
+_NO_FADING = Fading(half_life_items=None)
+
+
+def films() -> tuple[Interactions, list[dict[str, Any]]]:
+    """Give films with genres as tags."""
+    data, genres = sets.movielens_small(), sets.genres()
+    rows = sets.film_titles()
+    names = data.items.names.to_pylist()
+    return data, [{"product_id": name, "title": rows[name], "tags": genres[name]} for name in names]
+
+
+def toys() -> tuple[Interactions, list[dict[str, Any]]]:
+    """Give toys with numbers of categories and brands as tags."""
+    data = sets.amazon_toys()
+    with gzip.open(sets.data_folder() / "amazon-toys" / "item2attributes.json.gz") as stream:
+        named = json.load(stream)
+    names = data.items.names.to_pylist()
+    return data, [
+        {"product_id": name, "title": "", "tags": [f"a{number}" for number in named.get(name, ())]}
+        for name in names
+    ]
+
+
+SETS: Mapping[str, Callable[[], tuple[Interactions, list[dict[str, Any]]]]] = {
+    "ml-latest-small": films,
+    "amazon-toys": toys,
+}
+
+
+def measure(name: str) -> list[tuple[str, float]]:
+    """Give NDCG@10 of every way to rank new items."""
+    data, products = SETS[name]()
+    cold = np.random.default_rng(3).random(data.n_items) < 0.1
+    trial = _trial(data, cold)
+    products = [{**product, "price": float(new)} for product, new in zip(products, cold, strict=True)]
+    return [
+        *_references(trial, products, cold),
+        ("kiosk, kin of the embedding", _served(trial, products, cold, None)),
+        ("kiosk, content learned", _served(trial, products, cold, ContentRecipe())),
+    ]
+
+
+def _trial(data: Interactions, cold: Any) -> Trial:
+    rng = np.random.default_rng(3)
+    train, asked = data.pick(~cold[data.item]), data.pick(cold[data.item])
+    readers = np.unique(asked.reader)
+    targets = Targets.of_pairs(np.searchsorted(readers, asked.reader), asked.item, len(readers))
+    trial = Trial("new items", train, Histories.of(train, readers), targets, "allowed")
+    return trial.pick(np.flatnonzero(trial.histories.lengths > 0)).sample(READERS, rng)
+
+
+def _references(trial: Trial, products: Sequence[Mapping[str, Any]], cold: Any) -> list[tuple[str, float]]:
+    lists = [features_of(product) for product in products]
+    names = frequent_features(lists, 3_000)
+    plain = feature_matrix(lists, names)
+    seen_by = np.asarray(plain.sum(axis=0)).ravel()
+    weighed = plain @ sp.diags_array(np.log(len(lists) / seen_by))
+    lengths = np.sqrt(np.asarray(weighed.multiply(weighed).sum(axis=1)).ravel())
+    unit = (sp.diags_array(1 / np.maximum(lengths, 1e-9)) @ weighed).tocsr()
+    history = faded(trial.histories, _NO_FADING)
+    new, old = np.flatnonzero(cold), np.flatnonzero(~cold)
+    found = []
+    for power in (1, 2):
+        alike = (unit @ unit[new].T).toarray() ** power
+        found.append((f"history mean of attributes, power {power}", _ndcg(trial, new, history @ alike)))
+    model = Als(AlsRecipe(fading=_NO_FADING)).train(trial.train, np.random.default_rng(3))
+    for regularisation in (10.0, 50.0):
+        gram = (plain[old].T @ plain[old]).toarray() + regularisation * np.eye(len(names))
+        vectors = plain[new] @ np.linalg.solve(gram, plain[old].T @ model.items[old])
+        scores = model.readers(trial.histories) @ vectors.T
+        found.append((f"ridge to ALS vectors, lambda {regularisation:g}", _ndcg(trial, new, scores)))
+    return found
+
+
+def _ndcg(trial: Trial, new: Any, scores: Any) -> float:
+    lists = new[metrics.best_first(np.asarray(scores, np.float32), 10)]
+    return _ndcg_of(trial, lists)
+
+
+def _ndcg_of(trial: Trial, lists: Any) -> float:
+    hits = metrics.hits_of(lists, trial.targets, trial.histories.n_items)
+    return float(metrics.ndcg(hits, trial.targets.lengths, 10).mean())
+
+
+def _served(trial: Trial, products: list[dict[str, Any]], cold: Any, recipe: ContentRecipe | None) -> float:
+    """Ask a recommender that has all products and a snapshot of the past."""
+    train = _only_known(trial.train)
+    engine = fit(parse(RECIPE), train)
+    learners = {name: part.learner for name, part in engine.recipe.parts.items()}
+    records = [orjson.dumps(product) for product in products]
+    extras = content_of(recipe, records, train, learners, engine.blend) if recipe else {}
+    with TemporaryDirectory() as folder:
+        manifest = build(engine, Path(folder) / "one", written_at_ms=1, extras=extras)
+        learned = trusted(Snapshot.open(Path(folder) / "one"), str(manifest.facts["version"]))
+        recommender = Recommender(HashingEmbedder())
+        recommender.overlay.put_products(products, None)
+        recommender.adopt("default", Champion(learned, recommender.overlay.catalog.product_ids), NOW_MS)
+        for turn in range(1, 40):  # products are met some with every refresh
+            recommender.overlay.catalog.version += 1
+            recommender.holdings.standing(NOW_MS + turn * 1_000)
+        return _ndcg_of(trial, _answers(recommender, trial, [str(row["product_id"]) for row in products]))
+
+
+def _only_known(data: Interactions) -> Interactions:
+    """Number the items anew: those without events are in no segment, so no training knows their names."""
+    items = Vocabulary.of(data.items.names.take(pa.array(np.unique(data.item))))
+    codes = items.codes(data.items.names)
+    return replace(data, items=items, item=codes[data.item], content=None)
+
+
+def _answers(recommender: Recommender, trial: Trial, names: list[str]) -> Any:
+    query = ReaderQuery(
+        "user_to_products", "a", "default", user_id="somebody", rows=10, filter=_ONLY_COLD, dedupe=False
+    )
+    rows = {name: row for row, name in enumerate(names)}
+    lists = np.full((len(trial), 10), -1, np.int64)
+    for reader in range(len(trial)):
+        one = trial.histories.block(reader, reader + 1)
+        recent = [
+            RecentEvent("checkout", (names[item],), NOW_MS - place * 1_000).pack()
+            for place, item in enumerate(one.items[::-1][:200].tolist())
+        ]
+        found = recommender.answer(query, recent, (), NOW_MS + 100_000)
+        for place, product in enumerate(found.products):
+            lists[reader, place] = rows[product["product_id"]]
+    return lists
+
+
+if __name__ == "__main__":
+    for folder in SETS:
+        if sets.has(folder):
+            for label, value in measure(folder):
+                print(f"{folder:16} {label:36} {value:.4f}", flush=True)

@@ -1,0 +1,152 @@
+"""A catalog above EASE's reach, buys alone and with carts as weaker evidence, and what the graph filter costs.
+
+taobao-ghcf has no clock. The last purchase of every user is asked for; what was bought before is hidden, what lies in a
+cart may be answered. `python -m tests.benchmarks.quality_large [--cost]`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import resource
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from actors.learned.histories import Histories
+from actors.learned.past import Past
+from jobs.refresh.building.fit import fit
+from jobs.refresh.events.dataset import Columns, Interactions, from_frame
+from jobs.refresh.events.split import Targets, Trial, leave_last_out
+from jobs.refresh.figures.evaluate import Scorer, examine
+from jobs.refresh.learner import PartRecipe
+from jobs.refresh.learners.als import AlsRecipe
+from jobs.refresh.learners.graph_filter import GraphFilter, GraphFilterRecipe
+from jobs.refresh.learners.item_knn import ItemKnnRecipe
+from jobs.refresh.learners.registry import learner_of
+from jobs.refresh.learners.rules import RulesRecipe
+from jobs.refresh.recipe import load
+from jobs.refresh.tuning.plan import make_plan
+from tests.benchmarks import quality_sets as sets
+
+READERS = 4_000
+
+
+def taobao(*, carts: bool) -> tuple[Interactions, Trial]:
+    """Read the set: events of training, and the trial."""
+    rows = [(reader, item, 1.0, "checkout") for reader, item in _pairs("buy.train.txt.gz")]
+    if carts:
+        rows = [(reader, item, 0.7, "add_to_cart") for reader, item in _pairs("cart.txt.gz")] + rows
+    asked = _pairs("buy.test.txt.gz")
+    rows += [(reader, item, 1.0, "asked") for reader, item in asked]
+    frame = pl.DataFrame(rows, ["reader", "item", "weight", "kind"], orient="row")
+    whole = from_frame(frame, Columns(at=None, weight="weight", kind="kind"))
+    train = whole.pick(whole.kind != whole.kinds.index("asked"))
+    last = whole.of_kinds(("asked",))
+    readers = np.unique(last.reader)
+    targets = Targets.of_pairs(np.searchsorted(readers, last.reader), last.item, len(readers))
+    trial = Trial("last purchase", train, Histories.of(train, readers), targets, "allowed")
+    known = trial.pick(np.flatnonzero(trial.histories.lengths > 0))
+    return train, known.sample(READERS, np.random.default_rng(1))
+
+
+class _WithoutBought:
+    """Hides what a reader bought: it weighs 1, carts weigh less."""
+
+    def __init__(self, scorer: Scorer) -> None:
+        self._scorer = scorer
+
+    def score(self, histories: Histories) -> npt.NDArray[np.float32]:
+        scores = self._scorer.score(histories)
+        bought = histories.weights >= 1.0
+        scores[histories.owners()[bought], histories.items[bought]] = -1e9
+        return scores
+
+
+def figures(scorer: Scorer, trial: Trial) -> str:
+    """Give the figures that are reported."""
+    found = examine(_WithoutBought(scorer), trial).figures
+    return f"NDCG@10 {found['ndcg@10'].mean():.4f}  R@20 {found['recall@20'].mean():.4f}"
+
+
+def quality(*, plans: bool) -> Iterator[str]:
+    """Compare learners alone, and the default recipe without and with the graph filter."""
+    parts: Sequence[PartRecipe] = (
+        ItemKnnRecipe(),
+        RulesRecipe(),
+        AlsRecipe(),
+        GraphFilterRecipe(alpha=0.0),
+        GraphFilterRecipe(),
+    )
+    for carts in (False, True):
+        label = "buys and carts" if carts else "buys alone"
+        train, trial = taobao(carts=carts)
+        for part in parts:
+            began = time.perf_counter()
+            model = learner_of(part).train(train, np.random.default_rng(1))
+            took = time.perf_counter() - began
+            alpha = f" alpha {part.alpha:g}" if isinstance(part, GraphFilterRecipe) else ""
+            yield f"{label:16} {part.learner + alpha:24} {figures(model, trial)}  fit {took:.1f} s"  # type: ignore[attr-defined]
+        if plans:
+            for name, kept in (("default without graph filter", False), ("default", True)):
+                recipe = load("default")
+                if not kept:
+                    others = {part: found for part, found in recipe.parts.items() if part != "graph_filter"}
+                    recipe = recipe.model_copy(update={"parts": others})
+                # only what is bought is asked for, as in the test
+                validation = leave_last_out(train, 2).validation
+                plan = make_plan(recipe, [replace(one, seen="allowed") for one in validation])
+                yield f"{label:16} {name:24} {figures(fit(plan.recipe, train), trial)}  {plan.recipe.blend.weights}"
+
+
+def costs(items: int) -> str:
+    """Train on generated events, five a reader and ten an item, and ask for single readers."""
+    rng = np.random.default_rng(2)
+    count = 10 * items
+    frame = pl.DataFrame(
+        {
+            "reader": rng.integers(0, count // 8, count),
+            "item": (items * rng.random(count) ** 3).astype(np.int64),
+        }
+    )
+    data = from_frame(frame, Columns(at=None))
+    began = time.perf_counter()
+    model = GraphFilter(GraphFilterRecipe()).train(data, rng)
+    took = time.perf_counter() - began
+    total = np.zeros(data.n_items, np.float32)
+    asked = []
+    for _ in range(300):
+        history = rng.integers(0, data.n_items, 50)
+        past = Past.of(history.tolist(), np.arange(50.0)[::-1], [1.0] * 50, 50.0)
+        began = time.perf_counter()
+        model.add_to(total, past)
+        asked.append(time.perf_counter() - began)
+    size = sum(array.nbytes for array in model.save().arrays.values()) >> 20
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    return (
+        f"{items:,} items, {count:,} events: fit {took:.1f} s, peak of the process {peak:,} MB, model {size} MB, "
+        f"query p50 {1e6 * float(np.median(asked)):.0f} us"
+    )
+
+
+def _pairs(name: str) -> list[tuple[str, str]]:
+    found: list[Any] = []
+    with gzip.open(sets.data_folder() / "taobao-ghcf" / name, "rt") as lines:
+        for line in lines:
+            reader, *items = line.split()
+            found += [(reader, item) for item in items]
+    return found
+
+
+if __name__ == "__main__":
+    if "--cost" in sys.argv:
+        for size in (40_000, 200_000):
+            print(costs(size), flush=True)
+    else:
+        for told in quality(plans="--plans" in sys.argv):
+            print(told, flush=True)
