@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from textwrap import wrap
 from typing import Annotated, Any
 
 import orjson
@@ -241,6 +242,6 @@ def _show(erasure: Erasure) -> None:
         if place.left:
             screen.tell_lines(f"{place.place}: {place.left} left until {place.until}")
         if place.reason:
-            screen.tell_lines(f"  {place.reason}")
+            screen.tell_lines(*wrap(place.reason, 78, initial_indent="  ", subsequent_indent="  "))
     if erasure.status == "finished" and not erasure.left:
         out.print("Nothing is left.")

@@ -10,13 +10,17 @@ import orjson
 import pytest
 from typer.testing import CliRunner, Result
 
+from actors.intake.erasing import EXTERNAL
+from actors.intake.person_places import PLACES
 from cluster.__main__ import command_line
 from cluster.commands.installation import Installation, now_ms
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.ids import new_task_id
 from cluster.records.access import App
+from cluster.records.erasure import ErasedPlace, Erasure
 from cluster.runtime.keeping import Keeping
 from cluster.store.connect import OpenStores
+from cluster.store.ports import REDIS_PLACES
 from tests.suites.canary import MAIL, USER, VISITOR, a_recent, traces_in_files
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
@@ -82,6 +86,27 @@ def test_later_leaves_the_file_for_an_hour_and_ends_with_one(folder: Path) -> No
     assert shown.exit_code == 1
     assert max(map(len, shown.stdout.splitlines())) <= 80, shown.stdout
     assert USER not in shown.stdout
+
+
+def test_a_receipt_fits_eighty_columns(folder: Path) -> None:
+    _live()
+    places = tuple(
+        ErasedPlace(place=name, found=10**9, left=10**9, until="2026-03-01T09:15:30.250Z", reason=EXTERNAL)
+        for name in (*REDIS_PLACES, *PLACES)
+    )
+    receipt = Erasure(
+        erasure_id=new_task_id(), app_id="shop", subject="f" * 24, request_id="r" * 16, created_at=0,
+        finished_at=0, status="finished", places=places,
+    )  # fmt: skip
+
+    async def put(keeping: Keeping, stores: OpenStores) -> None:
+        await stores.erasures.write(receipt)
+
+    Installation().administer(put)
+    shown = _run("forget", "shop", "--receipt", receipt.erasure_id)
+    assert shown.exit_code == 1
+    assert max(map(len, shown.stdout.splitlines())) <= 80, shown.stdout
+    assert "BGREWRITEAOF" in shown.stdout
 
 
 def test_what_makes_no_sense_is_refused(folder: Path) -> None:
