@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from actors.learned.content import ContentWeights
 from actors.learned.histories import Fading, Histories, faded
@@ -26,6 +26,8 @@ from jobs.refresh.learners.neighbours import strongest, tidy
 from jobs.refresh.tuning.choose import worth
 
 _BLOCK = 1_000
+_RETIRED = ("power", "likeness")
+"Parameters of an earlier release that no training ever used."
 _SAMPLE = 512
 _HELD_BACK = 0.1
 _ENOUGH_READERS = 30
@@ -50,6 +52,18 @@ class ContentRecipe(BaseModel):
     "Weights kept per item."
     readers: int = Field(default=600, ge=1)
     "Readers the choice is made by."
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_earlier_form(cls, given: Any) -> Any:
+        """Take a recipe of an earlier release, which runs and schedules may hold: one value each, and two unused."""
+        if not isinstance(given, dict):
+            return given
+        fields = {name: value for name, value in given.items() if name not in _RETIRED}
+        for name in ("regularisation", "fading"):
+            if name in fields and not isinstance(fields[name], list | tuple):
+                fields[name] = (fields[name],)
+        return fields
 
 
 @dataclass(frozen=True, slots=True)

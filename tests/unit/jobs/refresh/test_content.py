@@ -171,3 +171,10 @@ def test_features_are_words_and_values_each_once() -> None:
     assert len(found) == len(set(found)) == 8
     assert found[0] == ALWAYS
     assert features_of({"brand": "EMBER"})[1] in found
+
+
+def test_a_recipe_of_an_earlier_release_is_still_read() -> None:
+    stored = {"regularisation": 7.0, "power": 2.0, "likeness": 1.0, "fading": {"half_life_items": 3.0}}
+    found = ContentRecipe.model_validate(stored)
+    assert (found.regularisation, found.fading[0].half_life_items) == ((7.0,), 3.0)
+    assert ContentRecipe.model_validate(found.model_dump()) == found
