@@ -26,8 +26,10 @@ What `tighten` changes, and why:
     backup server               without a replica the answer is an immediate 503, not a queue in a slow proxy
 
 HAProxy learns which keys are good from the answers of the replicas (`kiosk_keys`): a key is proven for ten
-minutes when a request with it was answered with 200. Proven secret keys have no bounds by address, so a forged
-one gains nothing. What HAProxy 2.8 can't read as HTTP it answers with a page of its own that no setting changes.
+minutes when a request with it was answered with 200, 404 or 422. Proven secret keys have no bounds by address,
+so a forged one gains nothing.
+
+What HAProxy 2.8 can't read as HTTP it answers with a page of its own that no setting changes.
 """
 
 from __future__ import annotations
@@ -282,7 +284,9 @@ def _caller_lines(wishes: Wishes) -> list[str]:
         f"http-request set-var(txn.proven) var(txn.key),sha1,table_gpt0({KEYS}) if has_key",
         "acl is_exempt var(txn.proven) -m int eq 1",
         "acl is_known var(txn.proven) -m int gt 0",
-        "http-request set-var(txn.proves) bool(true) if has_key { path_beg /v1/ /mcp } !METH_OPTIONS",
+        "acl is_keyed path_beg /v1/",
+        "acl is_keyed path /mcp",
+        "http-request set-var(txn.proves) bool(true) if has_key is_keyed !METH_OPTIONS",
         f"http-request track-sc1 var(txn.address),ipmask(32,64) table {CALLERS} if !is_exempt",
     ]
     if wishes.address_requests:
@@ -343,7 +347,8 @@ def _room_lines(backends: list[str], most: int) -> list[str]:
 def _answer_lines() -> list[str]:
     """Learn from answers which keys are good, and count wrong ones."""
     learns = f"http-response track-sc3 var(txn.key),sha1 table {KEYS}"
-    proven = "{ var(txn.proves) -m bool } { status 200 } !is_known"
+    # A replica looks at the key before it says any of these to a request that carries one.
+    proven = "{ var(txn.proves) -m bool } { status 200 404 422 } !is_known"
     lost = "{ var(txn.proves) -m bool } { status 401 } is_known"
     return [
         f"{learns} if {proven}",

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cluster.clock import Clock
-from cluster.errors import HouseError, Unauthenticated, Unavailable
+from cluster.errors import HouseError, Unauthenticated, Unavailable, messages
 from cluster.store.ports import IdempotencyStore
 from deployments.api.endpoint import Endpoint
 from deployments.api.paths import Match, Paths
@@ -24,6 +24,7 @@ from deployments.edge.arrival import Arrival, Scope, Send
 from deployments.edge.body import Gone, Receive
 from deployments.edge.client_address import DIRECT, ClientAddresses
 from deployments.edge.credentials import HEADER as KEY_HEADER
+from deployments.edge.credentials import PARAMETER, find_key
 from deployments.edge.deadline import Deadline, TookTooLong
 from deployments.edge.envelope import NO_STORE, NOSNIFF, REVALIDATED, Header, Reply, is_known
 from deployments.edge.errors import method_not_allowed, not_found, reply_to, timed_out
@@ -94,7 +95,7 @@ class Door:
         endpoint = match.endpoint(arrival.method) if match is not None else None
         try:
             if endpoint is None:
-                reply = _elsewhere(match, arrival.method)
+                reply = self._elsewhere(match, arrival)
             else:
                 assert match is not None
                 arrival.ids = match.ids
@@ -126,6 +127,19 @@ class Door:
             raise
         except Exception as error:  # noqa: BLE001 - the edge's last layer: everything becomes a reply
             return reply_to(error, endpoint.family, request_id=arrival.request_id)
+
+    def _elsewhere(self, match: Match | None, arrival: Arrival) -> Reply:
+        """Answer a path or a method that does not exist; whoever shows a wrong key hears of that first.
+
+        HAProxy takes a 404 to a request with a key for a proof of the key.
+        """
+        if arrival.method == "OPTIONS":
+            return cors.preflight()
+        given = arrival.headers.get(KEY_HEADER)
+        shown = given is not None or PARAMETER.encode() in arrival.query_string
+        if shown and self._gate.keyring.find(find_key(given, arrival.query_string)) is None:
+            return reply_to(Unauthenticated(messages.INVALID_KEY), "message", request_id=arrival.request_id)
+        return not_found() if match is None else method_not_allowed(match.place.allowed)
 
     async def _answer_in_place(self, arrival: Arrival, endpoint: Endpoint) -> Reply:
         """Answer a request that is whole and whose key is known.
@@ -198,12 +212,6 @@ def _pairs(arrival: Arrival) -> tuple[bytes, ...]:
     ids = [f"{name}={value}".encode() for name, value in sorted(arrival.ids.items())]
     query = [f"{name}={value}".encode() for name, value in sorted(arrival.query.items()) if name != "api_key"]
     return tuple(ids + query)
-
-
-def _elsewhere(match: Match | None, method: str) -> Reply:
-    if method == "OPTIONS":
-        return cors.preflight()
-    return not_found() if match is None else method_not_allowed(match.place.allowed)
 
 
 _ALWAYS: Final = (cors.ORIGIN, cors.EXPOSE, NOSNIFF)

@@ -124,6 +124,7 @@ def test_one_address_keeps_so_many_connections_and_asks_so_much(edge: Edge) -> N
             assert front.ask("GET", "/docs")[0] == 429
             forged = "X-API-KEY: ksk_dev_forged\r\n"
             assert [front.ask("POST", READ, b"{}", forged)[0] for _ in range(2)] == [401, 429]
+        time.sleep(0.5)  # until HAProxy has seen them go
         assert front.ask("POST", READ, b"{}", _key(edge))[0] == 200
         with held(front.port, raw.encode(), 5, ["127.0.0.1"]):
             # The secret key is proven now: neither the place nor the rate of its neighbours is its business.
@@ -151,6 +152,22 @@ def test_wrong_keys_bound_their_address_and_a_forged_one_is_never_proven(edge: E
         assert front.ask("POST", READ, b"{}", "X-API-KEY: ksk_dev_another\r\n")[0] == 429
         assert front.ask("POST", READ, b"{}", good)[0] == 200
         assert front.ask("POST", READ, b"{}", browser)[0] == 200
+
+
+def test_a_key_is_proven_by_answers_that_know_it_whatever_they_say(edge: Edge) -> None:
+    forged = "X-API-KEY: ksk_dev_forged\r\n"
+    for method, path, status in (
+        ("GET", "/v1/users/nobody", 404),
+        ("POST", "/v1/users", 422),
+        ("GET", "/v1/x", 404),
+    ):
+        with front_of(edge, address_rate=1) as front:
+            statuses = [front.ask(method, path, b"{}", _key(edge))[0] for _ in range(30)]
+            assert statuses == [status] * 30, path
+            refused = [front.ask(method, path, b"{}", forged)[0] for _ in range(30)]
+            assert set(refused) == {401, 429}, path
+            endless = "X-API-KEY: " + "k" * 300 + "\r\n"
+            assert front.ask(method, path, b"{}", endless)[0] == 429, path
 
 
 def _key(edge: Edge) -> str:
