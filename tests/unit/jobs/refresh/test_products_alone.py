@@ -48,7 +48,9 @@ def trained(bench: Bench, serving: dict[str, Any] | None = None) -> Training:
 
 def test_search_and_completions_are_built_and_the_rest_is_named(bench: Bench, tmp_path: Path) -> None:
     outcome = trained(bench).outcome()
-    folder = SnapshotShelf(bench.shelf).fetch(market.APP, "default", outcome["version"], tmp_path / "cache")
+    folder, _ = SnapshotShelf(bench.shelf).fetch(
+        market.APP, "default", outcome["version"], tmp_path / "cache"
+    )
     snapshot = Snapshot.open(folder)
     assert {COMPLETIONS, SEARCH} <= set(snapshot.parts)
     assert "built search and meaning and completions" in outcome["verdict"]
@@ -60,7 +62,7 @@ def test_search_and_completions_are_built_and_the_rest_is_named(bench: Bench, tm
 
 def test_it_serves_searches_and_leaves_ranking_to_what_happens(bench: Bench, tmp_path: Path) -> None:
     version = trained(bench).outcome()["version"]
-    folder = SnapshotShelf(bench.shelf).fetch(market.APP, "default", version, tmp_path / "cache")
+    folder, _ = SnapshotShelf(bench.shelf).fetch(market.APP, "default", version, tmp_path / "cache")
     products = [{"product_id": f"p{number}", "title": f"Thing {number}"} for number in range(40)]
     shops = [Recommender(HashingEmbedder()), Recommender(HashingEmbedder())]
     for shop in shops:
