@@ -71,7 +71,7 @@ class Settings(BaseSettings):
     trusted_proxies: str = ""
     """Addresses and networks of the proxies in front of the doors, separated by commas: only from them is
     `X-Forwarded-For` read. Without any, the address of a caller is the one that connects. Not secret."""
-    address_connections: int = Field(default=1024, ge=0)
+    address_connections: int = Field(default=2048, ge=0)
     "Connections one address may keep; 0: no bound. Trusted proxies have none. Not secret."
     address_requests: int = Field(default=128, ge=0)
     """Requests of one address that may be under way at once, those with a proven secret key not counted;

@@ -105,7 +105,7 @@ class Wishes:
     "How long the body of a request about signing in may take."
     trusted_proxies: str = ""
     "Addresses and networks, separated by commas."
-    address_connections: int = 1024
+    address_connections: int = 2048
     address_requests: int = 128
     address_rate: int = 300
     "Bounds of one address, as the settings of the same names say; 0: none."
@@ -231,7 +231,7 @@ def _default_lines(wishes: Wishes) -> list[str]:
 
 
 def _connection_lines(wishes: Wishes) -> list[str]:
-    """Bound the connections of one address, more strictly when HAProxy is half full, and nearly full."""
+    """Bound the connections of one address, more strictly when HAProxy is 60 % and 80 % full."""
     most, all_of_them = wishes.address_connections, wishes.max_connections
     if not most:
         return []
@@ -242,7 +242,7 @@ def _connection_lines(wishes: Wishes) -> list[str]:
         *(
             f"tcp-request connection reject if {{ fe_conn gt {int(all_of_them * full)} }} "
             f"{{ sc0_conn_cur({CONNECTIONS}) gt {max(1, most // part)} }}"
-            for full, part in ((0.5, 8), (0.8, 64))
+            for full, part in ((0.6, 8), (0.8, 64))
         ),
     ]
 
