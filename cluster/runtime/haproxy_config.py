@@ -359,6 +359,8 @@ def _answer_lines() -> list[str]:
         f"{learns} if {lost}",
         f"http-response sc-set-gpt0(3) 0 if {lost}",
         "http-response sc-inc-gpc0(1) if { status 401 }",
+        # Says which server a replica runs, which is nobody's business.
+        "http-response del-header server",
         "http-after-response set-status 503 if { status 502 }",
     ]
 

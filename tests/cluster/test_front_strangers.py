@@ -259,6 +259,12 @@ def test_other_upgrades_are_ignored(front: Front, edge: Edge) -> None:
     assert front.say(raw.encode(), within_s=1.0).startswith(b"HTTP/1.1 200")
 
 
+def test_no_answer_names_the_server_behind(front: Front, edge: Edge) -> None:
+    for method, path in (("GET", "/docs"), ("GET", "/v1/users/x")):
+        _, headers, _ = front.ask(method, path, head=_key(edge))
+        assert "server" not in headers
+
+
 def test_haproxys_page_of_statistics_is_gone(front: Front) -> None:
     assert "stats uri" not in front.config.read_text()
 
