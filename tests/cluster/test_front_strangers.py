@@ -121,6 +121,7 @@ def test_one_address_keeps_so_many_connections_and_asks_so_much(edge: Edge) -> N
             assert front.ask("GET", "/docs")[0] == 200
         raw = f"POST {READ}?api_key={edge.corner.publishable()} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
         with held(front.port, raw.encode(), 5, ["127.0.0.1"]):
+            time.sleep(0.5)  # until HAProxy has read them
             assert front.ask("GET", "/docs")[0] == 429
             forged = "X-API-KEY: ksk_dev_forged\r\n"
             assert [front.ask("POST", READ, b"{}", forged)[0] for _ in range(2)] == [401, 429]
@@ -296,7 +297,9 @@ def test_who_is_refused_before_the_body_came_reads_why_and_takes_no_place(front:
         with socket.create_connection(("127.0.0.1", edge.port), timeout=5) as line:
             line.sendall(raw)
             said = b""
-            with suppress(ConnectionError):  # a reset may take the answer along; one that stays open times out
+            with suppress(
+                ConnectionError
+            ):  # a reset may take the answer along; one that stays open times out
                 while chunk := line.recv(4000):
                     said += chunk
             assert not said or b"connection: close" in said
@@ -320,5 +323,6 @@ def test_a_reload_refuses_no_server_whose_key_is_to_be_proven_again(edge: Edge) 
         assert old.wait(10) == 0
         raw = f"POST {READ}?api_key={edge.corner.publishable()} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
         with held(front.port, raw.encode(), 3, ["127.0.0.1"]):
+            time.sleep(0.5)  # until HAProxy has read them
             assert front.ask("POST", READ, b"{}", _key(edge))[0] == 200
             assert front.ask("GET", "/docs")[0] == 429
