@@ -251,7 +251,9 @@ def _cleaning_lines() -> list[str]:
     """Refuse or remove what no caller has business with."""
     return [
         *(f"http-request del-header {name}" for name in SERVES_OWN_HEADERS),
-        "http-request deny deny_status 404 if { path,url_dec -m beg /-/ } !{ path /-/healthz }",
+        # Only what begins like this may decode to one of Serve's own paths; decoding costs a copy.
+        "http-request deny deny_status 404 if { path -m beg /- /% } { path,url_dec -m beg /-/ } "
+        "!{ path /-/healthz }",
         f"{_return(403, NO_UPGRADE)} if {{ req.hdr(upgrade) -m sub -i websocket }}",
         "http-request del-header upgrade",
         f"{_return(400, TWO_KEYS)} if {{ req.fhdr_cnt(x-api-key) gt 1 }}",
@@ -260,21 +262,22 @@ def _cleaning_lines() -> list[str]:
 
 def _address_lines(wishes: Wishes) -> list[str]:
     """Find the address of the caller and hand it on as the only entry of `X-Forwarded-For`."""
-    lines = ["http-request set-var(txn.address) src"]
     trusted = wishes.networks
-    if trusted:
-        # The last entry that is no trusted proxy; one address more than proxies can stand in a row.
-        for place in range(1, MOST_PROXIES + 1):
-            entry = f"req.hdr_ip(x-forwarded-for,-{place})"
-            lines.append(
-                f"http-request set-var(txn.address) {entry} if {{ var(txn.address) -m ip {trusted} }} "
-                f"{{ {entry} -m found }}"
-            )
-    return [*lines, "http-request set-header X-Forwarded-For %[var(txn.address)]"]
+    if not trusted:
+        return ["http-request set-header X-Forwarded-For %[src]"]
+    # The last entry that is no trusted proxy; one address more than proxies can stand in a row.
+    entries = [f"req.hdr_ip(x-forwarded-for,-{place})" for place in range(1, MOST_PROXIES + 1)]
+    found = f"if {{ var(txn.address) -m ip {trusted} }}"
+    return [
+        "http-request set-var(txn.address) src",
+        *(f"http-request set-var(txn.address) {entry} {found} {{ {entry} -m found }}" for entry in entries),
+        "http-request set-header X-Forwarded-For %[var(txn.address)]",
+    ]
 
 
 def _caller_lines(wishes: Wishes) -> list[str]:
     """Bound what one address asks, unless it asks with a proven secret key."""
+    address = "var(txn.address)" if wishes.networks else "src"
     lines = [
         "http-request set-var(txn.key) req.fhdr(x-api-key)",
         "http-request set-var(txn.key) url_param(api_key) if !{ var(txn.key),length gt 0 }",
@@ -287,7 +290,9 @@ def _caller_lines(wishes: Wishes) -> list[str]:
         "acl is_keyed path_beg /v1/",
         "acl is_keyed path /mcp",
         "http-request set-var(txn.proves) bool(true) if has_key is_keyed !METH_OPTIONS",
-        f"http-request track-sc1 var(txn.address),ipmask(32,64) table {CALLERS} if !is_exempt",
+        # All that follows bounds others, or concerns bodies.
+        "http-request allow if is_exempt METH_GET",
+        f"http-request track-sc1 {address},ipmask(32,64) table {CALLERS} if !is_exempt",
     ]
     if wishes.address_requests:
         over = f"sc1_conn_cur({CALLERS}) gt {wishes.address_requests}"
@@ -348,8 +353,8 @@ def _answer_lines() -> list[str]:
     """Learn from answers which keys are good, and count wrong ones."""
     learns = f"http-response track-sc3 var(txn.key),sha1 table {KEYS}"
     # A replica looks at the key before it says any of these to a request that carries one.
-    proven = "{ var(txn.proves) -m bool } { status 200 404 422 } !is_known"
-    lost = "{ var(txn.proves) -m bool } { status 401 } is_known"
+    proven = "!is_known { var(txn.proves) -m bool } { status 200 404 422 }"
+    lost = "{ status 401 } is_known { var(txn.proves) -m bool }"
     return [
         f"{learns} if {proven}",
         f"http-response sc-set-gpt0(3) 1 if {proven} !is_public",
@@ -359,7 +364,6 @@ def _answer_lines() -> list[str]:
         f"{learns} if {lost}",
         f"http-response sc-set-gpt0(3) 0 if {lost}",
         "http-response sc-inc-gpc0(1) if { status 401 }",
-        # Says which server a replica runs, which is nobody's business.
         "http-response del-header server",
         "http-after-response set-status 503 if { status 502 }",
     ]

@@ -50,8 +50,11 @@ def test_bounds_of_nought_are_none() -> None:
 def test_only_named_proxies_are_believed() -> None:
     nobody, somebody = tighten(WRITTEN, WISHES), WISHES.overridden({"KIOSK_TRUSTED_PROXIES": "10.0.0.0/8"})
     assert "req.hdr_ip(x-forwarded-for" not in nobody
-    assert "http-request set-header X-Forwarded-For %[var(txn.address)]" in nobody
-    assert tighten(WRITTEN, somebody).count("-m ip 10.0.0.0/8") == 3
+    assert "http-request set-header X-Forwarded-For %[src]" in nobody
+    assert "track-sc1 src,ipmask(32,64)" in nobody
+    written = tighten(WRITTEN, somebody)
+    assert written.count("-m ip 10.0.0.0/8") == 3
+    assert "track-sc1 var(txn.address),ipmask(32,64)" in written
 
 
 def test_the_page_of_statistics_is_left_out() -> None:
