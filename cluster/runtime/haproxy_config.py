@@ -248,14 +248,11 @@ def _connection_lines(wishes: Wishes) -> list[str]:
 
 
 def _cleaning_lines() -> list[str]:
-    """Refuse or remove what no caller has business with."""
+    """Refuse what no caller has business with."""
     return [
-        *(f"http-request del-header {name}" for name in SERVES_OWN_HEADERS),
         # Only what begins like this may decode to one of Serve's own paths; decoding costs a copy.
         "http-request deny deny_status 404 if { path -m beg /- /% } { path,url_dec -m beg /-/ } "
         "!{ path /-/healthz }",
-        f"{_return(403, NO_UPGRADE)} if {{ req.hdr(upgrade) -m sub -i websocket }}",
-        "http-request del-header upgrade",
         f"{_return(400, TWO_KEYS)} if {{ req.fhdr_cnt(x-api-key) gt 1 }}",
     ]
 
@@ -290,8 +287,11 @@ def _caller_lines(wishes: Wishes) -> list[str]:
         "acl is_keyed path_beg /v1/",
         "acl is_keyed path /mcp",
         "http-request set-var(txn.proves) bool(true) if has_key is_keyed !METH_OPTIONS",
-        # All that follows bounds others, or concerns bodies.
+        # All that follows bounds others, or concerns bodies and headers that a shop's own server does not send.
         "http-request allow if is_exempt METH_GET",
+        *(f"http-request del-header {name}" for name in SERVES_OWN_HEADERS),
+        f"{_return(403, NO_UPGRADE)} if {{ req.hdr(upgrade) -m sub -i websocket }}",
+        "http-request del-header upgrade",
         f"http-request track-sc1 {address},ipmask(32,64) table {CALLERS} if !is_exempt",
     ]
     if wishes.address_requests:
