@@ -94,7 +94,7 @@ class Display:
 def print_reasons(console: Console, reasons: Sequence[Reason], warnings: Sequence[str]) -> None:
     """Print the commonest reasons with an example each, and what looks wrong."""
     for reason in reasons:
-        example = f"; for example row {reason.row:,}: {reason.example[:160]}" if reason.example else ""
+        example = f" For example row {reason.row:,}: {reason.example[:160]}" if reason.example else ""
         console.print(
             f"{reason.count:,} refused: {reason.text}{example}", markup=False, highlight=False, soft_wrap=True
         )
