@@ -87,7 +87,7 @@ def export_user(
     out: Annotated[Path | None, typer.Option(help="Write into this file; else to standard output.")] = None,
 ) -> None:
     """Write everything that is known of a person, as JSON Lines."""
-    rows = asyncio.run(_known(Installation(), app, _id_of(user), anonymous))
+    rows = asyncio.run(_read_person(Installation(), app, _id_of(user), anonymous))
     text = b"".join(orjson.dumps(row) + b"\n" for row in rows)
     if out is None:
         sys.stdout.buffer.write(text)
@@ -176,7 +176,7 @@ async def _receipt(installation: Installation, app_id: str, erasure_id: str) -> 
         return await Erasures(stores, SystemClock()).receipt(app_id, erasure_id)
 
 
-async def _known(
+async def _read_person(
     installation: Installation, app_id: str, user_id: str, anonymous_id: str
 ) -> list[dict[str, Any]]:
     from actors.intake.person_places import PersonPlaces

@@ -73,7 +73,14 @@ class PersonTraces:
 
     async def all(self) -> AsyncIterator[Trace]:
         """Go through everything; what cites a question comes after the questions."""
-        for part in (self._own, self._threads, self._asked_by, self._quarantined, self._logged, self._walk):
+        for part in (
+            self._own,
+            self._threads,
+            self._question_traces,
+            self._quarantined,
+            self._logged,
+            self._walk,
+        ):
             async for trace in part():
                 yield trace
 
@@ -103,7 +110,7 @@ class PersonTraces:
         elif await self._server.ask_slow("HEXISTS", of.thread_revision(self._app), user):
             yield Trace(THREADS, [{"revision": True}])
 
-    async def _asked_by(self) -> AsyncIterator[Trace]:
+    async def _question_traces(self) -> AsyncIterator[Trace]:
         for reader in self._person.reader_ids:
             for name in await self._server.ask_slow("SMEMBERS", keys.question_by(self._app, reader)):
                 self._questions.add(name_of(name))

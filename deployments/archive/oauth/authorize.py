@@ -53,14 +53,14 @@ class Authorize:
         except NotAnswerable as fault:
             return self._pages.stop("This request can’t be answered", fault.reason)
         except Declined as declined:
-            return await self._tell_client(request, declined)
+            return await self._redirect_error(request, declined)
         account = await self._sessions.account(request)
         if account is None:
             values = _values(asked, None)
             return self._sign_in.show(request, values, action=AUTHORIZE_PATH, client_name=client.shown_name)
         return self._consent(request, asked, client, account)
 
-    async def _tell_client(self, request: Request, declined: Declined) -> Response:
+    async def _redirect_error(self, request: Request, declined: Declined) -> Response:
         """Send an error to the client's address, with a click where it could lead a person astray.
 
         Anybody may register a website, so a redirect that asks nobody would lend our name to it. A loopback
