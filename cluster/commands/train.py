@@ -100,7 +100,7 @@ def train(
         screen.err().print(
             "The training goes on without this command"
             + (" as soon as a trainer runs" if here else "")
-            + f"; `kiosk runs list {app}` shows it, `kiosk runs cancel` ends it."
+            + f"; `kiosk runs list {app}` shows it, `kiosk runs cancel RUN` ends it."
         )
         raise
     show_run(run, as_json=as_json)

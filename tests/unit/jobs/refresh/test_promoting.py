@@ -164,6 +164,19 @@ def test_published_twice_is_published_once(shelf: Shelf, built: dict[str, Path])
     assert {one.version for one in before} == set(built)
 
 
+def test_a_version_is_found_by_its_start(shelf: Shelf, built: dict[str, Path]) -> None:
+    snapshots = SnapshotShelf(shelf)
+    for folder in built.values():
+        snapshots.publish(APP, ENGINE, folder)
+    for version in built:
+        assert snapshots.find_version(APP, ENGINE, version) == version
+        assert snapshots.find_version(APP, ENGINE, version[:12]) == version
+    with pytest.raises(Conflict, match="snapshots begin with"):
+        snapshots.find_version(APP, ENGINE, "")
+    with pytest.raises(NotFound, match="has no snapshot nothing"):
+        snapshots.find_version(APP, ENGINE, "nothing")
+
+
 def test_a_folder_that_was_damaged_is_not_published(tmp_path: Path, built: dict[str, Path]) -> None:
     import shutil
 
