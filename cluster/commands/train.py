@@ -201,6 +201,9 @@ def show_run(run: Run, *, as_json: bool) -> None:
         table.add_row(name, f"{value:.4f}")
     screen.out().print(f"Run {run.run_id} published snapshot {run.version} of {run.app_id}/{run.engine_id}.")
     screen.out().print(table)
+    if run.chosen:
+        screen.out().print(_capitalised(run.chosen))
+        screen.out().print(f"Why, part by part: kiosk runs show {run.app_id} {run.run_id}", soft_wrap=True)
     screen.out().print(run.verdict if run.verdict.startswith(run.version) else _capitalised(run.verdict))
     if run.promote and not run.promoted:
         screen.out().print(

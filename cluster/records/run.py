@@ -73,6 +73,10 @@ class Run(BaseModel):
     figures: dict[str, float] = Field(default_factory=dict)
     verdict: str = ""
     "What the gate says of it, in a sentence."
+    chosen: str = ""
+    "Which parts of the recipe got weight and which did not, in a sentence."
+    parts: tuple[dict[str, Any], ...] = ()
+    "What came of each part: part, learner, outcome, weight, weight_new, alone, gain, reason."
     error: str = ""
     created_at: int = 0
     started_at: int | None = None
