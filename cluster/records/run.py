@@ -52,6 +52,8 @@ class Run(BaseModel):
     "As it was asked for, with everything open that is open."
     promote: bool = False
     "Let it serve afterwards, if the gate allows."
+    code: str = ""
+    "Digest of the code that was shipped with the order; empty: learners come from the installation."
     by: str = ""
     "Who asked: a person, `schedule nightly`, a program."
     status: RunStatus = "queued"

@@ -180,7 +180,9 @@ class Training:
             extras = self._indexed(engine)
             self._say("write snapshot", 0.95)
             source = self._source
-            origin = Origin(source.offsets, source.embedder, self._bench.release, source.erasures)
+            origin = Origin(
+                source.offsets, source.embedder, self._bench.release, source.erasures, self._run.code
+            )
             # the time of the order, so that every attempt writes the same bytes
             build(engine, folder, written_at_ms=self._run.created_at, origin=origin, extras=extras)
         snapshot = Snapshot.open(folder)
