@@ -298,5 +298,5 @@ def _rehearse(installation: Installation, app: str, engine: str, recipe: Recipe,
     if not found.fits:
         from jobs.refresh.running.estimate import Size, refuse_too_large
 
-        refuse_too_large(recipe, Size.of(source.data), found.memory_allowed >> 20)
+        refuse_too_large(recipe, Size.of(source.data, len(source.texts)), found.memory_allowed >> 20)
         raise Invalid("it would not fit")

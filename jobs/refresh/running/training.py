@@ -157,7 +157,7 @@ class Training:
     def _dataset(self) -> dict[str, Any]:
         source = self._source
         memory_mb = self._memory_mb
-        refuse_too_large(self._recipe, Size.of(source.data), memory_mb)
+        refuse_too_large(self._recipe, Size.of(source.data, len(source.texts)), memory_mb)
         facts: dict[str, Any] = {**data_facts(source.data), "products": source.products}
         return {**facts, "damaged": list(source.damaged)} if source.damaged else facts
 
