@@ -130,7 +130,24 @@ def show(name: AppOrRun, run_name: RunName = "", as_json: AsJson = False) -> Non
         screen.out().print(stages)
     if run.figures:
         screen.out().print(", ".join(f"{key} {value:.4f}" for key, value in run.figures.items()))
-    for line in (run.version and f"snapshot {run.version}", run.verdict, run.error and f"error: {run.error}"):
+    if run.parts:
+        parts = screen.table("part", "weight", "without history", "alone", "why")
+        for one in run.parts:
+            alone = one.get("alone")
+            parts.add_row(
+                str(one.get("part", "")),
+                f"{one.get('weight', 0.0):g}",
+                f"{one.get('weight_new', 0.0):g}",
+                "" if alone is None else f"{alone:.4f}",
+                str(one.get("reason", "")),
+            )
+        screen.out().print(parts)
+    for line in (
+        run.chosen,
+        run.version and f"snapshot {run.version}",
+        run.verdict,
+        run.error and f"error: {run.error}",
+    ):
         if line:
             screen.out().print(line)
 
