@@ -34,7 +34,7 @@ def history_endpoints(desk: History) -> tuple[Endpoint, ...]:
             replies[404] = wire.Told
         return Endpoint(
             f"history.{name}", "POST", BASE + path, rules, "detail", answer,
-            schema=desk.reader(body), hot=hot, about=About(about, _TAG, body, replies),
+            schema=desk.reader(body), hot=hot, about=About(about, _TAG, body, replies, needs_reader=True),
         )  # fmt: skip
 
     def change(name: Verb, body: shape.Body, about: str, path: str = "") -> Endpoint:
@@ -92,7 +92,7 @@ def history_resources(desk: HistoryResources) -> tuple[Endpoint, ...]:
         replies = {200: reply, **({404: wire.Told} if path.startswith(one) else {})}
         return Endpoint(
             f"history.{name}", method, path, rules, "detail", answer,
-            schema=desk.reader(body or shape.OfReader), about=About(about, _TAG, body, replies, _READER),
+            schema=desk.reader(body or shape.OfReader), about=About(about, _TAG, body, replies, _READER, True),
         )  # fmt: skip
 
     def change(name: str, verb: Verb, about: str) -> Endpoint:
