@@ -65,6 +65,9 @@ class Texts:
         for name, field in schema.get("properties", {}).items():
             if isinstance(field, dict):
                 field.pop("title", None)
+                if isinstance(field.get("default"), dict):
+                    # Generators of clients take no object as a default; its own fields have defaults.
+                    del field["default"]
                 text = self.field(owner, name)
                 if text:
                     field.setdefault("description", text)

@@ -75,7 +75,9 @@ _DRAFT: dict[str, Any] = {
                     "name": {"type": "string", "minLength": 1, "maxLength": 200},
                     "slug": {"type": "string"},
                     "weight": {"type": "number", "minimum": 0},
-                    "configuration": {"type": ["object", "array", "string"]},
+                    "configuration": {
+                        "anyOf": [{"type": "object"}, {"type": "array", "items": {}}, {"type": "string"}]
+                    },
                     "engine_id": {"type": "string"},
                     "snapshot": {"type": "string"},
                     "boost_rule": {"type": "string"},

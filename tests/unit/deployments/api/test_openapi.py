@@ -4,6 +4,7 @@ import importlib
 import inspect
 import json
 import pkgutil
+import re
 from typing import Any
 
 import pytest
@@ -89,6 +90,20 @@ async def test_the_page_stands_alone_and_names_every_path(document: dict[str, An
     assert "https://" not in html
     assert "<script" not in html
     assert html.count("<details") == html.count("</details>")
+
+
+def test_the_page_is_light_and_has_a_command_to_paste_for_every_operation(document: dict[str, Any]) -> None:
+    html = page(document).decode()
+    assert len(html) < 250_000
+    for path in document["paths"].values():
+        for operation in path.values():
+            section = html.partition(f'<details id="{operation["operationId"]}">')[2].partition("<details")[0]
+            assert "curl -s" in section, operation["operationId"]
+            assert "$KEY" in section
+            assert f'href="docs/try#{operation["operationId"]}"' in section
+    places = set(re.findall(r' id="([^"]+)"', html))
+    assert set(re.findall(r'href="#([^"]+)"', html)) <= places
+    assert len(re.findall(r' id="', html)) == len(places)
 
 
 def test_explanations_are_documented_as_an_addition_of_ours(document: dict[str, Any]) -> None:
