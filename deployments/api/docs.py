@@ -17,6 +17,7 @@ from deployments.api.page_parts import frame, inline, page_headers, prose
 
 HEADERS = page_headers()
 _MOST_VALUES = 12
+_LINE = 96
 _SHARED_BY = 4
 "Models that must have a field with the same type and text before it is listed once."
 _EVERYWHERE = ("400", "401", "403", "409", "413", "429", "500", "503")
@@ -91,7 +92,7 @@ def _operation(
     for status, reply in operation["responses"].items():
         content = reply["content"]["application/json"]
         if "example" in content:
-            text = json.dumps(content["example"], indent=1, ensure_ascii=False)
+            text = pretty(content["example"])
             kind = _type(_data_of(content["schema"], schemas))
             yield f"<h3>{status}: {kind}</h3><pre>{escape(text, quote=False)}</pre>"
     yield "<table>"
@@ -118,9 +119,21 @@ def curl(method: str, path: str, operation: Mapping[str, Any]) -> str:
         f'"$URL{address}" -H "X-API-KEY: $KEY"',
     ]
     if body is not None:
-        text = json.dumps(body, indent=1, ensure_ascii=False).replace("'", "'\\''")
+        text = pretty(body).replace("'", "'\\''")
         words.append(f"-d '{text}'")
     return " ".join(words)
+
+
+def pretty(value: Any, indent: str = "") -> str:
+    """Write JSON for people: what fits a line stands on one line."""
+    flat = json.dumps(value, ensure_ascii=False)
+    if not value or not isinstance(value, dict | list) or len(indent) + len(flat) <= _LINE:
+        return flat
+    inner = indent + "  "
+    if isinstance(value, dict):
+        parts = [f"{json.dumps(name)}: {pretty(item, inner)}" for name, item in value.items()]
+        return "{\n" + ",\n".join(inner + part for part in parts) + f"\n{indent}}}"
+    return "[\n" + ",\n".join(inner + pretty(item, inner) for item in value) + f"\n{indent}]"
 
 
 def _statuses(paths: dict[str, Any]) -> Iterator[str]:

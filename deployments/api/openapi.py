@@ -71,7 +71,13 @@ def describe(endpoints: tuple[Endpoint, ...], version: str) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": TITLE, "version": version, "description": texts.info},
         "servers": [{"url": "/", "description": "This installation."}],
-        "tags": [{"name": tag, "description": texts.tags.get(tag, "")} for tag in tags],
+        "tags": [
+            {"name": tag, "description": texts.tags.get(tag, "")}
+            for tag in [
+                *(tag for tag in texts.tags if tag in tags),
+                *(tag for tag in tags if tag not in texts.tags),
+            ]
+        ],
         "paths": paths,
         "components": {"schemas": dict(sorted(schemas.items())), "securitySchemes": _SECURITY},
     }

@@ -24,10 +24,15 @@ def start_json(name: str, version: str) -> dict[str, Any]:
 def start_page(name: str, version: str) -> bytes:
     """List the addresses for people."""
     rows = "".join(
-        f'<tr><td><a href="{path}">/{path}</a><td>{inline(text)}' for path, text in _PLACES.values()
+        f"<tr><td>{_link(path) if key != 'mcp' else f'<code>/{path}</code>'}<td>{inline(text)}"
+        for key, (path, text) in _PLACES.items()
     )
     more = (
         "Keys of this installation: `kiosk keys list --reveal`. How to begin stands in the file `README.md`, "
         "and `docs/api.md` is the guide for web developers."
     )
     return frame(name, f"<h1>{name} {version}</h1><table>{rows}</table><p>{inline(more)}</p>")
+
+
+def _link(path: str) -> str:
+    return f'<a href="{path}">/{path}</a>'

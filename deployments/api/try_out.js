@@ -19,7 +19,7 @@ function field(given) {
 function show(name) {
   chosen = operations.get(name) ?? operations.values().next().value;
   part("operation").value = chosen.operationId;
-  part("about").textContent = chosen.description.replaceAll("**", "");
+  part("about").textContent = chosen.description.replace(/\*\*|`/g, "");
   part("given").replaceChildren();
   chosen.parameters.forEach(field);
   const content = chosen.requestBody?.content["application/json"];

@@ -19,6 +19,7 @@ from actors.intake.steps import prepare
 from actors.language.embed import HashingEmbedder
 from actors.recommender.client import LocalRecommenderClient
 from actors.recommender.host import RecommenderHost
+from cluster.clock import Clock
 from cluster.meter import SilentMeter
 from cluster.store.memory import memory_stores
 from deployments.api.endpoint import Endpoint
@@ -42,9 +43,9 @@ class ExamplePlayer:
         self._endpoints = {endpoint.name: endpoint for endpoint in corner.door.endpoints}
 
     @classmethod
-    async def open(cls) -> ExamplePlayer:
-        """Open an installation in this process."""
-        clock = StillClock()
+    async def open(cls, clock: Clock | None = None) -> ExamplePlayer:
+        """Open an installation in this process. Without a clock its time passes by a second for each example."""
+        clock = clock or StillClock()
         stores = memory_stores(clock)
         host = RecommenderHost(stores, None, clock, SilentMeter())
         await host.start()
@@ -69,7 +70,7 @@ class ExamplePlayer:
             if endpoint.name != "ask.answer" or answer.json()["data"]["finished"]:
                 break
             await asyncio.sleep(_WAIT_S)
-        await self._apply()
+        await self.apply()
         self.corner.clock.pass_ms(SECOND_MS)
         return answer
 
@@ -97,7 +98,7 @@ class ExamplePlayer:
             text = text.replace(ours, theirs)
         return json.loads(text)
 
-    async def _apply(self) -> None:
+    async def apply(self) -> None:
         """Apply accepted batches with the steps of the intake."""
         stores, now_ms = self.corner.stores, self.corner.clock.now_ms()
         for batch in await stores.intake.claim("test", ["shop"], count=100, block_ms=0):
