@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, TypeAdapter
@@ -164,7 +165,9 @@ def _responses(
 def _schema(model: Any, schemas: dict[str, Any], mode: Any) -> dict[str, Any]:
     """Describe a model by reference, a union by its members, a ready schema as it is."""
     if isinstance(model, dict):
-        return model
+        ready = deepcopy(model)
+        schemas.update(ready.pop("$defs", {}))
+        return ready
     found = TypeAdapter(model).json_schema(ref_template=_REF, mode=mode)
     schemas.update(found.pop("$defs", {}))
     if isinstance(model, type) and issubclass(model, BaseModel) and "$ref" not in found:

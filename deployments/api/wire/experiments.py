@@ -52,8 +52,23 @@ class Schedule(Wire):
     ends_at: Moment | None = None
 
 
+_VARIANT: dict[str, Any] = {
+    "type": "object",
+    "description": "A variant of an experiment that does not exist yet.",
+    "required": ["name"],
+    "properties": {
+        "name": {"type": "string", "minLength": 1, "maxLength": 200},
+        "slug": {"type": "string"},
+        "weight": {"type": "number", "minimum": 0},
+        "configuration": {"anyOf": [{"type": "object"}, {"type": "array", "items": {}}, {"type": "string"}]},
+        "engine_id": {"type": "string"},
+        "snapshot": {"type": "string"},
+        "boost_rule": {"type": "string"},
+    },
+}
 _DRAFT: dict[str, Any] = {
     "type": "object",
+    "description": "An experiment that does not exist yet.",
     "required": ["name", "variants"],
     "properties": {
         "name": {"type": "string", "minLength": 1, "maxLength": 200},
@@ -67,33 +82,30 @@ _DRAFT: dict[str, Any] = {
             "type": "array",
             "minItems": 1,
             "maxItems": 50,
-            "description": "The first one is the control.",
-            "items": {
-                "type": "object",
-                "required": ["name"],
-                "properties": {
-                    "name": {"type": "string", "minLength": 1, "maxLength": 200},
-                    "slug": {"type": "string"},
-                    "weight": {"type": "number", "minimum": 0},
-                    "configuration": {
-                        "anyOf": [{"type": "object"}, {"type": "array", "items": {}}, {"type": "string"}]
-                    },
-                    "engine_id": {"type": "string"},
-                    "snapshot": {"type": "string"},
-                    "boost_rule": {"type": "string"},
-                },
-            },
+            "items": {"$ref": "#/components/schemas/ExperimentDraftVariant"},
         },
     },
 }
-_DRAFTS: dict[str, Any] = {"type": "array", "minItems": 1, "maxItems": 100, "items": _DRAFT}
+_DRAFTS: dict[str, Any] = {
+    "type": "array", "minItems": 1, "maxItems": 100, "items": {"$ref": "#/components/schemas/ExperimentDraft"},
+}  # fmt: skip
 
 EXPERIMENT_DRAFTS: dict[str, Any] = {
     "anyOf": [
-        _DRAFT,
+        {"$ref": "#/components/schemas/ExperimentDraft"},
         _DRAFTS,
-        {"type": "object", "required": ["experiments"], "properties": {"experiments": _DRAFTS}},
-    ]
+        {"$ref": "#/components/schemas/ExperimentDrafts"},
+    ],
+    "$defs": {
+        "ExperimentDraft": _DRAFT,
+        "ExperimentDraftVariant": _VARIANT,
+        "ExperimentDrafts": {
+            "type": "object",
+            "description": "Several experiments that do not exist yet.",
+            "required": ["experiments"],
+            "properties": {"experiments": _DRAFTS},
+        },
+    },
 }
 "What `actors/experiments/drafts.py` reads."
 
