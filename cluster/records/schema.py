@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,7 +29,7 @@ def record_schema(noun: Literal["user", "product", "interaction"]) -> dict[str, 
     items = TypeAdapter(kinds[noun]).json_schema()
     definitions = items.pop("$defs", {})
     record = _inlined(items, definitions)
-    _describe(record, tomllib.loads(_TEXTS.read_text("utf-8"))[noun])
+    _describe(record, _texts()[noun])
     return {
         "type": "object",
         "required": ["data"],
@@ -41,6 +42,11 @@ def record_schema(noun: Literal["user", "product", "interaction"]) -> dict[str, 
             }
         },
     }
+
+
+@cache
+def _texts() -> dict[str, Any]:
+    return tomllib.loads(_TEXTS.read_text("utf-8"))
 
 
 def _describe(schema: Any, texts: dict[str, Any]) -> None:

@@ -54,7 +54,7 @@ _RETRY_AFTER = {
 
 
 def describe(endpoints: tuple[Endpoint, ...], version: str) -> dict[str, Any]:
-    """Build the document. Cost: 150 ms, once for each process."""
+    """Build the document. Cost: half a second, once for each process."""
     texts = read_texts()
     # An operation that is played twice shows its first example.
     examples = {example.operation: example for example in reversed(texts.examples)}

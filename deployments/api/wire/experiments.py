@@ -16,7 +16,7 @@ from deployments.api.wire.shared import Name, Real, VisitorName, Wire
 
 
 class ExperimentBody(Wire):
-    """Who met an experiment. Fields it does not know are none of its business."""
+    """A user or visitor who meets an experiment. Unknown fields are ignored."""
 
     model_config = ConfigDict(**{**Wire.model_config, "extra": "ignore"})
 
@@ -29,7 +29,7 @@ class ExperimentBody(Wire):
 
 
 class ExperimentEdit(Wire):
-    """What is to be changed; absent: nothing of that kind. What may be changed when is the experiment's to say."""
+    """Changes of an experiment. What is absent stays as it is."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     traffic: Annotated[Real, Field(ge=0, le=1)] | None = None
@@ -127,7 +127,7 @@ class RefusedEvent(BaseModel):
 
 
 class ShownVariant(BaseModel):
-    """A variant as callers see it."""
+    """A variant of an experiment."""
 
     id: str
     name: str
@@ -137,7 +137,7 @@ class ShownVariant(BaseModel):
 
 
 class EventReply(BaseModel):
-    """What the reader gets."""
+    """The variant of the user."""
 
     took: int
     in_experiment: bool
@@ -145,7 +145,7 @@ class EventReply(BaseModel):
 
 
 class AdministeredVariant(BaseModel):
-    """A variant as its administrator sees it."""
+    """A variant with its settings."""
 
     variant_id: str
     name: str
@@ -159,7 +159,7 @@ class AdministeredVariant(BaseModel):
 
 
 class ShownExperiment(BaseModel):
-    """An experiment as its administrator sees it; `status` is where it stands now."""
+    """An experiment with its settings."""
 
     app_id: str
     experiment_id: str
@@ -188,7 +188,7 @@ class ShownExperiments(BaseModel):
 
 
 class ShownDifference(BaseModel):
-    """How a variant differs from the control, with an interval that holds for all looks; null ends: endless."""
+    """A difference to the control, with an interval that stays valid when the report is read every day."""
 
     value: float
     low: float | None
@@ -199,7 +199,7 @@ class ShownDifference(BaseModel):
 
 
 class ReportedVariant(BaseModel):
-    """What came of one variant. `served` and `guardrails` are about requests the experiment treated itself."""
+    """The figures of one variant. `served` and `guardrails` count requests that the experiment changed."""
 
     variant_id: str
     slug: str
@@ -217,7 +217,7 @@ class ReportedVariant(BaseModel):
 
 
 class SplitFound(BaseModel):
-    """Were readers split as intended, and if not, which part of the traffic deviates?"""
+    """Whether users were split as intended, and which part of the traffic deviates."""
 
     p_value: float
     mismatch: bool
@@ -226,7 +226,7 @@ class SplitFound(BaseModel):
 
 
 class ShownReport(BaseModel):
-    """What came of an experiment; nobody is named."""
+    """The figures of an experiment. It names no person."""
 
     experiment_id: str
     slug: str
