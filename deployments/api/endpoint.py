@@ -26,6 +26,8 @@ class About:
     "Status -> model, beyond the ones every endpoint has."
     query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     "Query parameter -> JSON schema."
+    needs_reader: bool = False
+    "A publishable key needs a reader token beside it."
 
 
 @dataclass(frozen=True, slots=True)

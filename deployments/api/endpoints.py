@@ -57,16 +57,8 @@ _STREAM = Rules(publishable=True, writes=True, body="raw", reads_token=True, bro
 _COUNT = Rules(body="json")
 _MANY = Rules(publishable=True, body="json")
 
-_DRY_RUN = {
-    "dry_run": {"type": "string", "enum": ["0", "1"], "description": "1 validates and writes nothing."}
-}
-_EVERYTHING = {
-    "everything": {
-        "type": "string",
-        "enum": ["true"],
-        "description": "Everything known of the person goes; `task_id` names the receipt at `_erasures/{task_id}`.",
-    }
-}
+_DRY_RUN = {"dry_run": {"type": "string", "enum": ["0", "1"]}}
+_EVERYTHING = {"everything": {"type": "string", "enum": ["true"]}}
 _TASK = wire.enveloped(wire.TaskId)
 
 
@@ -141,7 +133,7 @@ def _search(searches: Searches, completions: Completions) -> tuple[Endpoint, ...
             "search.mget", "POST", "/v1/search/mget", _ASK, "detail", searches.answer_named,
             schema=searches.read_named, hot=True,
             about=About(
-                "Give products by their ids", "Search", ManyProducts,
+                "Read products by id", "Search", ManyProducts,
                 {200: wire.enveloped(NamedProducts), 404: wire.Told},
             ),
         ),
@@ -149,7 +141,7 @@ def _search(searches: Searches, completions: Completions) -> tuple[Endpoint, ...
             "search.autocomplete", "POST", "/v1/search/autocomplete", _ASK, "detail", completions.answer,
             schema=completions.read, hot=True,
             about=About(
-                "Complete what is typed", "Search", Autocomplete,
+                "Complete a search", "Search", Autocomplete,
                 {200: wire.enveloped(FoundCompletions), 404: wire.Told},
             ),
         ),
@@ -160,7 +152,7 @@ def _bulk(desk: BulkCalls) -> tuple[Endpoint, ...]:
     return (
         Endpoint(
             "bulk", "POST", "/v1/bulk", _MANY, "detail", desk.answer, schema=desk.read,
-            about=About("Ask several queries at once", "Bulk", Bulk, {200: FoundInBulk}),
+            about=About("Send several queries at once", "Bulk", Bulk, {200: FoundInBulk}),
         ),
     )  # fmt: skip
 
@@ -181,7 +173,7 @@ def _interactions(desk: Interactions) -> tuple[Endpoint, ...]:
         Endpoint(
             "interactions.erase_alias", "POST", path + "/_delete", _UPLOAD, "detail", desk.erase,
             schema=desk.read_erase,
-            about=About("Erase users' interactions (as an SDK asks)", tag, alias, {200: wire.Told}),
+            about=About("Erase users' interactions (form of some SDKs)", tag, alias, {200: wire.Told}),
         ),
     )  # fmt: skip
 
@@ -203,11 +195,7 @@ def _records(desk: Records, counting: Aggregation, stored: Any) -> tuple[Endpoin
     one, tag = f"{base}/{{{desk.id_field}}}", f"{desk.noun}s".capitalize()
     lost: Mapping[int, Any] = {404: wire.Told}
     counted: Mapping[int, Any] = {200: wire.enveloped(wire.Counts), **lost}
-    by_type = (
-        {"type": {"type": "string", "description": "Only products of this type."}}
-        if noun == "product"
-        else {}
-    )
+    by_type = {"type": {"type": "string"}} if noun == "product" else {}
     fields = {
         name: {"type": kind, "x-required": name == "field"}
         for name, kind in (
@@ -245,7 +233,7 @@ def _records(desk: Records, counting: Aggregation, stored: Any) -> tuple[Endpoin
         ),
         Endpoint(
             f"{noun}s.status", "GET", base + "/_status/{task_id}", _READ, "message", desk.status,
-            about=About("Follow a task", tag, None, {200: wire.TaskReply, **lost}),
+            about=About("Read the progress of a task", tag, None, {200: wire.TaskReply, **lost}),
         ),
         Endpoint(
             f"{noun}s.read", "GET", one, _READ, "message", desk.read, schema=desk.read_id, hot=True,
@@ -258,6 +246,14 @@ def _records(desk: Records, counting: Aggregation, stored: Any) -> tuple[Endpoin
     )  # fmt: skip
 
 
+_RECOMMENDS: dict[Kind, str] = {
+    "user_to_products": "Recommend products to a user",
+    "user_to_categories": "Recommend categories to a user",
+    "user_to_attributes": "Recommend values of a field to a user",
+    "user_to_trending": "List trending products",
+    "user_to_history": "List the products a user dealt with",
+    "product_to_products": "Recommend products that go with others",
+}
 _FOUND: dict[Kind, Any] = {
     "user_to_categories": wire.FoundCategories,
     "user_to_attributes": wire.FoundAttributes,
@@ -270,7 +266,7 @@ def _recommendations(desk: Recommendations) -> tuple[Endpoint, ...]:
             f"recommendation.{kind}", "POST", f"/v1/recommendation/{kind}", _ASK, "detail",
             desk.answerer(kind), schema=desk.reader(kind), hot=True,
             about=About(
-                f"Recommend: {kind.replace('_', ' ')}", "Recommendation", body,
+                _RECOMMENDS[kind], "Recommendation", body,
                 {200: wire.enveloped(_FOUND.get(kind, wire.FoundProducts)), 404: wire.Told},
             ),
         )

@@ -6,11 +6,13 @@ OpenAPI document and its page.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
 
+import orjson
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -19,11 +21,13 @@ from starlette.routing import BaseRoute, Route
 from deployments.api.docs import HEADERS, page
 from deployments.api.door import Door
 from deployments.api.openapi import TITLE, describe
+from deployments.api.page_parts import page_headers
+from deployments.api.start_page import start_json, start_page
+from deployments.api.try_out import try_page
 from deployments.edge.cors import ORIGIN
 from deployments.edge.envelope import NOSNIFF
 
 Closing = Callable[[], Awaitable[None]]
-Document = Callable[[], dict[str, Any]]
 
 _OPEN = {name.decode(): value.decode() for name, value in (ORIGIN, NOSNIFF)} | {
     "cache-control": "public, max-age=300"
@@ -63,8 +67,12 @@ def ordinary_way(
             seen.add(endpoint.path)
             # No methods: the door knows them, and answers the wrong ones in our own shape.
             app.router.routes.append(Route(endpoint.path.replace("}", ":path}"), endpoint=_AsEndpoint(door)))
-    app.router.routes.append(Route("/openapi.json", endpoint=_json_page(document), methods=["GET"]))
-    app.router.routes.append(Route("/docs", endpoint=_html_page(document), methods=["GET"]))
+    described = _Built(lambda: orjson.dumps(document()))
+    written = _Built(lambda: page(document()))
+    app.router.routes.append(Route("/openapi.json", endpoint=_show(described, "application/json", _OPEN)))
+    app.router.routes.append(Route("/docs", endpoint=_show(written, "text/html", HEADERS)))
+    app.router.routes.append(Route("/docs/try", endpoint=_show_try_page, methods=["GET"]))
+    app.router.routes.append(Route("/", endpoint=_start(version), methods=["GET"]))
     app.router.routes.extend(more)
     app.router.default = door
     return app
@@ -80,18 +88,42 @@ class _AsEndpoint:
         await self._door(scope, receive, send)
 
 
-def _json_page(document: Document) -> Callable[[Request], Awaitable[Response]]:
+class _Built:
+    """Bytes that are built once, on a thread, because anybody may ask for them and they take half a second."""
+
+    def __init__(self, build: Callable[[], bytes]) -> None:
+        self._build = build
+        self._building: asyncio.Future[bytes] | None = None
+
+    async def get(self) -> bytes:
+        """Return the bytes; callers who come meanwhile wait for the same building."""
+        if self._building is None:
+            self._building = asyncio.ensure_future(asyncio.to_thread(self._build))
+        return await asyncio.shield(self._building)
+
+
+def _show(
+    built: _Built, media_type: str, headers: dict[str, str]
+) -> Callable[[Request], Awaitable[Response]]:
     async def show(_: Request) -> Response:
-        return JSONResponse(document(), headers=_OPEN)
+        return Response(await built.get(), media_type=media_type, headers=headers)
 
     return show
 
 
-def _html_page(document: Document) -> Callable[[Request], Awaitable[Response]]:
-    # Anybody may ask for it, so it is written once.
-    written = cache(lambda: page(document()))
+async def _show_try_page(_: Request) -> Response:
+    written, headers = try_page()
+    return Response(written, media_type="text/html", headers=headers)
 
-    async def show(_: Request) -> Response:
-        return Response(written(), media_type="text/html", headers=HEADERS)
+
+def _start(version: str) -> Callable[[Request], Awaitable[Response]]:
+    """Make the answer at `/`: a page for browsers, JSON for everything else."""
+
+    async def show(request: Request) -> Response:
+        vary = {"vary": "Accept"}
+        if "text/html" in request.headers.get("accept", ""):
+            page_bytes = start_page(TITLE, version)
+            return Response(page_bytes, media_type="text/html", headers={**page_headers(), **vary})
+        return JSONResponse(start_json(TITLE, version), headers={**_OPEN, **vary})
 
     return show

@@ -26,6 +26,8 @@ Family = Literal["message", "detail", "upload", "experiments"]
 
 BUSY = "The service is busy or restarting. Please retry."
 METHOD_NOT_ALLOWED = "method not allowed"
+_ANSWERED_EVERYWHERE = ("HEAD", "OPTIONS")
+_HELP: Header = (b"link", b'</docs>; rel="help"')
 
 _log = structlog.get_logger()
 
@@ -57,12 +59,13 @@ def reply_to(error: BaseException, family: Family, *, request_id: str) -> Reply:
 def method_not_allowed(allowed: tuple[str, ...]) -> Reply:
     """Answer a path that exists under other methods."""
     allow: Header = (b"allow", ", ".join(allowed).encode())
-    return Reply(405, dumps({"message": METHOD_NOT_ALLOWED}), (allow,))
+    right = " or ".join(name for name in allowed if name not in _ANSWERED_EVERYWHERE)
+    return Reply(405, dumps({"message": f"{METHOD_NOT_ALLOWED}; use {right} on this path"}), (allow,))
 
 
 def not_found() -> Reply:
-    """Answer a path that does not exist."""
-    return Reply(404, dumps({"message": messages.NOT_FOUND}))
+    """Answer a path that does not exist; the text is the specification's, so the way out stands in a header."""
+    return Reply(404, dumps({"message": messages.NOT_FOUND}), (_HELP,))
 
 
 def timed_out() -> Reply:

@@ -22,7 +22,7 @@ MOST_TYPED = 1_000
 
 
 class Autocomplete(Query):
-    """What was typed, and what it may be completed with."""
+    """The text typed so far, and where completions come from."""
 
     q: Annotated[str, Field(max_length=65_536)]
     completion_fields: Annotated[list[Name], Field(min_length=1, max_length=20)] = Field(

@@ -42,7 +42,7 @@ class Aggregate(Wire):
 
 
 class Told(BaseModel):
-    """A message and nothing else."""
+    """A message."""
 
     message: str
 
@@ -55,7 +55,7 @@ class NoDataSet(BaseModel):
 
 
 class Entry(BaseModel):
-    """One thing that is wrong with a request."""
+    """One fault of a request."""
 
     loc: list[str | int]
     msg: str
@@ -63,13 +63,13 @@ class Entry(BaseModel):
 
 
 class Detail(BaseModel):
-    """Everything that is wrong with a request."""
+    """The faults of a request."""
 
     detail: list[Entry]
 
 
 class RefusedUpload(BaseModel):
-    """An upload with schema errors; nothing was written."""
+    """An upload with invalid records. Nothing was written."""
 
     errors: Literal[True]
     message: str
@@ -77,13 +77,13 @@ class RefusedUpload(BaseModel):
 
 
 class TaskId(BaseModel):
-    """Names the task of an upload or delete."""
+    """The task of an upload or delete."""
 
     task_id: str
 
 
 class PartialUpload(BaseModel):
-    """An upload some of whose records failed alone."""
+    """An upload of which some records were not written."""
 
     errors: Literal[True]
     message: str
@@ -98,7 +98,7 @@ class IdList(BaseModel):
 
 
 class TaskState(BaseModel):
-    """What became of an upload or delete."""
+    """The progress of an upload or delete."""
 
     task_id: str
     type: Literal["upload", "delete"]
@@ -122,7 +122,7 @@ class TaskReply(BaseModel):
 
 
 class ErasureReceipt(BaseModel):
-    """What was found of a person, and what is left until when. It names nobody."""
+    """Where data of a person was found, and what is left until when. It names nobody."""
 
     erasure_id: str
     app_id: str
@@ -154,7 +154,7 @@ class StoredUser(BaseModel):
 
 
 class Shown(BaseModel):
-    """A product in a reply: `product_id` and what was asked for."""
+    """A product: `product_id` and the fields that `fl` names."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -162,7 +162,7 @@ class Shown(BaseModel):
 
 
 class Recommended(Shown):
-    """A recommended product. Underscore fields say what was found out about it; `fl` never hides them."""
+    """A recommended product. `fl` chooses stored fields; fields that begin with `_` come always."""
 
     personalization_score: Annotated[float, Field(ge=0, le=1, alias="_personalization_score")]
     boosted: bool | None = Field(None, alias="_boosted", description="Only when something was boosted.")
@@ -241,4 +241,9 @@ class FoundAttributes(Found):
 
 def enveloped(data: Any) -> type[BaseModel]:
     """Make the model of `{message, data}`."""
-    return create_model(f"{data.__name__}Reply", message=(str, ...), data=(data, ...))
+    return create_model(
+        f"{data.__name__}Reply",
+        __doc__="The answer to a call that succeeded.",
+        message=(str, ...),
+        data=(data, ...),
+    )

@@ -66,13 +66,13 @@ class Spellcheck(Wire):
 
 
 class Existence(Wire):
-    """Products whose place in the result is asked for."""
+    """Products to look for in the whole result."""
 
     product_ids: _Ids
 
 
 class Search(Query):
-    """What to search for, among what, in which order, and what to tell about it."""
+    """A search: words, filters, order and facets."""
 
     q: _Text | None = None
     advanced_q: _Text | None = None
@@ -107,7 +107,7 @@ class Search(Query):
 
 
 class ManyProducts(Wire):
-    """Which products to give. Other fields are ignored."""
+    """Products to read by id. Unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -129,7 +129,7 @@ class FoundProduct(BaseModel):
 
 
 class SpellcheckReply(BaseModel):
-    """What became of the words."""
+    """The original and the corrected words."""
 
     spelling_errors: bool
     auto_spelling_correction: bool
@@ -148,7 +148,7 @@ class FacetCounts(BaseModel):
 
 
 class FoundBySearch(BaseModel):
-    """A page of results and what was asked about all of them."""
+    """A page of results, with facets and spelling."""
 
     took: int
     service_id: str
@@ -165,7 +165,7 @@ class FoundBySearch(BaseModel):
 
 
 class NamedProduct(BaseModel):
-    """A product that was named, or its id when it is not there."""
+    """A product, or its id when it does not exist."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -174,7 +174,7 @@ class NamedProduct(BaseModel):
 
 
 class NamedProducts(BaseModel):
-    """Products in the order they were named."""
+    """Products in the order of the request."""
 
     took: int
     service_id: str
