@@ -61,6 +61,10 @@ class Rules:
     "Largest body of a publishable key."
 
 
+def _link_nobody(arrival: Arrival) -> None:
+    """Leave the ids of a request as they are."""
+
+
 class Gate:
     """What admission needs to know and to spend."""
 
@@ -72,6 +76,7 @@ class Gate:
         *,
         most_bytes: int,
         why_no_writes: Callable[[], str] = str,
+        link_identities: Callable[[Arrival], None] = _link_nobody,
     ) -> None:
         self.keyring = keyring
         self.limits = limits
@@ -79,6 +84,8 @@ class Gate:
         self.most_bytes = most_bytes
         self.why_no_writes = why_no_writes
         "Says why writes are refused just now (a full disk); empty while they are welcome."
+        self.link_identities = link_identities
+        "Is called with every request that was answered."
 
 
 async def enter(arrival: Arrival, rules: Rules, gate: Gate) -> None:

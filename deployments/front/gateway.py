@@ -46,6 +46,7 @@ from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from deployments.api.door import Door
 from deployments.api.endpoints import Means, endpoints
+from deployments.api.identity_links import IdentityLinks
 from deployments.api.placement import PlacedRecommenders
 from deployments.api.query_book import QueryBook
 from deployments.api.questions import AskMeans, noted_in
@@ -114,6 +115,7 @@ class Gateway:
         self._memory = guard_writes(settings.data_dir, settings.disk_limit, self._stores.info, meter, clock)
         gate = Gate(self._keyring, self._limits, meter, most_bytes=settings.max_body_mb << 20)
         gate.why_no_writes = self._memory.reason
+        gate.link_identities = IdentityLinks(self._stores.interactions, meter).record
         means = self._open_means(settings, shelf, clock)
         self.door = Door(
             endpoints(means), gate, replays=self._stores.idempotency, clock=clock, tally=self._tally,
