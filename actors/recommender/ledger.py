@@ -6,12 +6,11 @@ newest events up to a limit; what is older stays in the counts, unnamed, and dec
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from actors.recommender.events import Events
+from actors.recommender.events import Events, Ints
 from actors.recommender.together import SESSION_GAP_MS
 from actors.vectors.types import Floats, room_for
 
@@ -32,6 +31,20 @@ _NOTE = np.dtype(
 )
 """One event; `reader` is -1 once it was taken back, `before` is the place of the reader's event before it or -1, `slot`
 where the user's attributes stand or -1."""
+
+
+class Notes(NamedTuple):
+    """Noted events as columns.
+
+    Shapes:
+        reader, row, at_ms, slot: int64 [m]; votes: float64 [m]
+    """
+
+    reader: Ints
+    row: Ints
+    at_ms: Ints
+    votes: Floats
+    slot: Ints
 
 
 class Ledger:
@@ -95,13 +108,14 @@ class Ledger:
             self._notes[at]["slot"] = slot
             at = int(self._notes[at]["before"])
 
-    def newest(self, most: int) -> npt.NDArray[Any]:
-        """Give the newest notes that still count, oldest first; fields `reader`, `row`, `at_ms`, `votes`, `slot`.
-
-        A copy.
-        """
+    def newest(self, most: int) -> Notes:
+        """Give the newest notes that still count, oldest first."""
         notes = self._notes[max(0, self._count - most) : self._count]
-        return notes[notes["reader"] >= 0]
+        alive = notes["reader"] >= 0
+        reader, row, at_ms, slot = (
+            notes[name][alive].astype(np.int64) for name in ("reader", "row", "at_ms", "slot")
+        )
+        return Notes(reader, row, at_ms, notes["votes"][alive], slot)
 
     def tail(self, reader: int, now_ms: int, most: int) -> list[int]:
         """Find where the reader's last events of the running session stand, oldest first, `most` of them."""

@@ -10,14 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import orjson
 
 from actors.language.embed import Embedder, text_of
 from actors.recommender.catalog import Catalog
 from actors.recommender.completion.asked import Asked
 from actors.recommender.events import Event, Events, read_items, reader_of, written_ms
-from actors.recommender.ledger import Ledger
+from actors.recommender.ledger import Ledger, Notes
 from actors.recommender.search.product_texts import ProductTexts
 from actors.recommender.together import Neighbours, basket_pairs, sequence_pairs
 from actors.recommender.trending import DailyVotes, DecayedCounts, PlainCounts
@@ -207,8 +206,8 @@ class Overlay:
         """Give the code of a reader, for events."""
         return self._ledger.code_of(reader_id)
 
-    def newest_notes(self, most: int) -> npt.NDArray[Any]:
-        """Give the newest events that count, with readers, votes and slots of attributes (`Ledger.newest`)."""
+    def newest_notes(self, most: int) -> Notes:
+        """Give the newest events that count, with readers, votes and slots of attributes."""
         return self._ledger.newest(most)
 
     def votes_since(self, at_ms: int) -> Floats:
