@@ -83,8 +83,7 @@ class Gateway:
     async def __serve_build_asgi_app__(self) -> Any:
         """Open everything and build the ordinary way in; Serve calls it inside the replica."""
         set_up_logging()
-        settings, clock = Settings(), SystemClock()
-        meter = RayMeter()
+        settings, clock, meter = Settings(), SystemClock(), RayMeter()
         url = settings.redis_url
         if url is None:
             raise RuntimeError("no Redis: KIOSK_REDIS_URL is not set and the data directory names none")
