@@ -205,16 +205,6 @@ class Champion:
                     values = self._with_live(part.model, values, counts, now_ms)
                 yield f"learned:{part.name}", part.weight, part.weight_new, values
 
-    def cohort(self, profile: Mapping[str, Any], count: int) -> Scores | None:
-        """Give what readers with such a profile take, as shares of votes by row; None when nothing is known."""
-        cohorts = self.learned.cohorts
-        if cohorts is None or not profile:
-            return None
-        codes = cohorts.codes(profile)
-        if not (codes >= 0).any():
-            return None
-        return self.by_row(cohorts.score(codes)[0], count).astype(np.float32)
-
     def by_row(self, values: npt.NDArray[np.floating], count: int) -> Floats:
         """Lay values of items out by row; 0 where the snapshot knows nothing."""
         items = self._items[:count]

@@ -14,6 +14,7 @@ from actors.recommender.completion.completions import Completions
 from actors.recommender.completion.field_texts import FieldTexts
 from actors.recommender.crowd import Crowds
 from actors.recommender.holdings import Blend, Holdings
+from actors.recommender.live_cohorts import LiveCohorts
 from actors.recommender.messages import QUERIES, Kind, ReaderQuery, RecommendationResult
 from actors.recommender.overlay import Overlay
 from actors.recommender.request import Request
@@ -65,6 +66,7 @@ class Recommender:
         self.overlay = Overlay(embedder)
         self._blend = blend
         self._crowds = Crowds(self.overlay, refresh_ms)
+        self._cohorts = LiveCohorts(self.overlay, refresh_ms)
         self.completions = Completions()
         self.overlay.catalog.watch(self.completions.note)
         self._engines: dict[str, Holdings] = {}
@@ -79,7 +81,11 @@ class Recommender:
         holdings = self._engines.get(engine_id)
         if holdings is None:
             holdings = Holdings(
-                self.overlay, blend=self._blend, crowds=self._crowds, completions=self.completions
+                self.overlay,
+                blend=self._blend,
+                crowds=self._crowds,
+                cohorts=self._cohorts,
+                completions=self.completions,
             )
             self._engines[engine_id] = holdings
         return holdings

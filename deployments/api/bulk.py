@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from pydantic import ValidationError
 
 from cluster.errors import Unavailable
-from deployments.api.endpoint import Endpoint
+from deployments.api.endpoint import Endpoint, examine_and_answer
 from deployments.api.wire.bulk import Bulk, BulkItem
 from deployments.api.wire.faults import unprocessable
-from deployments.edge.admission import examine, find_live, reach
+from deployments.edge.admission import find_live, reach
 from deployments.edge.arrival import Arrival
 from deployments.edge.caller import Caller
 from deployments.edge.deadline import Deadline, TookTooLong
@@ -84,8 +84,7 @@ class BulkCalls:
                 inner.caller = Caller(find_live(request.credential, request.gate))
                 await reach(inner, endpoint.rules, request.gate, spend=not first)
                 inner.body = dumps(item.body)
-                await examine(inner, endpoint.rules, endpoint.schema)
-                return await endpoint.answer(inner)
+                return await examine_and_answer(inner, endpoint)
         except TookTooLong:
             error: Exception = Unavailable("deadline exceeded", retry_after_s=1)
         except Exception as caught:  # noqa: BLE001 - as at the door: whatever one request raises is its own reply

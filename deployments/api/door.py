@@ -16,10 +16,10 @@ from typing import Any, Final
 from cluster.clock import Clock
 from cluster.errors import HouseError, Unauthenticated, Unavailable, messages
 from cluster.store.ports import IdempotencyStore
-from deployments.api.endpoint import Endpoint
+from deployments.api.endpoint import Endpoint, examine_and_answer
 from deployments.api.paths import Match, Paths
 from deployments.edge import cors, idempotency
-from deployments.edge.admission import Gate, bearer_user, enter, examine
+from deployments.edge.admission import Gate, bearer_user, enter
 from deployments.edge.arrival import Arrival, Scope, Send
 from deployments.edge.body import Gone, Receive
 from deployments.edge.client_address import DIRECT, ClientAddresses
@@ -155,7 +155,7 @@ class Door:
         try:
             key = arrival.headers.get(idempotency.HEADER)
             if key is None or not endpoint.rules.writes:
-                return await _examine_and_answer(arrival, endpoint)
+                return await examine_and_answer(arrival, endpoint)
             return await self._once(arrival, endpoint, key)
         finally:
             places.taken -= 1
@@ -163,7 +163,7 @@ class Door:
 
     async def _once(self, arrival: Arrival, endpoint: Endpoint, key: bytes) -> Reply:
         async def answer() -> Reply:
-            return await _examine_and_answer(arrival, endpoint)
+            return await examine_and_answer(arrival, endpoint)
 
         def refused(error: HouseError) -> Reply:
             return reply_to(error, endpoint.family, request_id=arrival.request_id)
@@ -200,11 +200,6 @@ def raw_path(scope: Scope) -> bytes:
     raw: Any = scope.get("raw_path")
     path = bytes(raw) if raw else scope["path"].encode("utf-8", "surrogatepass")
     return path.partition(b"?")[0]
-
-
-async def _examine_and_answer(arrival: Arrival, endpoint: Endpoint) -> Reply:
-    await examine(arrival, endpoint.rules, endpoint.schema)
-    return await endpoint.answer(arrival)
 
 
 def _pairs(arrival: Arrival) -> tuple[bytes, ...]:

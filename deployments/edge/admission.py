@@ -61,6 +61,10 @@ class Rules:
     "Largest body of a publishable key."
 
 
+def _link_nobody(arrival: Arrival) -> None:
+    """Leave the ids of a request as they are."""
+
+
 class Gate:
     """What admission needs to know and to spend."""
 
@@ -72,6 +76,7 @@ class Gate:
         *,
         most_bytes: int,
         why_no_writes: Callable[[], str] = str,
+        link_identities: Callable[[Arrival], None] = _link_nobody,
     ) -> None:
         self.keyring = keyring
         self.limits = limits
@@ -79,6 +84,8 @@ class Gate:
         self.most_bytes = most_bytes
         self.why_no_writes = why_no_writes
         "Says why writes are refused just now (a full disk); empty while they are welcome."
+        self.link_identities = link_identities
+        "Is called with every request that was answered."
 
 
 async def enter(arrival: Arrival, rules: Rules, gate: Gate) -> None:
@@ -120,6 +127,8 @@ async def reach(arrival: Arrival, rules: Rules, gate: Gate, *, spend: bool = Tru
         if not (rules.publishable or _is_switched_on(credential, rules.publishable_by)):
             raise Forbidden(messages.SECRET_ONLY)
         _check_robot(arrival, credential, gate.meter)
+    elif b"origin" in arrival.headers:
+        _check_page(arrival, credential, gate)
     if spend:
         address = "" if credential.is_secret else arrival.ip
         await gate.limits.spend(credential, rules.bucket, address)
@@ -196,9 +205,27 @@ def _check_robot(arrival: Arrival, credential: Credential, meter: Meter) -> None
         app=credential.app.app_id,
         reason=reason,
         refused=rule == "on",
+        advice=f"kiosk apps switch {credential.app.app_id} bot_rule={'log' if rule == 'on' else 'on'}",
     )
     if rule == "on":
         raise Forbidden(messages.ROBOT)
+
+
+def _check_page(arrival: Arrival, credential: Credential, gate: Gate) -> None:
+    """Record a secret key that a page of another origin sent; our own pages may hold the key of who opened them.
+
+    Errors:
+        Forbidden: the app wants such requests refused
+    """
+    headers = arrival.headers
+    _, _, origin = headers[b"origin"].partition(b"://")
+    if origin and origin == headers.get(b"host"):
+        return
+    gate.keyring.record_exposed(credential, arrival.clock.now_ms(), in_browser=True)
+    gate.meter.count("kiosk_secret_keys_in_browsers", app=credential.app.app_id)
+    rule = credential.app.settings.secret_key_in_browser
+    if rule == "refuse":
+        raise Forbidden(messages.SECRET_IN_BROWSER)
 
 
 def _contradicts_itself(arrival: Arrival) -> bool:
