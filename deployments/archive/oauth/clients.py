@@ -1,10 +1,9 @@
 """Registered clients, of which we keep nothing: a client id is its own signed registration.
 
-    c_<name, method, fingerprints of redirect addresses, signature>
+    c_<name, method, fingerprints of redirect addresses, nonce, signature>
 
-Registering a hundred thousand clients leaves no trace here, a restart forgets none, and the same public client
-registering again gets the same id. Redirect addresses stand in it as fingerprints, so an id stays short however
-long they are.
+Registering a hundred thousand clients leaves no trace here, and a restart forgets none. Redirect addresses stand in
+it as fingerprints, so an id stays short however long they are.
 """
 
 from __future__ import annotations
@@ -50,10 +49,9 @@ class Client:
 
 
 def mint_client(signing: Signing, name: str, method: Method, redirect_uris: list[str]) -> Client:
-    """Make the id of a registration. Confidential clients are never the same twice: each has its own secret."""
+    """Make the id of a registration. No id is made twice, so each has a secret and a life of its own."""
     marks = sorted({fingerprint(uri) for uri in redirect_uris})
-    nonce = [] if method == "none" else [signing.random(9)]
-    text = signing.clients.seal([name, METHODS.index(method), ".".join(marks), *nonce])
+    text = signing.clients.seal([name, METHODS.index(method), ".".join(marks), signing.random(9)])
     return Client(_PREFIX + text, name, method, frozenset(marks))
 
 
