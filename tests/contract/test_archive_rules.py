@@ -27,6 +27,7 @@ SHORT = {
     "citation": "unit/deployments/archive/test_citation.py", "quoting": "unit/deployments/archive/test_quoting.py",
     "redirects": "unit/deployments/archive/oauth/test_redirects.py",
     "signing": "unit/deployments/archive/oauth/test_signing.py",
+    "management": "contract/oauth/test_management.py",
     "nobody": "unit/deployments/archive/oauth/test_asks_nobody.py",
     "clients": "clients/test_clients.py", "conformance": "clients/test_conformance.py",
     "soak": "drills/test_archive_soak.py", "flood": "drills/test_oauth_flood.py",
@@ -169,6 +170,12 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "4.1 durable, an id for every registration": (
         "registration::test_every_registration_gets_an_id_of_its_own",
         "revocation::test_a_restart_is_not_noticed",
+    ),
+    "4.1 registrations are managed by whoever holds their token (RFC 7592)": (
+        "management::test_a_registration_reads_back_as_it_was_answered",
+        "management::test_an_update_replaces_everything_and_is_in_force_at_once",
+        "management::test_a_removal_takes_the_client_its_grants_and_their_tokens",
+        "management::test_nobody_manages_with_another_token",
     ),
     "4.2 no redirect for unknown clients and addresses": (
         "authorization::test_an_unknown_client_is_told_to_the_person_and_to_nobody_else",

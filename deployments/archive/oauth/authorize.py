@@ -22,7 +22,7 @@ from starlette.responses import Response
 from cluster.records.account import Account, Code, new_grant_id
 from deployments.archive.oauth.addresses import AUTHORIZE_PATH, CLIENTS_PATH
 from deployments.archive.oauth.asked import Asked, Declined, NotAnswerable, read_asked
-from deployments.archive.oauth.clients import Client, read_client, short_id
+from deployments.archive.oauth.clients import Client, short_id
 from deployments.archive.oauth.forms import form_of, query_of
 from deployments.archive.oauth.means import CODE_LIFE_S, OAuthMeans
 from deployments.archive.oauth.pages import Pages, go
@@ -50,7 +50,9 @@ class Authorize:
         if request.method == "POST":
             return await self._decide(request)
         try:
-            asked, client = read_asked(query_of(request), self._means.signing, self._means.base(request))
+            asked, client = await read_asked(
+                query_of(request), self._means.clients, self._means.base(request)
+            )
         except NotAnswerable as fault:
             return self._pages.stop("This request can’t be answered", fault.reason)
         except Declined as declined:
@@ -101,7 +103,7 @@ class Authorize:
         if values is None or "asked" not in values:
             return self._strange()
         asked = Asked(**values["asked"])
-        client = read_client(self._means.signing, asked.client_id)
+        client = await self._means.clients.find(asked.client_id)
         decision = form.once("decision")
         if client is None or not in_time or decision not in ("sign-in", "allow", "deny", "switch"):
             # The same question again, with a fresh form.
