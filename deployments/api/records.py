@@ -19,7 +19,7 @@ from cluster.records.upload import parse_upload
 from cluster.store.ports import Stores
 from deployments.api.wire.faults import refuse
 from deployments.edge.arrival import Arrival
-from deployments.edge.envelope import Reply, bare, dumps, success, success_json
+from deployments.edge.envelope import Reply, bare, dumps, success, success_json, tagged
 
 INCONSISTENT = (
     "Some of the records are not inserted, because the data types of their custom attributes are not consistent "
@@ -96,7 +96,7 @@ class Records:
 
     async def read(self, request: Arrival) -> Reply:
         """Answer with one record in the envelope."""
-        return success_json(await self._stored(request))
+        return tagged(success_json(await self._stored(request)))
 
     async def _stored(self, request: Arrival) -> bytes:
         found = await self._stores.records.get(request.app_id, self.noun, request.parsed)

@@ -12,18 +12,16 @@ from functools import cache
 from typing import Any
 
 from fastapi import FastAPI
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from deployments.api.docs import HEADERS, page
 from deployments.api.door import Door
 from deployments.api.openapi import TITLE, describe
+from deployments.api.published import PublishedDocument
 from deployments.edge.cors import ORIGIN
-from deployments.edge.envelope import NOSNIFF
+from deployments.edge.envelope import NOSNIFF, dumps
 
 Closing = Callable[[], Awaitable[None]]
-Document = Callable[[], dict[str, Any]]
 
 _OPEN = {name.decode(): value.decode() for name, value in (ORIGIN, NOSNIFF)} | {
     "cache-control": "public, max-age=300"
@@ -63,8 +61,11 @@ def ordinary_way(
             seen.add(endpoint.path)
             # No methods: the door knows them, and answers the wrong ones in our own shape.
             app.router.routes.append(Route(endpoint.path.replace("}", ":path}"), endpoint=_AsEndpoint(door)))
-    app.router.routes.append(Route("/openapi.json", endpoint=_json_page(document), methods=["GET"]))
-    app.router.routes.append(Route("/docs", endpoint=_html_page(document), methods=["GET"]))
+    schema = PublishedDocument(lambda: dumps(document()), "application/json", _OPEN)
+    # Anybody may ask for it, so it is written once.
+    described = PublishedDocument(lambda: page(document()), "text/html", HEADERS)
+    app.router.routes.append(Route("/openapi.json", endpoint=schema.endpoint, methods=["GET"]))
+    app.router.routes.append(Route("/docs", endpoint=described.endpoint, methods=["GET"]))
     app.router.routes.extend(more)
     app.router.default = door
     return app
@@ -78,20 +79,3 @@ class _AsEndpoint:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await self._door(scope, receive, send)
-
-
-def _json_page(document: Document) -> Callable[[Request], Awaitable[Response]]:
-    async def show(_: Request) -> Response:
-        return JSONResponse(document(), headers=_OPEN)
-
-    return show
-
-
-def _html_page(document: Document) -> Callable[[Request], Awaitable[Response]]:
-    # Anybody may ask for it, so it is written once.
-    written = cache(lambda: page(document()))
-
-    async def show(_: Request) -> Response:
-        return Response(written(), media_type="text/html", headers=HEADERS)
-
-    return show
