@@ -5,7 +5,10 @@ from __future__ import annotations
 from deployments.edge.envelope import Header, Reply
 
 ORIGIN: Header = (b"access-control-allow-origin", b"*")
-EXPOSE: Header = (b"access-control-expose-headers", b"X-Request-Id, Retry-After, ETag, WWW-Authenticate")
+EXPOSE: Header = (
+    b"access-control-expose-headers",
+    b"X-Request-Id, Retry-After, ETag, WWW-Authenticate, X-Dry-Run, X-Kiosk-Warning",
+)
 METHODS: Header = (b"access-control-allow-methods", b"GET, POST, PUT, DELETE, OPTIONS")
 HEADERS: Header = (
     b"access-control-allow-headers",

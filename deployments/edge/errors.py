@@ -105,7 +105,8 @@ def _upload(error: HouseError) -> dict[str, Any]:
     told = error.facts.get("messages")
     if told is None:
         told = [_sentence(entry) for entry in detail_of(error)]
-    return {"errors": True, "message": error.message or messages.UPLOAD_REJECTED, "data": list(told)}
+    more = {"details": error.facts["details"]} if error.facts.get("details") else {}
+    return {"errors": True, "message": error.message or messages.UPLOAD_REJECTED, "data": list(told), **more}
 
 
 def _sentence(entry: dict[str, Any]) -> str:

@@ -68,12 +68,27 @@ class Detail(BaseModel):
     detail: list[Entry]
 
 
+class RecordFaults(BaseModel):
+    """Everything that is wrong with one record of an upload."""
+
+    index: int
+    messages: list[str]
+    more: int | None = Field(None, description="How many messages are left out; absent when all are here.")
+
+
+_DETAILS = (
+    "All messages of each bad record, only when one of them has several; `data` has the first one of each record. "
+    "At most 20 messages of a record and 1,000 in all."
+)
+
+
 class RefusedUpload(BaseModel):
     """An upload with schema errors; nothing was written."""
 
     errors: Literal[True]
     message: str
     data: list[str]
+    details: list[RecordFaults] | None = Field(None, description=_DETAILS)
 
 
 class TaskId(BaseModel):
@@ -89,6 +104,26 @@ class PartialUpload(BaseModel):
     message: str
     data: list[str]
     task_id: str
+    details: list[RecordFaults] | None = Field(None, description=_DETAILS)
+
+
+class UploadWarning(BaseModel):
+    """Something in an upload that is allowed and most probably a mistake."""
+
+    index: int
+    field: str
+    message: str
+
+
+class UploadedInteractions(BaseModel):
+    """Interactions were taken."""
+
+    message: str
+    warnings: list[UploadWarning] | None = Field(
+        None,
+        description="Only when there is something to warn of; at most 20. Times more than a day ahead always, "
+        "products that do not exist with `dry_run=1` only.",
+    )
 
 
 class IdList(BaseModel):

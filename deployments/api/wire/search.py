@@ -74,7 +74,9 @@ class Existence(Wire):
 class Search(Query):
     """What to search for, among what, in which order, and what to tell about it."""
 
-    q: _Text | None = None
+    q: _Text | None = Field(
+        None, description="Words that products must have. `*` finds everything, and so do blanks alone."
+    )
     advanced_q: _Text | None = None
     category: Annotated[list[Name], Field(max_length=64)] | None = None
     include: _Ids = Field(default_factory=list)
