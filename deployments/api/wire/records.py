@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from cluster.records.deletes import MAX_ID, MAX_IDS
 from cluster.records.erasure import ErasedPlace
-from deployments.api.wire.shared import Filter, Wire
+from deployments.api.wire.shared import Filter, Warnings, Wire
 
 
 def delete_schema(name: str, *, wrapped: bool) -> dict[str, Any]:
@@ -254,6 +254,11 @@ class Found(BaseModel):
     took: int
     service_id: str
     explanation: Explanation | None = None
+    warnings: Warnings = None
+    anchor_found: bool | None = Field(
+        None,
+        description="false: no product that was named exists, so the list is what the reader likes anyway.",
+    )
 
 
 class FoundProducts(Found):

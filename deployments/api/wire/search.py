@@ -42,6 +42,7 @@ from deployments.api.wire.shared import (
     Real,
     SessionContext,
     VisitorName,
+    Warnings,
     Wire,
     number_not_bool,
     spacing_of,
@@ -164,6 +165,7 @@ class FoundBySearch(BaseModel):
     custom_assets: list[Any]
     boosting_rules: list[str]
     filtering_rule: str | None = None
+    warnings: Warnings = None
 
 
 class NamedProduct(BaseModel):
