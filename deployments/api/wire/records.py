@@ -71,8 +71,8 @@ class Detail(BaseModel):
 class RecordFaults(BaseModel):
     """Everything that is wrong with one record of an upload."""
 
-    index: int
-    messages: list[str]
+    index: int = Field(description="Position of the record in the request, from 0.")
+    messages: list[str] = Field(description="One message for each fault, in the form of `data`.")
     more: int | None = Field(None, description="How many messages are left out; absent when all are here.")
 
 
@@ -110,9 +110,9 @@ class PartialUpload(BaseModel):
 class UploadWarning(BaseModel):
     """Something in an upload that is allowed and most probably a mistake."""
 
-    index: int
-    field: str
-    message: str
+    index: int = Field(description="Position of the record in the request, from 0.")
+    field: str = Field(description="The field that is probably wrong.")
+    message: str = Field(description="What is probably wrong with it.")
 
 
 class UploadedInteractions(BaseModel):

@@ -76,7 +76,9 @@ class Search(Query):
     """What to search for, among what, in which order, and what to tell about it."""
 
     q: _Text | None = Field(
-        None, description="Words that products must have. `*` finds everything, and so do blanks alone."
+        None,
+        description="The words to search for; every word must match. `*` returns everything, and so do blanks "
+        "alone. `q` or `advanced_q` is required. The first 1,000 characters count.",
     )
     advanced_q: _Text | None = None
     category: Annotated[list[Name], Field(max_length=64)] | None = None

@@ -138,9 +138,9 @@ Simulated = Annotated[
 class FieldWarning(BaseModel):
     """A field that the query names and no product has; the query was answered as it stands."""
 
-    field: str
-    parameter: str
-    message: str
+    field: str = Field(description="The name that the query used.")
+    parameter: str = Field(description="The parameter that has the name, for example `fq`.")
+    message: str = Field(description="What is wrong with the name.")
     did_you_mean: str | None = Field(None, description="The field that was probably meant.")
 
 
