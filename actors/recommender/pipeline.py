@@ -7,6 +7,8 @@ Every endpoint is these stages in its own order. Nothing here reads a store, a c
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from actors.recommender.arrange import Step, arrange
@@ -71,7 +73,16 @@ def trending(request: Request) -> RecommendationResult:
 
 
 def similar(request: Request) -> RecommendationResult:
-    """Answer `product_to_products`: what goes with the anchors, which are never returned themselves.
+    """Answer `product_to_products`: what goes with the anchors, which are never returned themselves."""
+    found = _similar(request)
+    present = request.catalog.present
+    if any(present[row] for row in request.anchor_rows):
+        return found
+    return replace(found, anchor_found=False)
+
+
+def _similar(request: Request) -> RecommendationResult:
+    """Find what goes with the anchors, or what the reader likes when nothing is known of them.
 
     When the reader is in the middle of something, the anchors are what they looked at last in it.
     """

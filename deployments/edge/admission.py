@@ -25,7 +25,7 @@ from cluster.records.json_limits import load_json
 from deployments.edge.arrival import Arrival
 from deployments.edge.body import read_body
 from deployments.edge.caller import Caller, Credential, ReaderToken
-from deployments.edge.credentials import HEADER, find_key
+from deployments.edge.credentials import HEADER, check_single, find_key, key_fault
 from deployments.edge.keyring import Keyring
 from deployments.edge.limits import Limits
 from deployments.edge.proof import Claimed, prove_reader
@@ -99,11 +99,15 @@ async def enter(arrival: Arrival, rules: Rules, gate: Gate) -> None:
     headers = arrival.headers
     credential = None
     if len(headers) == len(arrival.scope["headers"]) or not _contradicts_itself(arrival):
-        credential = gate.keyring.find(find_key(headers.get(HEADER), arrival.query_string))
+        header = headers.get(HEADER)
+        if not header:
+            check_single(arrival.query_string)
+        credential = gate.keyring.find(find_key(header, arrival.query_string))
     if credential is None:
         if not gate.keyring.ready:
             raise Unavailable("keys are not loaded yet", retry_after_s=1)
-        raise Unauthenticated(messages.INVALID_KEY)
+        fault = key_fault(headers.get(HEADER), arrival.query_string, headers.get(b"authorization"))
+        raise Unauthenticated(messages.INVALID_KEY, key_fault=fault)
     arrival.caller, arrival.gate = Caller(credential), gate
     await reach(arrival, rules, gate)
     if rules.body != "ignored":

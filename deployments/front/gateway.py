@@ -51,7 +51,7 @@ from deployments.api.placement import PlacedRecommenders
 from deployments.api.query_book import QueryBook
 from deployments.api.questions import AskMeans, noted_in
 from deployments.api.routes import ordinary_way
-from deployments.api.warming import warm_up
+from deployments.api.warming import warm_up, warm_written
 from deployments.archive.citation import CitationRules
 from deployments.archive.door import ArchiveConfig, archive_routes, open_archive
 from deployments.edge.admission import Gate
@@ -183,9 +183,10 @@ class Gateway:
         await self._stores.close()
 
     async def _warm(self, app_id: str) -> None:
-        """Load the archive before somebody asks."""
+        """Load the archive before somebody asks, and from then on the apps that are written."""
         with contextlib.suppress(HouseError):
             await self._answers.ask(ArchiveQuery(app_id, "news"))
+        await warm_written(self._stores, self._placed, lambda: self._keyring.app_ids)
 
     async def _tell(self) -> None:
         for second in itertools.count(1):
