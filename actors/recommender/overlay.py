@@ -149,7 +149,7 @@ class Overlay:
         changed = False
         for user in users:
             reader_id = _USER + str(user.get("user_id", ""))
-            before = self._ledger.slot_of(reader_id)
+            before = self._ledger.get_slot(reader_id)
             slot, differs = self.users.put(before, user)
             if slot != before:
                 self._ledger.set_slot(reader_id, slot)
@@ -159,7 +159,7 @@ class Overlay:
     def remove_users(self, user_ids: Sequence[str]) -> None:
         """Delete the attributes of users; what they did stays counted for everybody."""
         for user_id in user_ids:
-            slot = self._ledger.slot_of(_USER + user_id)
+            slot = self._ledger.get_slot(_USER + user_id)
             if slot >= 0:
                 self._ledger.set_slot(_USER + user_id, -1)
                 self.users.remove(slot)
@@ -206,9 +206,9 @@ class Overlay:
         """Give the code of a reader, for events."""
         return self._ledger.code_of(reader_id)
 
-    def newest_notes(self, most: int) -> Notes:
+    def read_newest_notes(self, most: int) -> Notes:
         """Give the newest events that count, with readers, votes and slots of attributes."""
-        return self._ledger.newest(most)
+        return self._ledger.read_newest(most)
 
     def votes_since(self, at_ms: int) -> Floats:
         """Count the votes of events after a moment, as far as it is still known who gave them.
@@ -222,7 +222,7 @@ class Overlay:
         """Take back what readers put into the counts, as far as it is still known."""
         self.asked.forget(reader_ids)
         for reader_id in reader_ids:
-            slot = self._ledger.slot_of(reader_id)
+            slot = self._ledger.get_slot(reader_id)
             events, votes = self._ledger.take_back(reader_id)
             if slot >= 0:
                 # the record of the user is deleted by a change of its own
