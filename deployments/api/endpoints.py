@@ -57,8 +57,18 @@ _STREAM = Rules(publishable=True, writes=True, body="raw", reads_token=True, bro
 _COUNT = Rules(body="json")
 _MANY = Rules(publishable=True, body="json")
 
-_DRY_RUN = {"dry_run": {"type": "string", "enum": ["0", "1"]}}
-_EVERYTHING = {"everything": {"type": "string", "enum": ["true"]}}
+_DRY_RUN_TEXT = (
+    "1 validates and writes nothing: the answer is the usual one with the header `X-Dry-Run: 1`, and its `task_id` "
+    "names no task."
+)
+_DRY_RUN = {"dry_run": {"type": "string", "enum": ["0", "1"], "description": _DRY_RUN_TEXT}}
+_EVERYTHING = {
+    "everything": {
+        "type": "string",
+        "enum": ["true"],
+        "description": "Everything known of the person goes; `task_id` names the receipt at `_erasures/{task_id}`.",
+    }
+}
 _TASK = wire.enveloped(wire.TaskId)
 
 
@@ -91,7 +101,7 @@ def endpoints(means: Means) -> tuple[Endpoint, ...]:
     queries = TreatedQueries(means.recommender, rules, experiments)
     history = means.history or LocalHistoryClient(means.stores, means.clock)
     table = (
-        *_interactions(Interactions(means.stores.interactions, means.clock)),
+        *_interactions(Interactions(means.stores.interactions, means.stores.records, means.clock)),
         *_erasures(users),
         *_records(users, Aggregation("user", means.stores.records), wire.enveloped(wire.StoredUser)),
         *_records(
@@ -164,7 +174,9 @@ def _interactions(desk: Interactions) -> tuple[Endpoint, ...]:
     return (
         Endpoint(
             "interactions.upload", "POST", path, _STREAM, "upload", desk.upload, schema=desk.read_upload, hot=True,
-            about=About("Send interactions", tag, record_schema("interaction"), {200: wire.Told}, _DRY_RUN),
+            about=About(
+                "Send interactions", tag, record_schema("interaction"), {200: wire.UploadedInteractions}, _DRY_RUN
+            ),
         ),
         Endpoint(
             "interactions.erase", "DELETE", path, _UPLOAD, "detail", desk.erase, schema=desk.read_erase,

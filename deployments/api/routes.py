@@ -6,13 +6,11 @@ OpenAPI document and its page.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
 
-import orjson
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -22,10 +20,11 @@ from deployments.api.docs import HEADERS, page
 from deployments.api.door import Door
 from deployments.api.openapi import TITLE, describe
 from deployments.api.page_parts import page_headers
+from deployments.api.published import PublishedDocument
 from deployments.api.start_page import start_json, start_page
 from deployments.api.try_out import try_page
 from deployments.edge.cors import ORIGIN
-from deployments.edge.envelope import NOSNIFF
+from deployments.edge.envelope import NOSNIFF, dumps
 
 Closing = Callable[[], Awaitable[None]]
 
@@ -67,10 +66,10 @@ def ordinary_way(
             seen.add(endpoint.path)
             # No methods: the door knows them, and answers the wrong ones in our own shape.
             app.router.routes.append(Route(endpoint.path.replace("}", ":path}"), endpoint=_AsEndpoint(door)))
-    described = _Built(lambda: orjson.dumps(document()))
-    written = _Built(lambda: page(document()))
-    app.router.routes.append(Route("/openapi.json", endpoint=_show(described, "application/json", _OPEN)))
-    app.router.routes.append(Route("/docs", endpoint=_show(written, "text/html", HEADERS)))
+    described = PublishedDocument(lambda: dumps(document()), "application/json", _OPEN)
+    written = PublishedDocument(lambda: page(document()), "text/html", HEADERS)
+    app.router.routes.append(Route("/openapi.json", endpoint=described.endpoint, methods=["GET"]))
+    app.router.routes.append(Route("/docs", endpoint=written.endpoint, methods=["GET"]))
     app.router.routes.append(Route("/docs/try", endpoint=_show_try_page, methods=["GET"]))
     app.router.routes.append(Route("/", endpoint=_start(version), methods=["GET"]))
     app.router.routes.extend(more)
@@ -86,29 +85,6 @@ class _AsEndpoint:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await self._door(scope, receive, send)
-
-
-class _Built:
-    """Bytes that are built once, on a thread, because anybody may ask for them and they take half a second."""
-
-    def __init__(self, build: Callable[[], bytes]) -> None:
-        self._build = build
-        self._building: asyncio.Future[bytes] | None = None
-
-    async def get(self) -> bytes:
-        """Return the bytes; callers who come meanwhile wait for the same building."""
-        if self._building is None:
-            self._building = asyncio.ensure_future(asyncio.to_thread(self._build))
-        return await asyncio.shield(self._building)
-
-
-def _show(
-    built: _Built, media_type: str, headers: dict[str, str]
-) -> Callable[[Request], Awaitable[Response]]:
-    async def show(_: Request) -> Response:
-        return Response(await built.get(), media_type=media_type, headers=headers)
-
-    return show
 
 
 async def _show_try_page(_: Request) -> Response:

@@ -108,7 +108,8 @@ def _upload(error: HouseError) -> dict[str, Any]:
     told = error.facts.get("messages")
     if told is None:
         told = [_sentence(entry) for entry in detail_of(error)]
-    return {"errors": True, "message": error.message or messages.UPLOAD_REJECTED, "data": list(told)}
+    more = {"details": error.facts["details"]} if error.facts.get("details") else {}
+    return {"errors": True, "message": error.message or messages.UPLOAD_REJECTED, "data": list(told), **more}
 
 
 def _sentence(entry: dict[str, Any]) -> str:
@@ -117,6 +118,10 @@ def _sentence(entry: dict[str, Any]) -> str:
 
 
 def _headers(error: HouseError, status: int) -> tuple[Header, ...]:
+    if status == 401 and "key_fault" in error.facts:
+        # The body is fixed by the interface; a 401 names its scheme anyway (RFC 9110, 11.6.1).
+        text = f'ApiKey realm="kiosk", error_description="{error.facts["key_fault"]}"'
+        return ((b"www-authenticate", text.encode()),)
     if status not in (429, 503):
         return ()
     wait_s = max(1, int(error.facts.get("retry_after_s", 1)))

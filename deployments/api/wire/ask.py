@@ -31,6 +31,7 @@ from deployments.api.wire.shared import (
     Offset,
     Real,
     VisitorName,
+    Warnings,
     Wire,
 )
 
@@ -273,6 +274,7 @@ class FoundByAsking(BaseModel):
     products: list[dict[str, Any]]
     facet_counts: dict[str, Any] = Field(default_factory=dict)
     question_id: str = ""
+    warnings: Warnings = None
 
 
 class FoundQuestions(BaseModel):

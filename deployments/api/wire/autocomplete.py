@@ -15,7 +15,7 @@ from cluster.query.values import canonical
 from cluster.records.product import TRANSLATION_NAME, Product
 from deployments.api.wire.asked import query_of
 from deployments.api.wire.faults import refuse
-from deployments.api.wire.shared import Count, Name, Query
+from deployments.api.wire.shared import Count, Name, Query, Warnings
 
 MOST_TYPED = 1_000
 "Characters of `q` that are read; nobody types more, and what was pasted begins like that too."
@@ -50,6 +50,7 @@ class FoundCompletions(BaseModel):
     took: int
     service_id: str
     completions: dict[str, list[Completion]]
+    warnings: Warnings = None
 
 
 def to_completion_query(

@@ -36,6 +36,10 @@ class BulkEntry(BaseModel):
     error: bool
     status_code: int
     body: Any
+    retry_after_s: int | None = Field(
+        None,
+        description="Only when the request was refused for now: seconds to wait before it is sent again.",
+    )
 
 
 class FoundInBulk(BaseModel):

@@ -22,6 +22,7 @@ from deployments.api.wire.shared import (
     Flag,
     Offset,
     Real,
+    Warnings,
     Wire,
     number_not_bool,
 )
@@ -141,6 +142,7 @@ class FoundAnswers(BaseModel):
     total: int
     spellcheck: SpellcheckReply
     answers: list[FoundAnswer]
+    warnings: Warnings = None
 
 
 def to_answer_query(body: QuestionAnswering, *, app_id: str, user_id: str) -> ReaderQuery:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from cluster.records.deletes import MAX_ID, MAX_IDS
 from cluster.records.erasure import ErasedPlace
-from deployments.api.wire.shared import Filter, Wire
+from deployments.api.wire.shared import Filter, Warnings, Wire
 
 
 def delete_schema(name: str, *, wrapped: bool) -> dict[str, Any]:
@@ -68,12 +68,27 @@ class Detail(BaseModel):
     detail: list[Entry]
 
 
+class RecordFaults(BaseModel):
+    """Everything that is wrong with one record of an upload."""
+
+    index: int = Field(description="Position of the record in the request, from 0.")
+    messages: list[str] = Field(description="One message for each fault, in the form of `data`.")
+    more: int | None = Field(None, description="How many messages are left out; absent when all are here.")
+
+
+_DETAILS = (
+    "All messages of each bad record, only when one of them has several; `data` has the first one of each record. "
+    "At most 20 messages of a record and 1,000 in all."
+)
+
+
 class RefusedUpload(BaseModel):
     """An upload with invalid records. Nothing was written."""
 
     errors: Literal[True]
     message: str
     data: list[str]
+    details: list[RecordFaults] | None = Field(None, description=_DETAILS)
 
 
 class TaskId(BaseModel):
@@ -89,6 +104,26 @@ class PartialUpload(BaseModel):
     message: str
     data: list[str]
     task_id: str
+    details: list[RecordFaults] | None = Field(None, description=_DETAILS)
+
+
+class UploadWarning(BaseModel):
+    """Something in an upload that is allowed and most probably a mistake."""
+
+    index: int = Field(description="Position of the record in the request, from 0.")
+    field: str = Field(description="The field that is probably wrong.")
+    message: str = Field(description="What is probably wrong with it.")
+
+
+class UploadedInteractions(BaseModel):
+    """Interactions were taken."""
+
+    message: str
+    warnings: list[UploadWarning] | None = Field(
+        None,
+        description="Only when there is something to warn of; at most 20. Times more than a day ahead always, "
+        "products that do not exist with `dry_run=1` only.",
+    )
 
 
 class IdList(BaseModel):
@@ -219,6 +254,11 @@ class Found(BaseModel):
     took: int
     service_id: str
     explanation: Explanation | None = None
+    warnings: Warnings = None
+    anchor_found: bool | None = Field(
+        None,
+        description="false: no product that was named exists, so the list is what the reader likes anyway.",
+    )
 
 
 class FoundProducts(Found):

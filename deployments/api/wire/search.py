@@ -42,6 +42,7 @@ from deployments.api.wire.shared import (
     Real,
     SessionContext,
     VisitorName,
+    Warnings,
     Wire,
     number_not_bool,
     spacing_of,
@@ -74,7 +75,11 @@ class Existence(Wire):
 class Search(Query):
     """A search: words, filters, order and facets."""
 
-    q: _Text | None = None
+    q: _Text | None = Field(
+        None,
+        description="The words to search for; every word must match. `*` returns everything, and so do blanks "
+        "alone. `q` or `advanced_q` is required. The first 1,000 characters count.",
+    )
     advanced_q: _Text | None = None
     category: Annotated[list[Name], Field(max_length=64)] | None = None
     include: _Ids = Field(default_factory=list)
@@ -162,6 +167,7 @@ class FoundBySearch(BaseModel):
     custom_assets: list[Any]
     boosting_rules: list[str]
     filtering_rule: str | None = None
+    warnings: Warnings = None
 
 
 class NamedProduct(BaseModel):
