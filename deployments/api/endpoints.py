@@ -57,11 +57,7 @@ _STREAM = Rules(publishable=True, writes=True, body="raw", reads_token=True, bro
 _COUNT = Rules(body="json")
 _MANY = Rules(publishable=True, body="json")
 
-_DRY_RUN_TEXT = (
-    "1 validates and writes nothing: the answer is the usual one with the header `X-Dry-Run: 1`, and its `task_id` "
-    "names no task."
-)
-_DRY_RUN = {"dry_run": {"type": "string", "enum": ["0", "1"], "description": _DRY_RUN_TEXT}}
+_DRY_RUN = {"dry_run": {"type": "string", "enum": ["0", "1"]}}
 _EVERYTHING = {
     "everything": {
         "type": "string",

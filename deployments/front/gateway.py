@@ -87,8 +87,7 @@ class Gateway:
         url = settings.redis_url
         if url is None:
             raise RuntimeError("no Redis: KIOSK_REDIS_URL is not set and the data directory names none")
-        self.loop = asyncio.get_running_loop()
-        self._meter = meter
+        self.loop, self._meter = asyncio.get_running_loop(), meter
         self._stores = await open_stores(url.get_secret_value(), meter=meter, clock=clock)
         vault = vault_of(settings)
         self._keyring = Keyring(self._stores.access, vault)
