@@ -130,8 +130,7 @@ class Gateway:
         come_first()
         self._warming = self.loop.create_task(self._warm(config.app_id))
         self._telling = self.loop.create_task(self._tell())
-        more = archive_routes(self._archive)
-        return ordinary_way(self.door, version=version(), close=self.close, more=more)
+        return ordinary_way(self.door, version=version(), close=self.close, more=archive_routes(self._archive))
 
     def _open_means(self, settings: Settings, shelf: Shelf, clock: SystemClock) -> Means:
         """Make what the endpoints work with."""
