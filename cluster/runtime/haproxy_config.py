@@ -42,11 +42,11 @@ from pathlib import Path
 from typing import Any
 
 BUSY = "The service is busy or restarting. Please retry."
-"Also said by the doors when a part is away (deployments/edge/errors.py)."
 TIMEOUT = "Request timeout."
 MALFORMED = "Malformed request."
 NO_KEY = "invalid api key."
 TOO_MANY = "Too many requests."
+OVERLOADED = "The service is overloaded. Please retry."
 TWO_KEYS = "X-API-KEY was sent more than once."
 NO_UPGRADE = "This service speaks no websockets."
 FAULT = "Something went wrong. Please contact the product team."
@@ -345,7 +345,7 @@ def _room_lines(backends: list[str], most: int) -> list[str]:
         "http-request set-var(txn.class) int(1) if is_counted is_exempt",
         f"http-request track-sc2 var(txn.class) table {ROOM} if is_counted",
         f"http-request set-var(txn.room) nbsrv({backends[0]}),mul({most}) if is_counted",
-        f"{_return(503, BUSY)} if is_counted {{ sc2_conn_cur({ROOM}),sub(txn.room) gt 0 }}",
+        f"{_return(429, OVERLOADED)} if is_counted {{ sc2_conn_cur({ROOM}),sub(txn.room) gt 0 }}",
     ]
 
 

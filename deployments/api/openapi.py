@@ -19,9 +19,9 @@ _REF = "#/components/schemas/{model}"
 _EVERYWHERE: dict[int, str] = {
     401: "No valid key, or a reader token or user_hash that is not valid.",
     403: "The publishable key may not do this, or the request looks automated.",
-    429: "Over the rate limit; see Retry-After.",
+    429: "Over the rate limit, or the service is overloaded; see Retry-After.",
     500: "A fault on our side.",
-    503: "Busy or restarting; see Retry-After.",
+    503: "A part is away or starts; see Retry-After.",
 }
 _MEANINGS = {200: "Success.", 404: "Unknown id, engine or field.", **_EVERYWHERE}
 _REFUSALS: dict[Family, Any] = {
