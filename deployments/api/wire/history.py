@@ -146,7 +146,7 @@ class Updates(BaseModel):
 
 
 class Touched(BaseModel):
-    """What a touch came to; the last two only with `generate`."""
+    """What a touch came to; `generated` only with `generate`, `question_id` only when something was."""
 
     touched: Literal[0, 1]
     generated: bool | None = None
