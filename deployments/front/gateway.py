@@ -72,6 +72,7 @@ MEMORY_BUDGET_MB = 512
 ARCHIVE_BUDGET_MB = 2_048
 "For archives: mapped files, which replicas of a node share."
 _AWAY = (RayError, RayServeException, BackPressureError, DeploymentUnavailableError)
+_place = partial(PlacedRecommenders, away=_AWAY, overloaded=(BackPressureError,))
 
 
 class Gateway:
@@ -101,9 +102,8 @@ class Gateway:
         self._host = RecommenderHost(self._stores, segments, clock, meter, self._budget_mb, models=models)
         run_dir = Places.of(settings.data_dir).run_dir
         self._reaching = Reaching(run_dir, self._stores.engine_watch, _find_handle, (RayActorError,))
-        self._placed = PlacedRecommenders(
-            self._stores.engines, LocalRecommenderClient(self._host), self._reaching.reach, clock, away=_AWAY
-        )
+        here = LocalRecommenderClient(self._host)
+        self._placed = _place(self._stores.engines, here, self._reaching.reach, clock)
         find = partial(find_encoder, settings.data_dir / "models")
         passages = PassageShelf(settings.shelf_dir, find, shelf.signer)
         self._answers = AnswersHost(self._stores, segments, passages, clock, meter, ARCHIVE_BUDGET_MB)
@@ -130,7 +130,9 @@ class Gateway:
         come_first()
         self._warming = self.loop.create_task(self._warm(config.app_id))
         self._telling = self.loop.create_task(self._tell())
-        return ordinary_way(self.door, version=version(), close=self.close, more=archive_routes(self._archive))
+        return ordinary_way(
+            self.door, version=version(), close=self.close, more=archive_routes(self._archive)
+        )
 
     def _open_means(self, settings: Settings, shelf: Shelf, clock: SystemClock) -> Means:
         """Make what the endpoints work with."""
