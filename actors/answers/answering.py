@@ -18,15 +18,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import orjson
 import structlog
 
 from actors.answers.archive.client import ArchiveClient
 from actors.answers.archive.messages import ArchiveQuery, Snippet
-from actors.answers.composing.asking_on import follow_up, related
+from actors.answers.composing.asking_on import checked_rewriting, follow_up, related
 from actors.answers.composing.compose import Composed, compose
+from actors.answers.composing.orders import cleaned
 from actors.answers.drafting import Draft
 from actors.answers.inhand import InHand
 from actors.answers.pictures import picture_of
@@ -54,6 +55,10 @@ _RULES_CHARS = 1_500
 "Of what the model is told beside question and sources."
 _RESERVED = 1_000
 "Tokens set aside for what the model writes, until it is known."
+_REWRITE_S = 3.0
+"How long a model may take to rewrite a follow-up question."
+_REWRITE_TOKENS = 400
+"Tokens of rules and reply of a rewriting."
 _ALWAYS_THERE = frozenset({"title", "product_id", "snippet"})
 
 T = TypeVar("T")
@@ -73,6 +78,19 @@ class Writer(Protocol):
 
     def write(self, question: str, snippets: Sequence[Snippet]) -> AsyncGenerator[str, None]:
         """Write an answer, in pieces as they arrive.
+
+        Errors:
+            ModelFailed
+        """
+        ...
+
+
+@runtime_checkable
+class Rewriter(Protocol):
+    """A language model that rewrites follow-up questions as standalone ones."""
+
+    async def rewrite(self, question: str, before: Sequence[str]) -> str:
+        """Rewrite a question; `before` oldest first.
 
         Errors:
             ModelFailed
@@ -115,8 +133,9 @@ class Answering:
             HouseError: it could not be answered now
         """
         question = hand.question
-        asked = follow_up(question.text, question.before) if question.before else question.text
-        await hand.show(stage=FETCHING)
+        asked = await self._standalone(question) if question.before else question.text
+        rewritten = {"question": asked} if question.before and asked != cleaned(question.text) else {}
+        await hand.show(stage=FETCHING, **rewritten)
         found = await self._fetch(question, asked)
         await hand.show(stage=VERIFYING)
         digest = digest_of(asked, question, found, self._tools.writer)
@@ -135,6 +154,27 @@ class Answering:
             await self._tools.questions.remember(
                 question.app_id, digest, question.question_id, ttl_ms=SAME_MS
             )
+
+    async def _standalone(self, question: Question) -> str:
+        """Rewrite a follow-up so that it is understood without the questions before it.
+
+        A model is asked only for a question that needs it, and what it writes must keep to the questions' words.
+        """
+        asked, writer = follow_up(question.text, question.before), self._tools.writer
+        if not isinstance(writer, Rewriter) or asked == cleaned(question.text):
+            return asked
+        tools, app_id = self._tools, question.app_id
+        chars = len(question.text) + sum(map(len, question.before))
+        tokens, day = chars // _CHARS_A_TOKEN + _REWRITE_TOKENS, tools.clock.now_ms() // _DAY_MS
+        if not await tools.questions.spend_tokens(app_id, day, tokens, most=tools.tokens_of(app_id)):
+            return asked
+        tools.meter.count("kiosk_provider_tokens_total", tokens, app=app_id)
+        try:
+            written = await asyncio.wait_for(writer.rewrite(question.text, question.before), _REWRITE_S)
+        except (ModelFailed, asyncio.TimeoutError) as error:
+            self._log.warning("question_not_rewritten", reason=str(error) or "too late")
+            return asked
+        return checked_rewriting(written, question.text, question.before) or asked
 
     async def retrieve(self, query: ArchiveQuery, fq: str, boost_fq: str) -> list[Snippet]:
         """Find passages, sieved by filters over their products."""
