@@ -124,7 +124,8 @@ def _resolved(asked: str, before: str) -> str:
 
 
 _ASKS_ENGLISH = re.compile(
-    r"^(?:and |but )?(?:who|whom|whose|what|which|when|where|why|how|is|are|was(?!\s+(?:ist|sind|war|waren|wird|kostet|macht|tut|bedeutet)\b)"
+    r"^(?:and |but )?(?:who|whom|whose|what|which|when|where|why|how|is|are"
+    r"|was(?!\s+(?:ist|sind|war|waren|wird|kostet|macht|tut|bedeutet)\b)"
     r"|were|do|does|did|can|will|has|have)\b",
     re.IGNORECASE,
 )
