@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -31,7 +31,14 @@ from actors.answers.composing.orders import cleaned
 from actors.answers.drafting import Draft
 from actors.answers.inhand import InHand
 from actors.answers.pictures import picture_of
-from actors.answers.showing import composed_of, kept_sentences, only_cited, passage_of, snippet_of
+from actors.answers.showing import (
+    composed_of,
+    excerpts_of,
+    kept_sentences,
+    only_cited,
+    passage_of,
+    snippet_of,
+)
 from actors.answers.sifting import products_of, sift
 from cluster.clock import Clock
 from cluster.errors import HouseError, Unavailable
@@ -283,17 +290,13 @@ class Answering:
         composer: str,
     ) -> None:
         composed, cited = only_cited(composed, found)
-        taken = {one.product_id for one in cited}
-        beside = list(
-            {one.product_id: one for one in reversed(found) if one.product_id not in taken}.values()
-        )
-        beside = sorted(beside, key=lambda one: -one.score)[:_RELATED]
-        form = hand.question.format
-        app_id = hand.question.app_id
+        form, app_id = hand.question.format, hand.question.app_id
+        products = await products_of(self._tools.records, app_id, [one.product_id for one in cited])
+        beside = await self._beside(hand.question, found, products)
         await hand.finish(
             finish_reason="success",
             sentences=kept_sentences(composed),
-            passages=await self.with_fields(app_id, cited, form.source_fl, pictured=True),
+            passages=_filled(cited, products, form.source_fl, pictured=True),
             related=await self.with_fields(app_id, beside, form.related_resource_fl),
             followups=tuple(followups),
             composer=composer,
@@ -308,18 +311,65 @@ class Answering:
             return tuple(passage_of(one) for one in snippets)
         ids = [one.product_id for one in snippets]
         products = await products_of(self._tools.records, app_id, ids)
-        pick, found = Projection.of(names), []
-        for one in snippets:
-            product = products.get(one.product_id, {})
-            picture = picture_of(product) if pictured else None
-            found.append(passage_of(one, picture, **pick(product)))
-        return tuple(found)
+        return _filled(snippets, products, names, pictured=pictured)
+
+    async def related_ids(self, app_id: str, product_ids: Sequence[str]) -> list[str]:
+        """Name what the `related_ids` of some products name, themselves left out."""
+        return _related_ids(await products_of(self._tools.records, app_id, product_ids))
+
+    async def _beside(
+        self, question: Question, found: Sequence[Snippet], cited: Mapping[str, Mapping[str, Any]]
+    ) -> list[Snippet]:
+        """Choose what is worth reading beside an answer: what its sources name as related, then what was found.
+
+        Cost:
+            only where sources name products that were not found: one read of those
+        """
+        others = {one.product_id: one for one in reversed(found) if one.product_id not in cited}
+        named = [one for one in _related_ids(cited) if one not in question.exclude][:_RELATED]
+        missing = [one for one in named if one not in others]
+        if missing:
+            with contextlib.suppress(HouseError):
+                others.update({one.product_id: one for one in await self._beginnings(question, missing)})
+        related = [others.pop(one) for one in named if one in others]
+        return [*related, *sorted(others.values(), key=lambda one: -one.score)][:_RELATED]
+
+    async def _beginnings(self, question: Question, product_ids: Sequence[str]) -> Sequence[Snippet]:
+        """Read how the texts of some products begin, as far as the question's filters let them through."""
+        tools, app_id = self._tools, question.app_id
+        articles = await asyncio.gather(*(tools.archive.article(app_id, one, 0) for one in product_ids))
+        snippets = [one for article in articles if article is not None for one in excerpts_of(article)[:1]]
+        products = await products_of(tools.records, app_id, product_ids)
+        if question.type is not None:
+            products = {name: one for name, one in products.items() if one.get("type") == question.type}
+        return sift(snippets, products, question.fq, "")
 
     async def _think(self, thought: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._tools.thinking, thought)
 
     def _took(self, name: str, hand: InHand) -> None:
         self._tools.meter.time(name, (self._tools.clock.monotonic_s() - hand.began_s) * 1000)
+
+
+def _related_ids(products: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    named = (name for product in products.values() for name in product.get("related_ids") or ())
+    return [name for name in dict.fromkeys(named) if name not in products]
+
+
+def _filled(
+    snippets: Sequence[Snippet],
+    products: Mapping[str, Mapping[str, Any]],
+    names: Sequence[str],
+    *,
+    pictured: bool,
+) -> tuple[CitedPassage, ...]:
+    """Keep passages with fields of their products, and perhaps their pictures."""
+    pick, found = Projection.of(names), []
+    for one in snippets:
+        product = products.get(one.product_id, {})
+        picture = picture_of(product) if pictured else None
+        found.append(passage_of(one, picture, **pick(product)))
+    return tuple(found)
 
 
 def digest_of(asked: str, question: Question, found: Sequence[Snippet], writer: Writer | None) -> str:
