@@ -9,8 +9,6 @@ from typing import Any
 from actors.recommender.client import RecommenderClient
 from actors.recommender.messages import ReaderQuery
 from actors.search.client import BankClient
-from actors.search.completions.markup import marked, words_typed
-from actors.search.folding import folded, typed_so_far
 from cluster.errors import Unavailable
 
 FIELD = "suggested_queries"
@@ -49,17 +47,7 @@ class BankSuggestions:
     async def _with_questions(
         self, query: ReaderQuery, found: Sequence[dict[str, Any]]
     ) -> list[dict[str, Any]]:
+        beside = [one["text"] for one in found]
         wanted = query.start + query.rows
-        questions = await self._banks.complete(query.app_id, query.typed[:MOST_ASKED], wanted)
-        typed, known = typed_so_far(query.typed), {folded(one["text"]) for one in found}
-        texts = (one.question for one in questions if folded(one.question) not in known)
-        return [*found, *(_completion(text, typed) for text in texts)]
-
-
-def _completion(text: str, typed: str) -> dict[str, str]:
-    shown = marked(text, words_typed(folded(text), typed))
-    return {
-        "text": shown.text,
-        "text_with_markups": shown.text_with_markups,
-        "text_with_inverted_markups": shown.text_with_inverted_markups,
-    }
+        questions = await self._banks.suggest(query.app_id, query.typed[:MOST_ASKED], wanted, beside)
+        return [*found, *questions]

@@ -26,9 +26,15 @@ class Autocomplete(Query):
 
     q: Annotated[str, Field(max_length=65_536)]
     completion_fields: Annotated[list[Name], Field(min_length=1, max_length=20)] = Field(
-        default_factory=lambda: ["title"]
+        default_factory=lambda: ["title"],
+        description="Product fields, `custom_attributes.<name>`, `historical_queries` (searches of others, sent as "
+        "interactions) or `suggested_queries` (those, searches of the query log that found something, and behind "
+        "them questions of the question bank).",
     )
-    min_query_users: Annotated[int, Field(ge=1, le=1_000_000)] = 5
+    min_query_users: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
+        5,
+        description="Different users a query of others needs before it is shown; at least 5 with a publishable key.",
+    )
     language: Annotated[str, Field(pattern=r"^[A-Za-z]{2}$")] | None = None
     start: Annotated[
         Any,
