@@ -48,6 +48,8 @@ class Blend:
     "How much the reader's own score moves near-equals of the trending list."
     crowd_in_similar: float = 0.1
     "How much trend and popularity say about what is similar."
+    related: float = 1.0
+    "What an anchor's own `related_ids` say of products."
     long_tail: float = 0.02
     "What popularity counts beside a snapshot: it orders what nothing else speaks of."
 

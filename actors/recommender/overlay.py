@@ -15,6 +15,7 @@ import orjson
 from actors.language.embed import Embedder, text_of
 from actors.recommender.catalog import Catalog
 from actors.recommender.completion.asked import Asked
+from actors.recommender.completion.logged_queries import LoggedQueries
 from actors.recommender.events import Event, Events, read_items, reader_of, written_ms
 from actors.recommender.ledger import Ledger, Notes
 from actors.recommender.search.product_texts import ProductTexts
@@ -48,6 +49,8 @@ class Overlay:
         self.together = Neighbours()
         self.baskets = Neighbours()
         self.asked = Asked()
+        self.logged = LoggedQueries()
+        "Searches of the query log; whoever follows that log puts its own here."
         self.offsets: dict[str, str] = {}
         "Noun -> offset of the newest change that was applied."
         self.users = UserAttributes()
@@ -246,6 +249,7 @@ class Overlay:
 
     def _erasures(self, change: Change) -> Iterator[None]:
         readers = orjson.loads(change.payload)
+        self.logged.erase(readers, written_ms(change.offset))
         for start in range(0, len(readers), _READERS_A_STEP):
             self.erase(readers[start : start + _READERS_A_STEP])
             yield

@@ -96,8 +96,18 @@ def search(
     name: Annotated[str, typer.Option("--app", help="The app.")] = "playground",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Report what readers searched for: most asked, what found nothing, by day, how fast. No person is named."""
+    """Report what readers searched for and what they thought of answers. No person is named.
+
+    Most asked queries, what found nothing, by day, how fast; and the feedback on answers, the worst first.
+    """
     # Imported here: every other command starts faster without it.
+    from cluster.artifacts.segments import SegmentShelf
+    from cluster.commands.feedback_report import (
+        FeedbackReport,
+        read_judgements,
+        read_questions,
+        summarise_feedback,
+    )
     from cluster.commands.search_report import summarise as sum_up
     from cluster.commands.search_view import drawings as draw
     from cluster.commands.search_view import show
@@ -107,9 +117,10 @@ def search(
     until = now_ms()
     begin = until - span_ms(since)
     installation = Installation()
-    shelf = QueryShelf(open_shelf(installation.settings))
+    artifacts = open_shelf(installation.settings)
+    shelf = QueryShelf(artifacts)
 
-    async def read(keeping: Keeping, stores: OpenStores) -> tuple[Any, list[Searched]]:
+    async def read(keeping: Keeping, stores: OpenStores) -> tuple[Any, list[Searched], FeedbackReport]:
         if name not in {app.app_id for app in await keeping.apps()}:
             raise NotFound(f"there is no app {name!r}")
         waiting: list[Searched] = []
@@ -118,9 +129,13 @@ def search(
         while lots := await stores.queries.read(name, after, count=200):
             waiting += (query for lot in lots for query in lot.queries)
             after = lots[-1].offset
-        return settled, waiting
+        judged = await read_judgements(stores, SegmentShelf(artifacts), name, begin, until)
+        questions = await read_questions(stores, name, judged)
+        return settled, waiting, summarise_feedback(judged, questions, top=top)
 
-    report = sum_up(*installation.administer(read), since=begin, until=until, kind=kind, top=top)
+    settled, waiting, feedback = installation.administer(read)
+    shown = feedback if kind in ("", "ask") else None
+    report = sum_up(settled, waiting, since=begin, until=until, kind=kind, top=top, feedback=shown)
     wanted = [form.strip() for form in forms.split(",") if form.strip()] or list(FORMS)
     files = write_charts(charts, draw(report), wanted) if charts is not None else []
     if as_json:
