@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
@@ -42,6 +43,15 @@ def tell_error(error: HouseError, *, as_json: bool) -> None:
     if as_json:
         tell_json({"error": {"code": error.code, "message": error.message}})
     err().print(marked("error:", "bold red", f" {strike_out(error.message)}"))
+
+
+def tell_in_vain(settings: Sequence[str]) -> None:
+    """Say which settings of this shell the running installation does not go by."""
+    if settings:
+        err().print(
+            f"{', '.join(settings)} of this shell is not what the installation runs with and counts for nothing; "
+            "`kiosk down`, then `kiosk up` takes it over."
+        )
 
 
 def marked(word: str, style: str, rest: str = "") -> Text:

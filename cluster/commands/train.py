@@ -84,6 +84,10 @@ def train(
             + ("--dry-run" if dry_run else "--promote, and train the best one with it afterwards")
         )
     installation = Installation()
+    installation.refuse_absent()
+    screen.tell_in_vain(installation.in_vain)
+    if not dry_run:
+        installation.refuse_full_disk()
     if sweep:
         given = ["--recipe", recipe, *(f"--set={change}" for change in changes or ())]
         sweeping.sweep(installation, app, engine, chosen, given, sweep, local=local, out=out, as_json=as_json)

@@ -14,7 +14,7 @@ import fcntl
 import json
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -57,6 +57,8 @@ class State(BaseModel):
     "Processes watched by the supervisor."
     restarts: dict[str, int] = Field(default_factory=dict)
     "Times a part was brought back since the start."
+    settings: dict[str, Any] = Field(default_factory=dict)
+    "What the installation was started with, without secrets and paths: commands of other shells judge by it."
 
     @property
     def url_host(self) -> str:

@@ -31,6 +31,7 @@ from cluster.clock import SystemClock
 from cluster.errors import Fault, HouseError
 from cluster.log import strike_out
 from cluster.runtime.door_watch import DoorWatch
+from cluster.runtime.external_redis import await_external_redis
 from cluster.runtime.fronting import Front
 from cluster.runtime.handover import given_in, prepare_node
 from cluster.runtime.places import Places, hold_directory, write_private
@@ -107,6 +108,7 @@ class Supervisor:
             run_dir=str(self._places.run_dir),
             logs_dir=str(self._places.logs_dir),
             started_at=SystemClock().now_ms(),
+            settings=self._settings.shareable(),
         )
 
     def request_stop(self, number: int = 0, frame: FrameType | None = None) -> None:
@@ -159,9 +161,10 @@ class Supervisor:
     def _start_redis(self) -> None:
         if self._settings.redis_is_external:
             assert self._settings.redis_url is not None
+            self._say("starting", "asking the Redis of KIOSK_REDIS_URL", redis="external")
+            await_external_redis(self._settings)
             # Commands of another shell read it there.
             write_private(self._places.redis_url, self._settings.redis_url.get_secret_value() + "\n")
-            self._say("starting", "using the Redis of KIOSK_REDIS_URL", redis="external")
             return
         self._say("starting", "starting Redis")
         self._redis = RedisServer(self._places, memory_mb=self._settings.redis_memory_mb)

@@ -27,9 +27,9 @@ def main() -> int:
     if sys.argv[1:2] == ["fields"]:
         return show_fields(sys.argv[2:])
     arguments = read_arguments()
-    settings = Settings()
-    state_dir = arguments.state or settings.data_dir / "ingest"
     try:
+        settings = Settings()
+        state_dir = arguments.state or settings.data_dir / "ingest"
         order = order_of(arguments)
         if arguments.dry_run:
             found = preview(order, now_ms=SystemClock().now_ms())
