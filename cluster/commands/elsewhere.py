@@ -33,7 +33,7 @@ def ingest(context: typer.Context) -> None:
             raise Unavailable(installation.why_not_running)
         screen.tell_in_vain(installation.in_vain)
         installation.refuse_full_disk()
-    running = _settings_of(installation)
+    running = settings_of(installation)
     if context.args[:1] == ["archive"]:
         _run("jobs.archive", context.args[1:], running)
     fans_out = any(word.partition("=")[0] == "--at-once" for word in context.args)
@@ -52,7 +52,7 @@ def bench(context: typer.Context) -> None:
     _run("tests.benchmarks", context.args)
 
 
-def _settings_of(installation: Installation) -> dict[str, str]:
+def settings_of(installation: Installation) -> dict[str, str]:
     """Write the settings a running installation has as the variables another program reads."""
     state = installation.state
     values = installation.settings.shareable() if state is not None and state.settings else {}

@@ -102,7 +102,7 @@ def kiosk(port: int) -> Iterator[Stack]:
                 capture_output=True,
                 cwd=ROOT,
                 env=environment,
-                timeout=180,
+                timeout=600,
             )
             took = time.monotonic() - begin
             if up.returncode:

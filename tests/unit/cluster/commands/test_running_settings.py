@@ -1,0 +1,86 @@
+"""Commands judge by what the installation runs with, not by their own shell, and say where the two differ."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cluster.__main__ import command_line
+from cluster.commands import elsewhere, machine_checks
+from cluster.commands.installation import Installation
+from cluster.errors import Unavailable
+from cluster.runtime.places import Places
+from cluster.runtime.state import Lock, State, save_state
+from cluster.settings import Settings
+
+pytestmark = pytest.mark.usefixtures("allow_world")
+
+
+@pytest.fixture
+def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Places]:
+    """An installation that runs with a disk limit of 0.01 %, as far as files and locks tell."""
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
+    places = Places.of(tmp_path / "data")
+    places.make()
+    state = {
+        "phase": "ready", "pid": 7, "version": "1", "host": "127.0.0.1", "port": 8160, "data_dir": str(places.data_dir),
+        "run_dir": str(places.run_dir), "logs_dir": str(places.logs_dir), "started_at": 1,
+        "settings": Settings(disk_limit=0.0001, port=8160, public_url="https://news.example.com").shareable(),
+    }  # fmt: skip
+    save_state(places, State.model_validate(state))
+    lock = Lock(places.lock)
+    assert lock.take()
+    yield places
+    lock.drop()
+    places.run_dir.rmdir() if not any(places.run_dir.iterdir()) else None
+
+
+def test_the_disk_is_judged_by_the_running_limit(running: Places) -> None:
+    installation = Installation()
+    assert installation.settings.disk_limit == 0.0001
+    assert installation.settings.public_url == "https://news.example.com"
+    assert installation.in_vain == []
+    assert machine_checks.disk(installation).level == "bad"
+
+
+@pytest.mark.parametrize("line", ["ingest x.jsonl", "ingest archive x.xml --app a", "train"])
+def test_commands_that_write_refuse_as_the_installation_does(running: Places, line: str) -> None:
+    result = CliRunner().invoke(command_line(), line.split())
+    assert isinstance(result.exception, Unavailable)
+    assert "writes are refused" in result.exception.message
+
+
+def test_a_shell_that_differs_is_told(running: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KIOSK_DISK_LIMIT", "0.99")
+    monkeypatch.setenv("KIOSK_PORT", "8160")
+    assert Installation().in_vain == ["KIOSK_DISK_LIMIT=0.99"]
+    said = CliRunner().invoke(command_line(), ["train"]).stderr
+    assert "KIOSK_DISK_LIMIT=0.99 of this shell" in said
+
+
+def test_programs_get_the_running_settings_and_no_secret(running: Places) -> None:
+    given = elsewhere.settings_of(Installation())
+    assert given["KIOSK_DISK_LIMIT"] == "0.0001"
+    assert not {"KIOSK_REDIS_URL", "KIOSK_MASTER_KEY", "KIOSK_LLM_KEY", "KIOSK_DATA_DIR", "KIOSK_LEARNERS"} & given.keys()
+
+
+def test_no_secret_is_recorded(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, master_key="canary-m", llm_key="canary-l", redis_url="redis://:canary-r@h")
+    assert "canary" not in json.dumps(settings.shareable())
+
+
+@pytest.mark.parametrize("line", ["train", "train --dry-run", "evaluate"])
+def test_training_where_nothing_was_ever_started_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "nothing"))
+    monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
+    result = CliRunner().invoke(command_line(), line.split())
+    assert isinstance(result.exception, Unavailable)
+    assert "start it with `kiosk up` first" in result.exception.message
+    assert not (tmp_path / "nothing").exists()
