@@ -66,11 +66,16 @@ def test_a_shell_that_differs_is_told(running: Places, monkeypatch: pytest.Monke
 def test_programs_get_the_running_settings_and_no_secret(running: Places) -> None:
     given = elsewhere.settings_of(Installation())
     assert given["KIOSK_DISK_LIMIT"] == "0.0001"
-    assert not {"KIOSK_REDIS_URL", "KIOSK_MASTER_KEY", "KIOSK_LLM_KEY", "KIOSK_DATA_DIR", "KIOSK_LEARNERS"} & given.keys()
+    assert (
+        not {"KIOSK_REDIS_URL", "KIOSK_MASTER_KEY", "KIOSK_LLM_KEY", "KIOSK_DATA_DIR", "KIOSK_LEARNERS"}
+        & given.keys()
+    )
 
 
 def test_no_secret_is_recorded(tmp_path: Path) -> None:
-    settings = Settings(data_dir=tmp_path, master_key="canary-m", llm_key="canary-l", redis_url="redis://:canary-r@h")
+    settings = Settings(
+        data_dir=tmp_path, master_key="canary-m", llm_key="canary-l", redis_url="redis://:canary-r@h"
+    )
     assert "canary" not in json.dumps(settings.shareable())
 
 

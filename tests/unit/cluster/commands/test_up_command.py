@@ -77,7 +77,9 @@ def test_without_secrets_the_same_object_holds_none() -> None:
 
 def test_a_later_start_prints_no_key_and_says_where_they_are() -> None:
     summary = _summary()
-    summary = replace(summary, apps=[AppKeys(app.app_id, app.environment) for app in summary.apps], password="")
+    summary = replace(
+        summary, apps=[AppKeys(app.app_id, app.environment) for app in summary.apps], password=""
+    )
     said = "\n".join(summary.lines())
     assert "secret of" not in said
     assert "curl" not in said

@@ -34,7 +34,11 @@ def test_a_file_of_ones_own_is_named_as_the_setting(tmp_path: Path, monkeypatch:
     path = tmp_path / "mounted"
     path.write_text(f"unix://{tmp_path}/none.sock")
     with pytest.raises(Fault, match=r"none\.sock can't be reached .* correct KIOSK_REDIS_URL_FILE$"):
-        await_external_redis(Settings(data_dir=tmp_path, redis_url_file=path, redis_url=path.read_text()), 0.0)
+        await_external_redis(
+            Settings(data_dir=tmp_path, redis_url_file=path, redis_url=path.read_text()), 0.0
+        )
     handed = Places.of(tmp_path).secrets_dir / "redis.url"
-    with pytest.raises(Fault, match="correct KIOSK_REDIS_URL$"):
-        await_external_redis(Settings(data_dir=tmp_path, redis_url_file=handed, redis_url=path.read_text()), 0.0)
+    with pytest.raises(Fault, match=r"correct KIOSK_REDIS_URL$"):
+        await_external_redis(
+            Settings(data_dir=tmp_path, redis_url_file=handed, redis_url=path.read_text()), 0.0
+        )

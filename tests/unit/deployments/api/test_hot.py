@@ -45,7 +45,9 @@ async def test_hot_endpoints_are_answered_in_front_and_the_rest_inside(corner: C
     assert len(inside.scopes) == 5
 
 
-@pytest.mark.parametrize(("message", "status"), [(b'"DRAINING"', 200), (b'"UNHEALTHY"', 503), (b'"success"', 200)])
+@pytest.mark.parametrize(
+    ("message", "status"), [(b'"DRAINING"', 200), (b'"UNHEALTHY"', 503), (b'"success"', 200)]
+)
 async def test_a_replica_that_is_to_stop_stays_ready_while_it_takes_requests(
     corner: Corner, message: bytes, status: int
 ) -> None:
