@@ -125,10 +125,12 @@ async def _train(
     from cluster.runtime.shelves import open_shelf
     from jobs.refresh.running.display import Display
     from jobs.refresh.running.here import be_modest, new_owner, scratch_of, work_here
-    from jobs.refresh.running.orders import order
+    from jobs.refresh.running.orders import order, refuse_promotion
 
     owner = new_owner("kiosk train") if here else ""
     async with installation.stores() as stores:
+        if promote:
+            await refuse_promotion(stores, app)
         run = await order(
             stores, app, engine, recipe.model_dump(mode="json"),
             now_ms=now_ms(), by="kiosk train", promote=promote, owner=owner,

@@ -121,6 +121,12 @@ def bring_up(plan: Plan, settings: Settings, teller: Teller) -> None:
     teller.tell("doors", "starting the doors")
     with reported(_replicas, partial(teller.tell, "doors")):
         _deploy(plan)
+    if plan.assigner:
+        parts["assigner"] = ensure_assigner(plan.assigner)
+    if plan.tracker:
+        parts["tracker"] = ensure_tracker(plan.tracker, plan.tracker_means)
+    if plan.trainer:
+        parts["trainer"] = ensure_trainer(plan.trainer, settings)
     if filling is not None:
         teller.tell("playground", "loading the playground")
         _finish_filling(filling)
@@ -128,12 +134,6 @@ def bring_up(plan: Plan, settings: Settings, teller: Teller) -> None:
         _await_engines(keeper, teller)
     teller.tell("answer", "waiting for the first good answer")
     asyncio.run(_first_answer(plan, settings, teller))
-    if plan.assigner:
-        parts["assigner"] = ensure_assigner(plan.assigner)
-    if plan.tracker:
-        parts["tracker"] = ensure_tracker(plan.tracker, plan.tracker_means)
-    if plan.trainer:
-        parts["trainer"] = ensure_trainer(plan.trainer, settings)
     _await_parts(parts, teller)
     teller.tell("ready", "ready")
 
