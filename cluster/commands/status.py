@@ -69,7 +69,9 @@ def _not_running(installation: Installation, *, as_json: bool) -> int:
         screen.err().print(KILLED.format(left))
         return 1
     words = (
-        f"The last start failed: {last.message}" if last and last.phase == "failed" else "Kiosk does not run."
+        f"The last start failed: {last.message.rstrip('.')}."
+        if last and last.phase == "failed"
+        else "Kiosk does not run."
     )
     screen.err().print(f"{words} Start it with `kiosk up`.")
     return 3

@@ -9,11 +9,13 @@ from cluster.errors import Fault, HouseError
 from cluster.runtime.places import Places
 from cluster.settings import Settings
 from cluster.store.address import Address
-from cluster.store.connect import open_stores
+from cluster.store.wire import Watch
 
 WAIT_S = 10.0
 "A server that was started together with us may need that long."
 PAUSE_S = 0.5
+SILENCE_S = 3.0
+"How long one try may take."
 
 
 def await_external_redis(settings: Settings, within_s: float = WAIT_S) -> None:
@@ -24,24 +26,23 @@ def await_external_redis(settings: Settings, within_s: float = WAIT_S) -> None:
         Invalid: the setting holds no address of a Redis
     """
     assert settings.redis_url is not None
-    url, until = settings.redis_url.get_secret_value(), time.monotonic() + within_s
-    place = Address.parse(url).place
+    until = time.monotonic() + within_s
+    address = Address.parse(settings.redis_url.get_secret_value())
     while True:
         try:
-            asyncio.run(_greet(url))
+            asyncio.run(_greet(address))
             return
         except HouseError as error:
             if time.monotonic() >= until:
                 reason = error.facts.get("reason") or error.message
-                raise Fault(
-                    f"the Redis at {place} can't be reached ({reason}); start it, or correct {_named_by(settings)}"
-                ) from None
+                advice = f"start it, or correct {_named_by(settings)}"
+                raise Fault(f"the Redis at {address.place} can't be reached ({reason}); {advice}") from None
         time.sleep(PAUSE_S)
 
 
-async def _greet(url: str) -> None:
-    async with open_stores(url) as stores:
-        await stores.info("server")
+async def _greet(address: Address) -> None:
+    wire = await address.dial(Watch(lambda: None, lambda late: None, lambda lost: None), SILENCE_S)
+    wire.drop("it was only asked whether somebody is there")
 
 
 def _named_by(settings: Settings) -> str:

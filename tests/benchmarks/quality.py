@@ -98,7 +98,7 @@ def measure(
     rounds = list(task.rounds())
     best = 0.0
     if not has_implicit():
-        skip("implicit ALS, BPR and BM25", reason_of(ModuleNotFoundError(name="implicit")))
+        skip("implicit ALS, BPR and BM25", "implicit is not installed; `pip install -e '.[bench]'`")
     for peer in peers(rounds[0].test.train.n_items):
         tell(f"{task.folder}, {task.protocol}: {peer.name}")
         try:

@@ -24,7 +24,7 @@ def test_address_and_setting_are_named_and_the_password_is_not(
     with pytest.raises(Fault) as refused:
         await_external_redis(settings, within_s=0.2)
     message = refused.value.message
-    assert f"the Redis at 127.0.0.1:{port} can't be reached (" in message
+    assert f"the Redis at 127.0.0.1:{port} can't be reached (Connect" in message
     assert message.endswith("start it, or correct KIOSK_REDIS_URL")
     assert "hunter2" not in message
 
