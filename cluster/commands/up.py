@@ -112,7 +112,7 @@ def _await_ready(installation: Installation) -> State:
     with screen.err().status("starting") as status:
 
         def report(state: State) -> None:
-            status.update(state.message)
+            status.update(screen.quoted(state.message))
             if state.phase in ("starting", "recovering"):
                 screen.err().print(f"{time.monotonic() - begun:7.1f} s  {state.message}", style="dim")
 

@@ -114,6 +114,8 @@ def ray_environment(
         # A killed proxy keeper is noticed after three periods.
         "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": 1,
         "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": 5,
+        # On a busy machine a keeper that is ended before it is ready only starts again; a dead one is noticed at once.
+        "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": 30,
         "RAY_SERVE_HAPROXY_BINARY_PATH": places.front_wrapper,
         "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": front / "haproxy.cfg",
         "RAY_SERVE_HAPROXY_SOCKET_PATH": front / "a.sock",
@@ -127,6 +129,8 @@ def ray_environment(
         "RAY_SERVE_HAPROXY_NBTHREAD": 1,
         "RAY_SERVE_HAPROXY_MAXCONN": max_connections,
         "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": HARD_STOP_S,
+        # On a busy machine; one that can't start says so at once.
+        "RAY_SERVE_HAPROXY_STARTUP_TIMEOUT_S": 120,
         # The first refused connection takes a dead replica out; a request that only reads is sent again to
         # another one (which requests those are, `front` says).
         "RAY_SERVE_HAPROXY_OBSERVE_ERROR_LIMIT": 1,

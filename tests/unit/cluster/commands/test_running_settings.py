@@ -10,11 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from cluster.__main__ import command_line
-from cluster.commands import elsewhere, machine_checks
+from cluster.commands import elsewhere, machine_checks, up
 from cluster.commands.installation import Installation
-from cluster.errors import Unavailable
+from cluster.commands.summary import AppKeys, Summary
+from cluster.errors import Fault, Unavailable
 from cluster.runtime.places import Places
-from cluster.runtime.state import Lock, State, save_state
+from cluster.runtime.state import Lock, State, load_state, save_state
 from cluster.settings import Settings
 
 pytestmark = pytest.mark.usefixtures("allow_world")
@@ -70,6 +71,36 @@ def test_programs_get_the_running_settings_and_no_secret(running: Places) -> Non
         not {"KIOSK_REDIS_URL", "KIOSK_MASTER_KEY", "KIOSK_LLM_KEY", "KIOSK_DATA_DIR", "KIOSK_LEARNERS"}
         & given.keys()
     )
+
+
+def test_brackets_in_a_message_are_shown_as_they_are(running: Places) -> None:
+    """HAProxy names its functions in brackets."""
+    state = load_state(running)
+    assert state is not None
+    message = "HAProxy crashed: [/opt/haproxy.main()] can't bind"
+    save_state(running, state.model_copy(update={"phase": "failed", "message": message}))
+    result = CliRunner().invoke(command_line(), ["up", "--port", "8160"])
+    assert isinstance(result.exception, Fault), result.exception
+    assert result.exception.message.startswith(message)
+
+
+def test_a_second_start_on_another_port_says_that_it_stays(
+    running: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary = Summary(load_state(running), [AppKeys("development", "development")])  # type: ignore[arg-type]
+    asked = []
+
+    def summarise(*given: object, reveal: bool, first: bool = False) -> Summary:
+        asked.append(reveal)
+        return summary
+
+    monkeypatch.setattr(up, "summarise", summarise)
+    result = CliRunner().invoke(command_line(), ["up", "--port", "8161"])
+    assert result.exit_code == 0
+    assert "It stays on http://127.0.0.1:8160." in result.stderr
+    assert "`kiosk up --host 127.0.0.1 --port 8161`" in result.stderr
+    assert CliRunner().invoke(command_line(), ["up", "--port", "8160", "--json"]).exit_code == 0
+    assert asked == [False, True], "programs get the keys every time, people only when they ask"
 
 
 def test_no_secret_is_recorded(tmp_path: Path) -> None:
