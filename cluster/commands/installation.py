@@ -132,20 +132,20 @@ class Installation:
             path.unlink(missing_ok=True)
         return len(found)
 
-    def wait_for(self, stalled_s: float, on_change: Callable[[State], None]) -> State:
-        """Wait until it is ready or has failed, as long as it gets on.
+    def wait_for(self, stalled_s: float, on_stage: Callable[[float, str], None]) -> State:
+        """Wait until it is ready or has failed, as long as it makes progress; each stage is handed over once.
 
         Errors:
             Unavailable: nothing moved for `stalled_s`, or the supervisor ended
         """
-        patience, message = Patience(stalled_s), ""
+        patience, shown = Patience(stalled_s), 0
         while not patience.is_over:
             state = load_state(self.places)
             if state is not None:
                 patience.note((state.phase, state.message))
-                if state.message != message:
-                    message = state.message
-                    on_change(state)
+                for after_s, message in state.stages[shown:]:
+                    on_stage(after_s, message)
+                shown = len(state.stages)
                 if state.phase in ("ready", "failed"):
                     return state
                 if not self.is_running:

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from typing import Annotated
 
 import typer
@@ -91,7 +90,9 @@ def up(
 
 
 def _already(installation: Installation, *, reveal: bool, as_json: bool) -> None:
-    state = _await_ready(installation)
+    state = installation.state
+    if state is None or state.phase not in ("ready", "failed"):
+        state = _await_ready(installation)
     _refuse_failed(state)
     screen.err().print(f"Kiosk is already running (process {state.pid}, data in {state.data_dir}).")
     own = installation.settings
@@ -108,13 +109,11 @@ def _already(installation: Installation, *, reveal: bool, as_json: bool) -> None
 
 def _await_ready(installation: Installation) -> State:
     """Wait for the end of a start; each stage becomes a line with its seconds."""
-    begun = time.monotonic()
     with screen.err().status("starting") as status:
 
-        def report(state: State) -> None:
-            status.update(screen.quoted(state.message))
-            if state.phase in ("starting", "recovering"):
-                screen.err().print(f"{time.monotonic() - begun:7.1f} s  {state.message}", style="dim")
+        def report(after_s: float, message: str) -> None:
+            status.update(screen.quoted(message))
+            screen.err().print(f"{after_s:7.1f} s  {message}", style="dim")
 
         return installation.wait_for(STALLED_S, report)
 

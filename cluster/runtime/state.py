@@ -31,6 +31,8 @@ class State(BaseModel):
     phase: Phase
     message: str = ""
     "What is being done, or what went wrong and what to do."
+    stages: tuple[tuple[float, str], ...] = ()
+    "What the start has done so far: seconds after its begin, and words."
     pid: int
     "The supervisor."
     version: str

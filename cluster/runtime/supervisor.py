@@ -52,6 +52,7 @@ DEPLOY_AGAIN_S = 20.0
 START_AGAIN_S = 60.0
 "that long, and Ray is started again."
 LONGEST_REST_S = 30.0
+MOST_STAGES = 200
 MOST_FRONT_STARTS = 3
 "Starts without HAProxy in time before a start on an address that others reach is given up."
 
@@ -370,6 +371,8 @@ class Supervisor:
         if self._redis is not None:
             pids["redis"] = self._redis.pid
         update = {"phase": phase, "message": message, "pids": pids, **changes}
+        if phase == "starting" and message != self.state.message and len(self.state.stages) < MOST_STAGES:
+            update["stages"] = (*self.state.stages, (round(time.monotonic() - self._begun, 1), message))
         self.state = self.state.model_copy(update=update)
         try:
             save_state(self._places, self.state)

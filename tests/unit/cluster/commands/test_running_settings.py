@@ -73,12 +73,19 @@ def test_programs_get_the_running_settings_and_no_secret(running: Places) -> Non
     )
 
 
-def test_brackets_in_a_message_are_shown_as_they_are(running: Places) -> None:
-    """HAProxy names its functions in brackets."""
+def test_every_stage_is_a_line_and_brackets_are_shown_as_they_are(
+    running: Places, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """HAProxy names its functions in brackets; a stage may be over before anybody looks."""
     state = load_state(running)
     assert state is not None
     message = "HAProxy crashed: [/opt/haproxy.main()] can't bind"
-    save_state(running, state.model_copy(update={"phase": "failed", "message": message}))
+    stages = ((0.1, "starting Redis"), (0.12, "Redis answers"), (61.04, message))
+    change = {"phase": "failed", "message": message, "stages": stages}
+    save_state(running, state.model_copy(update=change))
+    assert up._await_ready(Installation()).phase == "failed"
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["    0.1 s  starting Redis", "    0.1 s  Redis answers", f"   61.0 s  {message}"]
     result = CliRunner().invoke(command_line(), ["up", "--port", "8160"])
     assert isinstance(result.exception, Fault), result.exception
     assert result.exception.message.startswith(message)
