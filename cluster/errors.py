@@ -7,6 +7,7 @@
         Unprocessable          JSON, but not what the schema asks for       -> 422; fact `detail`
           FilterSyntax         a filter that does not parse                 -> 422; facts kind, position
         ReadOnly               a write to the playground                    -> 400
+        InvalidSetting         a variable KIOSK_... makes no sense          -> no request; exit code 2
       Unauthenticated          key, user hash or token                      -> 401
       Forbidden                wrong kind of key, or a robot                -> 403
       NotFound                 record, engine, task, field, thread          -> 404
@@ -75,6 +76,12 @@ class ReadOnly(Invalid):
     code = "read_only"
 
 
+class InvalidSetting(Invalid):
+    """A setting of the wrong type or out of its bounds; the message names the variable."""
+
+    code = "invalid_setting"
+
+
 class Unauthenticated(HouseError):
     code = "unauthenticated"
 
@@ -116,7 +123,7 @@ class Fault(HouseError):
 _CLASSES: dict[str, type[HouseError]] = {
     kind.code: kind
     for kind in (
-        Invalid, Malformed, TooLarge, Unprocessable, FilterSyntax, ReadOnly, Unauthenticated,
+        Invalid, Malformed, TooLarge, Unprocessable, FilterSyntax, ReadOnly, InvalidSetting, Unauthenticated,
         Forbidden, NotFound, Conflict, TooMany, Unavailable, Unready, Fault,
     )
 }  # fmt: skip

@@ -123,6 +123,8 @@ class HotPath:
         if door is None:
             await self._app(scope, receive, send)
             return
+        if scope["path"] == HEALTH:
+            send = _ready_while_draining(send)
         match = door.find(scope)
         endpoint = match.endpoint(scope["method"]) if match is not None else None
         if endpoint is not None and endpoint.hot:
@@ -163,6 +165,28 @@ def _is_long(scope: Scope) -> bool:
         if name == b"transfer-encoding":
             return True
     return False
+
+
+def _ready_while_draining(send: Send) -> Send:
+    """Call a replica ready for as long as it takes requests, although it is to stop.
+
+    Serve calls it unhealthy at once, so a busy HAProxy would drop it before it knows the replica that takes its place.
+    HAProxy drops it when Serve writes the new list, and the replica listens until then.
+    """
+    held: Any = None
+
+    async def send_ready(message: Any) -> None:
+        nonlocal held
+        if message["type"] == "http.response.start" and message["status"] == 503:
+            held = message
+            return
+        if held is not None:
+            is_draining = b"DRAINING" in message.get("body", b"")
+            await send({**held, "status": 200} if is_draining else held)
+            held = None
+        await send(message)
+
+    return send_ready
 
 
 async def _write(reply: Reply, scope: Scope, send: Send) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from cluster.artifacts.segments import SegmentShelf
+from cluster.records.access import App
 from cluster.runtime.shelves import open_shelf
 from cluster.runtime.vault import ensure_master_key
 from cluster.settings import Settings
@@ -205,3 +206,18 @@ def test_a_program_without_an_installation_is_told_at_once_what_to_set(tmp_path:
         )
         assert done.returncode == 1
         assert told in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("words", [("cluster", "train"), ("jobs.refresh", "train")])
+def test_nothing_is_promoted_on_the_read_only_playground(shop: Shop, words: tuple[str, str]) -> None:
+    async def add() -> None:
+        async with open_stores(shop.url, slow_s=10.0) as stores:
+            await stores.access.put_app(App(app_id="playground", environment="playground", created_at=0))
+
+    asyncio.run(add())
+    module, command = words
+    done = shop.kiosk(command, "playground", "--recipe", "fast", "--local", "--promote", module=module)
+    assert done.returncode != 0
+    assert "This is the playground environment, which is read-only. Name another app" in " ".join(
+        done.stderr.split()
+    )
