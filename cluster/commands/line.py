@@ -16,6 +16,7 @@ from cluster.commands import (
     engines,
     evaluate,
     experiments,
+    export,
     forget,
     keys,
     learners,
@@ -58,6 +59,7 @@ def command_line() -> typer.Typer:
     line.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
     for part in (promote, forget):
         part.add_to(line)
+    line.command("export", epilog=export.EPILOG)(export.export)
     line.command("ingest", context_settings=elsewhere.PASS_ON)(elsewhere.ingest)
     line.command("models", context_settings=elsewhere.PASS_ON)(elsewhere.models)
     line.command("bench", context_settings=elsewhere.PASS_ON)(elsewhere.bench)

@@ -1,0 +1,32 @@
+"""Exit codes that pipelines rely on: 0 done, 1 partly done or failed, 2 wrong use, 3 not running (decision E12)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from cluster.commands import screen
+from cluster.errors import Conflict, HouseError, Invalid, NotFound, Unavailable
+
+PARTLY, WRONG_USE, NOT_RUNNING = 1, 2, 3
+
+
+@contextmanager
+def exit_codes(*, as_json: bool) -> Iterator[None]:
+    """Print an error of ours and end the command with its code."""
+    try:
+        yield
+    except HouseError as error:
+        screen.tell_error(error, as_json=as_json)
+        raise typer.Exit(exit_code_of(error)) from error
+
+
+def exit_code_of(error: HouseError) -> int:
+    """Choose the exit code of an error."""
+    if isinstance(error, Invalid | NotFound):
+        return WRONG_USE
+    if isinstance(error, Unavailable | Conflict):
+        return NOT_RUNNING
+    return PARTLY
