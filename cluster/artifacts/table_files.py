@@ -92,10 +92,11 @@ class TableFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._sink is not None
+        self._sink.is_given_up = error is not None
         try:
+            if self._writer is not None:
+                self._writer.close()  # also of a file that is given up: else its end is written later
             if error is None:
-                if self._writer is not None:
-                    self._writer.close()
                 self._sink.stream.flush()
                 if self._path is not None:
                     os.fsync(self._sink.stream.fileno())
@@ -171,9 +172,12 @@ class _Sink:
         self.stream = stream
         self.sha256 = hashlib.sha256()
         self.closed = False
+        self.is_given_up = False
         self._size = 0
 
     def write(self, data: Any) -> int:
+        if self.is_given_up:
+            return len(data)
         self.sha256.update(data)
         self._size += len(data)
         return self.stream.write(data)

@@ -38,7 +38,8 @@ _SPAN = re.compile(r"\d+[mhdw]")
 AppName = Annotated[str, typer.Argument(metavar="APP", help="The app.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object at the end.")]
 FormatName = Annotated[
-    str, typer.Option("--format", metavar="NAME", help="parquet, jsonl or csv; else by the ending of the file.")
+    str,
+    typer.Option("--format", metavar="NAME", help="parquet, jsonl or csv; else by the ending of the file."),
 ]
 KeepFormulas = Annotated[
     bool,
@@ -52,9 +53,7 @@ KeepFormulas = Annotated[
 
 def export(
     app: AppName,
-    subject: Annotated[
-        str, typer.Argument(metavar="WHAT", help="users, products, interactions or queries.")
-    ],
+    subject: Annotated[str, typer.Argument(metavar="WHAT", help="users, products, interactions or queries.")],
     out: Annotated[str, typer.Option(metavar="FILE", help="The file; - for standard output.")],
     since: Annotated[
         str,

@@ -21,6 +21,7 @@ from cluster.commands import (
     keys,
     learners,
     promote,
+    recommend,
     report,
     rules,
     runs,
@@ -60,6 +61,7 @@ def command_line() -> typer.Typer:
     for part in (promote, forget):
         part.add_to(line)
     line.command("export", epilog=export.EPILOG)(export.export)
+    line.command("recommend", epilog=recommend.EPILOG)(recommend.recommend)
     line.command("ingest", context_settings=elsewhere.PASS_ON)(elsewhere.ingest)
     line.command("models", context_settings=elsewhere.PASS_ON)(elsewhere.models)
     line.command("bench", context_settings=elsewhere.PASS_ON)(elsewhere.bench)

@@ -13,6 +13,7 @@ from actors.experiments.client import ExperimentClient, LocalExperimentAdmin, Lo
 from actors.history.client import LocalHistoryClient
 from actors.recommender.client import RecommenderClient
 from actors.recommender.messages import Kind
+from actors.recommender.stored_rules import StoredRules
 from cluster import ids
 from cluster.artifacts.shelf import Shelf
 from cluster.clock import Clock
@@ -40,7 +41,6 @@ from deployments.api.questions import AskMeans
 from deployments.api.recommendation import BODIES, Recommendations
 from deployments.api.records import Records
 from deployments.api.search import Searches
-from deployments.api.stored_rules import StoredRules
 from deployments.api.treated import TreatedQueries
 from deployments.api.users import Users
 from deployments.api.wire import records as wire
