@@ -113,7 +113,10 @@ def test_uploads_that_wait_are_told(folder: Path) -> None:
         (("export", "shop", "users", "--out", "x.xlsx"), "end it with .parquet, .jsonl or .csv"),
         (("export", "shop", "users", "--out", "x.csv", "--since", "soon"), "'soon' is no day or moment"),
         (("recommend", "shop", "--users", "none.csv", "--out", "x.csv"), "there is no file none.csv"),
-        (("recommend", "shop", "--users", "u.txt", "--out", "x.csv", "--fq", "a:[1"), "this range is never closed"),
+        (
+            ("recommend", "shop", "--users", "u.txt", "--out", "x.csv", "--fq", "a:[1"),
+            "this range is never closed",
+        ),
         (
             ("recommend", "shop", "--users", "u.txt", "--out", "x.csv", "--engine", "no"),
             "engine is not found",
