@@ -11,9 +11,8 @@ from typing import Any
 
 from actors.experiments.client import ExperimentClient, LocalExperimentAdmin, LocalExperimentClient
 from actors.history.client import LocalHistoryClient
-from actors.recommender.client import RecommenderClient
+from actors.recommender.client import RecommenderClient, StoredRules
 from actors.recommender.messages import Kind
-from actors.recommender.stored_rules import StoredRules
 from cluster import ids
 from cluster.artifacts.shelf import Shelf
 from cluster.clock import Clock

@@ -11,9 +11,8 @@ from functools import partial
 
 from actors.experiments.client import ExperimentClient
 from actors.experiments.messages import Treatment
-from actors.recommender.client import RecommenderClient
+from actors.recommender.client import RecommenderClient, StoredRules
 from actors.recommender.messages import ReaderQuery, RecommendationResult
-from actors.recommender.stored_rules import StoredRules
 from cluster.errors import Invalid
 from deployments.api.browser_writes import stranger_of
 from deployments.api.confidential import hide
