@@ -102,6 +102,8 @@ class TableFile:
                     os.fsync(self._sink.stream.fileno())
                     self._sink.stream.close()
                     os.replace(self._part, self._path)
+        except BrokenPipeError:
+            raise
         except OSError as failure:
             raise _refused(failure, str(self._path or "standard output")) from failure
         finally:

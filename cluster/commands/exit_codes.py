@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -21,6 +23,10 @@ def exit_codes(*, as_json: bool) -> Iterator[None]:
     except HouseError as error:
         screen.tell_error(error, as_json=as_json)
         raise typer.Exit(exit_code_of(error)) from error
+    except BrokenPipeError:
+        # whoever read our output has enough; what Python would flush at its end goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(PARTLY) from None
 
 
 def exit_code_of(error: HouseError) -> int:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,7 +22,7 @@ from cluster.artifacts.shelf import Shelf
 from cluster.artifacts.table_files import format_of
 from cluster.errors import Fault, Invalid, Unavailable
 from cluster.records.times import moment_ms
-from cluster.runtime.connecting import ADMIN_S, connect
+from cluster.runtime.connecting import ADMIN_S, connect, run_blocking
 from cluster.runtime.shelves import open_shelf
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
@@ -123,13 +122,3 @@ def _with_stores(work: Callable[[OpenStores, Shelf], Coroutine[Any, Any, T]], se
             return await work(stores, open_shelf(settings))
 
     return run_blocking(run())
-
-
-def run_blocking(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, also where an event loop runs already, as in a notebook."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, work).result()

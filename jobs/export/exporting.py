@@ -19,7 +19,7 @@ from cluster.clock import Clock, SystemClock, iso_ms
 from cluster.errors import Invalid, NotFound, Unavailable
 from cluster.store.ports import Stores
 from jobs.export.columns import NOUN_OF, SCHEMAS, SUBJECTS, Subject, queries_table, record_of, records_table
-from jobs.export.reading import Source, open_source
+from jobs.export.reading import ExportSource, open_source
 
 _TRIES = 5
 _POLL_S = 0.1
@@ -95,7 +95,7 @@ async def export(
     waiting = await _wait_for_uploads(order, stores)
     until_ms = clock.now_ms()
     for _ in range(_TRIES):
-        with tempfile.TemporaryDirectory(prefix=".kiosk-export-", dir=_folder_of(order.out)) as folder:
+        with _scratch_folder(order.out) as folder:
             source = await open_source(
                 stores, shelf, order.app_id, order.subject, order.since_ms, Path(folder)
             )
@@ -131,7 +131,7 @@ def check_subject(subject: str) -> Subject:
     raise Invalid(f"{subject!r} can't be exported; choose from {', '.join(SUBJECTS)}")
 
 
-def read_tables(subject: Subject, source: Source) -> list[Any] | None:
+def read_tables(subject: Subject, source: ExportSource) -> list[Any] | None:
     """Read a source into memory, with the columns of an export; None when what was read is out of date."""
     try:
         tables = [_table_of_batch(subject, batch) for batch in source.tables()]
@@ -158,7 +158,7 @@ async def _wait_for_uploads(order: ExportOrder, stores: Stores) -> int:
     return await stores.intake.depth(order.app_id)
 
 
-def _write(order: ExportOrder, source: Source, watch: Watch | None) -> TableFile | None:
+def _write(order: ExportOrder, source: ExportSource, watch: Watch | None) -> TableFile | None:
     """Write the file; None, and no file, when what was read is out of date."""
     file = TableFile(order.out, order.form, SCHEMAS[order.subject], keep_formulas=order.keep_formulas)
     try:
@@ -181,13 +181,16 @@ class _OutOfDate(Exception):
     """Rows were erased, or files replaced, since they were read."""
 
 
-def _folder_of(out: str) -> str | None:
-    """Say where what is not settled yet is kept meanwhile: beside the file."""
+def _scratch_folder(out: str) -> tempfile.TemporaryDirectory[str]:
+    """Make the folder that takes what is not settled yet: beside the file."""
     if out == STANDARD_OUTPUT:
-        return None
+        return tempfile.TemporaryDirectory(prefix="kiosk-export-")
     path = Path(out)
     if path.is_dir():
         raise Invalid(f"{out} is a folder; name a file")
     if not path.parent.is_dir():
         raise Invalid(f"there is no folder {path.parent}")
-    return str(path.parent)
+    try:
+        return tempfile.TemporaryDirectory(prefix=".kiosk-export-", dir=path.parent)
+    except OSError as error:
+        raise Invalid(f"nothing can be written to {path.parent}: {error.strerror}") from error

@@ -29,7 +29,7 @@ _TRIES = 5
 _BATCH = 10_000
 
 
-class Source(Protocol):
+class ExportSource(Protocol):
     """The rows of one subject."""
 
     @property
@@ -123,7 +123,7 @@ class QuerySource:
 
 async def open_source(
     stores: Stores, shelf: Shelf, app_id: str, subject: Subject, since_ms: int, folder: Path
-) -> Source:
+) -> ExportSource:
     """Open everything that was written of a subject until now; `folder` takes what is not settled yet.
 
     Errors:

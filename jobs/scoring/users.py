@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -53,7 +54,7 @@ def count_users(users: str | Path | pl.DataFrame | Sequence[str]) -> int:
         path = Path(users)
         if path.suffix.lower() != ".parquet" or not path.is_file():
             return 0
-        with _named_errors(path), pq.ParquetFile(path) as file:
+        with _name_file_in_errors(path), pq.ParquetFile(path) as file:
             return int(file.metadata.num_rows)
     return len(users)
 
@@ -75,7 +76,7 @@ def _rows(users: str | Path | pl.DataFrame | Sequence[str]) -> Iterator[Mapping[
 
 
 def _parquet(path: Path) -> Iterator[Mapping[str, Any]]:
-    with _named_errors(path), pq.ParquetFile(path) as file:
+    with _name_file_in_errors(path), pq.ParquetFile(path) as file:
         _check_columns(file.schema_arrow.names, path.name)
         names = [name for name in _COLUMNS if name in file.schema_arrow.names]
         for batch in file.iter_batches(CHUNK * 10, columns=names):
@@ -83,14 +84,14 @@ def _parquet(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _csv(path: Path) -> Iterator[Mapping[str, Any]]:
-    with _named_errors(path), path.open(encoding="utf-8-sig", newline="") as stream:
+    with _name_file_in_errors(path), path.open(encoding="utf-8-sig", newline="") as stream:
         rows = csv.DictReader(stream)
         _check_columns(rows.fieldnames or (), path.name)
         yield from rows
 
 
 def _jsonl(path: Path) -> Iterator[Mapping[str, Any]]:
-    with _named_errors(path), path.open("rb") as stream:
+    with _name_file_in_errors(path), path.open("rb") as stream:
         for line in stream:
             if line.strip():
                 row = orjson.loads(line)
@@ -98,23 +99,18 @@ def _jsonl(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
-    with _named_errors(path), path.open(encoding="utf-8-sig") as stream:
+    with _name_file_in_errors(path), path.open(encoding="utf-8-sig") as stream:
         for line in stream:
             if line.strip():
                 yield {"user_id": line.rstrip("\r\n")}
 
 
-class _named_errors:
-    """Name the file in errors of reading it."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, OSError | ValueError | pa.ArrowException | csv.Error):
-            raise Invalid(f"{self._path.name} can't be read: {error}") from error
+@contextmanager
+def _name_file_in_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, pa.ArrowException, csv.Error) as error:
+        raise Invalid(f"{path.name} can't be read: {error}") from error
 
 
 def _check_columns(names: Iterable[str], where: str) -> None:

@@ -40,18 +40,20 @@ class EventAccount:
     def explain(self) -> list[str]:
         """Say in sentences where accepted interactions are."""
         more = f"; {self.waiting:,} accepted ones are not settled yet, and a training waits for them"
-        said = [f"{self.settled:,} interactions have settled{more if self.waiting else ''}"]
+        sentences = [f"{self.settled:,} interactions have settled{more if self.waiting else ''}"]
         if self.lines != self.settled:
-            said.append(f"they name {self.lines:,} products in all, each is one event")
+            sentences.append(f"they name {self.lines:,} products in all, each is one event")
         if self.without_products:
-            said.append(f"{self.without_products:,} interactions name no product")
-        said += [
+            sentences.append(f"{self.without_products:,} interactions name no product")
+        sentences += [
             f"{count:,} events of type {kind or 'unknown'} say nothing for or against a product"
             for kind, count in sorted(self.unweighted.items(), key=lambda one: -one[1])
         ]
         if self.repeats:
-            said.append(f"{self.repeats:,} repeats of the same user, product, type and instant; they count")
-        return said
+            sentences.append(
+                f"{self.repeats:,} repeats of the same user, product, type and instant; they count"
+            )
+        return sentences
 
 
 def account_for(table: Any, data: Interactions) -> EventAccount:
