@@ -141,7 +141,9 @@ class TableFile:
 
     def _put(self, lines: Iterable[bytes]) -> None:
         assert self._sink is not None
-        self._sink.write(b"".join(line + b"\n" for line in lines))
+        text = b"\n".join(lines)
+        if text:
+            self._sink.write(text + b"\n")
 
     @contextlib.contextmanager
     def _translate_errors(self) -> Any:

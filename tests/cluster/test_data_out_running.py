@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import polars as pl
+import psutil
 import pytest
 
 from cluster.runtime.places import Places
@@ -44,9 +49,13 @@ class Running:
         self._http = httpx.Client(base_url=told["api_url"], timeout=30)
 
     def post(self, app: str, path: str, body: Any) -> Any:
-        """Send one request with the secret key."""
+        """Send one request with the secret key until there is room for it."""
         headers = {"X-API-KEY": self._keys[app], "User-Agent": BROWSER}
-        reply = self._http.post(path, json=body, headers=headers)
+        for _ in range(60):
+            reply = self._http.post(path, json=body, headers=headers)
+            if reply.status_code not in (429, 503):
+                break
+            time.sleep(0.5)
         assert reply.status_code == 200, reply.text
         return reply.json()
 
@@ -110,6 +119,40 @@ def test_workers_on_the_cluster_answer_as_the_api_does(running: Running, tmp_pat
     here = tmp_path / "here.parquet"
     running.installed.kiosk(*words, "--out", str(here), "--local")
     assert pl.read_parquet(here)["product_id"].to_list() == frame["product_id"].to_list()
+
+
+def test_workers_run_when_nobody_else_wants_to(running: Running, tmp_path: Path) -> None:
+    (tmp_path / "ids.txt").write_text("".join(f"user-{n}\n" for n in range(40_000)))
+    words = ("recommend", APP, "--users", str(tmp_path / "ids.txt"), "--out", str(tmp_path / "x.csv"))
+    scoring = subprocess.Popen(
+        [sys.executable, "-m", "cluster", *words],
+        env={**running.installed.environment, "PYTHONPATH": str(ROOT)},
+        cwd="/",
+    )
+    try:
+        until_s = time.monotonic() + 60
+        busiest = None
+        while busiest is None or busiest[1] < 0.5:
+            assert time.monotonic() < until_s
+            assert scoring.poll() is None
+            busiest = _busiest_thread("ray::ScoringWorker.score") or busiest
+            time.sleep(0.1)
+        assert os.sched_getscheduler(busiest[0]) == os.SCHED_IDLE
+    finally:
+        scoring.send_signal(signal.SIGINT)
+        assert scoring.wait(30) != 0
+    assert not (tmp_path / "x.csv").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["ids.txt"]
+
+
+def _busiest_thread(title: str) -> tuple[int, float] | None:
+    """Find the thread of a worker that computes most: its id and its seconds."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        with contextlib.suppress(psutil.Error):
+            if (process.info["cmdline"] or [""])[0].startswith(title):
+                found += [(thread.id, thread.user_time) for thread in process.threads()]
+    return max(found, key=lambda one: one[1], default=None)
 
 
 def test_wrong_use_starts_no_worker(running: Running, tmp_path: Path) -> None:

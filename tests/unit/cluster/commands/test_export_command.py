@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,7 @@ from cluster.store.connect import OpenStores
 from tests.fakes.corner_shop import PRODUCTS, upload
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
+ROOT = Path(__file__).resolve().parents[4]
 CLICK = {
     "type": "click",
     "user_id": "ada",
@@ -86,6 +90,24 @@ def test_a_stopped_shop_is_exported_and_scored(folder: Path) -> None:
     alder = {one["product_id"] for one in PRODUCTS if one["brand"] == "Alder"}
     assert set(frame["product_id"].to_list()) <= alder
     assert frame["rank"].to_list() == [1, 2, 3] * 2
+
+
+def test_a_reader_that_has_enough_ends_the_export_quietly(folder: Path) -> None:
+    async def append(keeping: Keeping, stores: OpenStores) -> None:
+        for _ in range(20):
+            await stores.interactions.append("shop", orjson.dumps([CLICK] * 500), [])
+
+    Installation().administer(append)
+    command = f"{sys.executable} -m cluster export shop interactions --out - --format jsonl"
+    done = subprocess.run(
+        ["bash", "-c", f"{command} | head -1; exit ${{PIPESTATUS[0]}}"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, json.loads(done.stdout), done.stderr) == (1, CLICK, "")
 
 
 def test_uploads_that_wait_are_told(folder: Path) -> None:
