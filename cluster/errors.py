@@ -158,6 +158,7 @@ class messages:
         "Request is denied due to bot blocking. Please only access this API from a real browser "
         "or use Secret API Key instead."
     )
+    SECRET_IN_BROWSER = "Secret key is not allowed in a browser; use the publishable key"
     HASH_REQUIRED = "user_hash is required."
     HASH_INVALID = "user_hash is invalid."
     TOKEN_INVALID = "Invalid JWT token"

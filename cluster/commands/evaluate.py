@@ -165,6 +165,8 @@ def _show(report: dict[str, Any]) -> None:
     if "note" in report:
         screen.out().print(report["note"])
     screen.out().print(f"coverage@{k} {report['coverage']:.3f}")
+    if report.get("chosen"):
+        screen.out().print(report["chosen"])
     for name, other in report["beside"].items():
         change = other["after"] - other["before"]
         screen.out().print(

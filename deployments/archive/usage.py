@@ -36,15 +36,18 @@ class Usage:
     person: Person
     skill_used: str
     question: str
+    begun_s: float
+    "Monotonic seconds at which its message was whole."
 
     @classmethod
-    def of(cls, tool: str, person: Person, arguments: Mapping[str, Any]) -> Usage:
+    def of(cls, tool: str, person: Person, arguments: Mapping[str, Any], begun_s: float) -> Usage:
         """Begin with what was sent, which may be anything."""
         return cls(
             tool,
             person,
             _text(arguments.get("skill_used"), _MOST_NAME),
             _text(arguments.get("question"), _MOST_QUESTION),
+            begun_s,
         )
 
     def answered(self, result: Mapping[str, Any]) -> Noted:
@@ -90,6 +93,7 @@ class UsageBook:
             articles=noted.articles,
             outcome=noted.outcome,
             refusal=noted.refusal,
+            took_ms=round((self._clock.monotonic_s() - usage.begun_s) * 1000, 3),
         )
         self._waiting.append(call)
 

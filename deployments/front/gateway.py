@@ -46,11 +46,12 @@ from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from deployments.api.door import Door
 from deployments.api.endpoints import Means, endpoints
+from deployments.api.identity_links import IdentityLinks
 from deployments.api.placement import PlacedRecommenders
 from deployments.api.query_book import QueryBook
 from deployments.api.questions import AskMeans, noted_in
 from deployments.api.routes import ordinary_way
-from deployments.api.warming import warm_up
+from deployments.api.warming import warm_up, warm_written
 from deployments.archive.citation import CitationRules
 from deployments.archive.door import ArchiveConfig, archive_routes, open_archive
 from deployments.edge.admission import Gate
@@ -82,8 +83,7 @@ class Gateway:
     async def __serve_build_asgi_app__(self) -> Any:
         """Open everything and build the ordinary way in; Serve calls it inside the replica."""
         set_up_logging()
-        settings, clock = Settings(), SystemClock()
-        meter = RayMeter()
+        settings, clock, meter = Settings(), SystemClock(), RayMeter()
         url = settings.redis_url
         if url is None:
             raise RuntimeError("no Redis: KIOSK_REDIS_URL is not set and the data directory names none")
@@ -114,6 +114,7 @@ class Gateway:
         self._memory = guard_writes(settings.data_dir, settings.disk_limit, self._stores.info, meter, clock)
         gate = Gate(self._keyring, self._limits, meter, most_bytes=settings.max_body_mb << 20)
         gate.why_no_writes = self._memory.reason
+        gate.link_identities = IdentityLinks(self._stores.interactions, meter).record
         means = self._open_means(settings, shelf, clock)
         self.door = Door(
             endpoints(means), gate, replays=self._stores.idempotency, clock=clock, tally=self._tally,
@@ -182,9 +183,10 @@ class Gateway:
         await self._stores.close()
 
     async def _warm(self, app_id: str) -> None:
-        """Load the archive before somebody asks."""
+        """Load the archive before somebody asks, and from then on the apps that are written."""
         with contextlib.suppress(HouseError):
             await self._answers.ask(ArchiveQuery(app_id, "news"))
+        await warm_written(self._stores, self._placed, lambda: self._keyring.app_ids)
 
     async def _tell(self) -> None:
         for second in itertools.count(1):

@@ -26,7 +26,8 @@ import uvicorn
 
 from cluster.runtime.front import predecessor, stand_in_config, wrapper_script
 from cluster.runtime.fronting import Front, find_haproxy
-from cluster.runtime.haproxy_config import BUSY, Wishes, tighten
+from cluster.runtime.haproxy_answers import BUSY
+from cluster.runtime.haproxy_config import Wishes, tighten
 from cluster.runtime.places import Places
 from cluster.runtime.sockets import answers, free_ports
 from tests.suites.waiting import wait_until

@@ -23,7 +23,7 @@ from cluster.store.connect import open_stores
 from tests.fakes import market
 from tests.suites.redis_process import RedisProcess
 
-pytestmark = [pytest.mark.redis, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.redis, pytest.mark.timeout(180), pytest.mark.slow]
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -106,7 +106,8 @@ def as_markdown(reports: Sequence[Mapping[str, Any]], title: str) -> str:
             cells = [_cell(other, figure) for figure in names]
             lines.append(f"| {name} | | " + " | ".join(cells) + " |")
         lines += ["", f"Coverage {found['coverage']:.3f}. {judge(found).sentence}.", ""]
-        lines += [f"{note[:1].upper()}{note[1:]}.\n" for note in (SEGMENTS, found.get("note")) if note]
+        notes = (found.get("chosen"), SEGMENTS, found.get("note"))
+        lines += [f"{note[:1].upper()}{note[1:]}.\n" for note in notes if note]
     return "\n".join(lines)
 
 

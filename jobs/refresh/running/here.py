@@ -16,6 +16,7 @@ from cluster.niceness import be_modest as be_modest
 from cluster.niceness import step_aside as step_aside
 from cluster.records.run import Run
 from cluster.store.ports import Stores
+from jobs.refresh.running.shipped_code import code_of
 
 if TYPE_CHECKING:
     from jobs.refresh.running.worker import Watch
@@ -67,5 +68,8 @@ async def work_here(
         Workplace,
     )
 
-    place = Workplace(stores, shelf, SystemClock(), scratch, free_memory_mb(), release=release())
+    place = Workplace(
+        stores, shelf, SystemClock(), scratch, free_memory_mb(),
+        release=release(), code_dir=code_of(scratch.parent),
+    )  # fmt: skip
     return await Worker(place, owner, watch).work(app_id, run_id)

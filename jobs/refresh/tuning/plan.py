@@ -6,7 +6,7 @@ The result is a recipe again, so what was decided can be read, kept, compared an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,14 +21,21 @@ from jobs.refresh.learners.registry import learner_of, rng_for
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.tuning.candidates import Candidates, gather
 from jobs.refresh.tuning.choose import choose_weights
+from jobs.refresh.tuning.outcomes import PartOutcome, outcomes_of, with_dropped
 from jobs.refresh.tuning.tune import Tuned, fadings_of, tune_part
+
+PURCHASE = "checkout"
 
 Tell = Callable[[str], None]
 "Hears what is being done, for a progress display."
 
 _ENOUGH_READERS = 200
 _ENOUGH_NEW_READERS = 30
+_ENOUGH_BUYERS = 0.1
+"Share of the active readers."
 _REPEATING = 0.2
+_LED_TO = 0.05
+"Share of purchases that an event of another kind led to."
 _ROUNDS = 30
 _SITTING_S = 6 * 3_600.0
 "Longer than anybody sits in front of a catalog."
@@ -54,6 +61,17 @@ class Plan:
     "The same for readers without a history; 0 when there were too few."
     single: Mapping[str, float] = field(default_factory=dict)
     "Part -> NDCG of the part alone."
+    outcomes: tuple[PartOutcome, ...] = ()
+    "What came of each part of the recipe that was given."
+    chooses: bool = False
+    "Were weights chosen, or were they given?"
+
+
+def settled_plan(recipe: Recipe, n_items: int) -> Plan:
+    """Give the plan of a recipe that leaves nothing open."""
+    fitting = for_catalog(recipe, n_items)
+    outcomes = outcomes_of(recipe, list(fitting.parts), n_items=n_items, chooses=False)
+    return Plan(fitting, "none needed", 0, 0.0, outcomes=outcomes)
 
 
 def split_of(recipe: Recipe, data: Interactions) -> Split:
@@ -65,7 +83,7 @@ def split_of(recipe: Recipe, data: Interactions) -> Split:
     asked = recipe.validation
     protocol = asked.protocol
     if protocol == "leave_last_out":
-        return leave_last_out(data, asked.folds)
+        return _leave_last_out(recipe, data)
     if protocol == "next_in_session":
         return last_day_sessions(data, asked.share)
     if protocol == "by_time" or data.clock:
@@ -74,11 +92,11 @@ def split_of(recipe: Recipe, data: Interactions) -> Split:
         except Invalid:
             if protocol == "by_time":
                 raise
-            return leave_last_out(data, asked.folds)
+            return _leave_last_out(recipe, data)
         known = np.count_nonzero(split.validation[0].histories.lengths > 0)
         if protocol == "by_time" or (known >= _ENOUGH_READERS and not cuts_sittings(split.validation[0])):
             return split
-    return leave_last_out(data, asked.folds)
+    return _leave_last_out(recipe, data)
 
 
 def make_plan(recipe: Recipe, trials: Sequence[Trial], tell: Tell = say_nothing) -> Plan:
@@ -87,7 +105,8 @@ def make_plan(recipe: Recipe, trials: Sequence[Trial], tell: Tell = say_nothing)
     Errors:
         Invalid: no part fits the catalog, or the trials ask nobody with a history
     """
-    recipe = for_catalog(recipe, trials[0].train.n_items)
+    given, n_items = recipe, trials[0].train.n_items
+    recipe = for_catalog(recipe, n_items)
     trials = _enough(recipe, trials)
     small = [reduced(recipe, _known(trial)) for trial in trials]
     tuned: dict[str, Tuned] = {}
@@ -103,15 +122,39 @@ def make_plan(recipe: Recipe, trials: Sequence[Trial], tell: Tell = say_nothing)
             tell(f"train {name} for validation")
             models[-1][name] = learner_of(part).train(trial.train, rng_for(recipe.seed, name))
     tell("choose weights")
-    return _weighed(settled, trials, models, tuned)
+    plan, gains = _weighed(settled, trials, models, tuned)
+    blend = given.blend.model_copy(
+        update={"weights": plan.recipe.blend.weights, "weights_new": plan.recipe.blend.weights_new}
+    )
+    outcomes = outcomes_of(
+        given.model_copy(update={"blend": blend}), list(recipe.parts),
+        single=plan.single, gains=gains, n_items=n_items, chooses=given.blend.weights == "auto",
+    )  # fmt: skip
+    return replace(plan, outcomes=outcomes, chooses=given.blend.weights == "auto")
 
 
 def plan_for(recipe: Recipe, data: Interactions, tell: Tell = say_nothing) -> Plan:
     """Answer the open questions of a recipe on the newest part of the data."""
     if is_settled(recipe):
-        return Plan(for_catalog(recipe, data.n_items), "none needed", 0, 0.0)
+        return settled_plan(recipe, data.n_items)
     split = split_of(recipe, data)
     return make_plan(recipe, (split.test, *split.validation), tell)
+
+
+def without_parts(plan: Plan, dropped: Mapping[str, str]) -> Plan:
+    """Take parts out of the blend of a plan; `dropped` says why, part by part."""
+    recipe = plan.recipe
+    weights, weights_new = recipe.blend.weights, recipe.blend.weights_new
+    if not dropped or weights == "auto" or weights_new == "auto":
+        return plan
+    left = {name: weight for name, weight in weights.items() if name not in dropped}
+    parts = {name: part for name, part in recipe.parts.items() if name in left or name in weights_new}
+    blend = recipe.blend.model_copy(update={"weights": left})
+    return replace(
+        plan,
+        recipe=recipe.model_copy(update={"parts": parts, "blend": blend}),
+        outcomes=with_dropped(plan.outcomes, dropped),
+    )
 
 
 def is_settled(recipe: Recipe) -> bool:
@@ -155,7 +198,7 @@ def reduced(recipe: Recipe, trial: Trial) -> Trial:
     share = asked.tune_events / len(trial.train)
     chosen = rng.random(trial.train.n_readers) < share
     train = trial.train.pick(chosen[trial.train.reader])
-    return Trial(small.name, train, small.histories, small.targets, small.seen)
+    return replace(small, train=train)
 
 
 def _by_time(recipe: Recipe, data: Interactions) -> Split:
@@ -167,6 +210,41 @@ def _by_time(recipe: Recipe, data: Interactions) -> Split:
     if seen == "allowed":
         return split
     return by_time(data, share=asked.share, seen=seen, kinds=asked.kinds, folds=asked.folds)
+
+
+def _leave_last_out(recipe: Recipe, data: Interactions) -> Split:
+    """Leave the last item out, or the last purchase where enough readers buy after other events.
+
+    A view or a cart often leads to the purchase, so items that only other events led to are asked for as well.
+    """
+    asked = recipe.validation
+    kinds = asked.kinds
+    if not kinds and asked.seen in ("auto", "other_kinds"):
+        kinds = _target_kinds(data)
+    seen = asked.seen if asked.seen != "auto" else _seen_before(data, kinds)
+    return leave_last_out(data, asked.folds, kinds=kinds, seen=seen)
+
+
+def _target_kinds(data: Interactions) -> tuple[str, ...]:
+    """Name purchases where enough readers made several, beside events of other kinds; else nothing."""
+    liked = data.pick(data.weight > 0)
+    bought = liked.of_kinds((PURCHASE,))
+    if not len(bought) or len(bought) == len(liked):
+        return ()
+    several = np.count_nonzero(np.diff(bought.starts()) >= 2)
+    active = np.count_nonzero(np.diff(liked.starts()) >= 3)
+    return (PURCHASE,) if several >= max(_ENOUGH_READERS, _ENOUGH_BUYERS * active) else ()
+
+
+def _seen_before(data: Interactions, kinds: tuple[str, ...]) -> Seen:
+    """Decide which items of a history may be answered, by what readers took after all."""
+    if not kinds:
+        return "out"
+    every = leave_last_out(data, kinds=kinds, seen="allowed").validation[0]
+    fresh = leave_last_out(data, kinds=kinds, seen="other_kinds").validation[0]
+    if len(fresh) <= (1 - _REPEATING) * len(every):
+        return "allowed"
+    return "other_kinds" if _repeat_share(fresh) >= _LED_TO else "out"
 
 
 def cuts_sittings(trial: Trial) -> bool:
@@ -218,8 +296,11 @@ def _weighed(
     trials: Sequence[Trial],
     models: Sequence[Mapping[str, Model]],
     tuned: Mapping[str, Tuned],
-) -> Plan:
-    """Choose weights and fadings for readers with a history, and weights for those without."""
+) -> tuple[Plan, dict[str, float]]:
+    """Choose weights and fadings for readers with a history, and weights for those without.
+
+    Returns the plan, and what each part that has no weight would have added.
+    """
     blend = recipe.blend
     variants = [
         [
@@ -252,13 +333,22 @@ def _weighed(
     settled = recipe.model_copy(
         update={
             "parts": {name: part.model_copy(update={"tune": {}}) for name, part in parts.items()},
+            "validation": recipe.validation.model_copy(update=_found_out(trials[0])),
             "blend": blend.model_copy(update={"weights": weights, "weights_new": weights_new, "start": {}}),
         }
     )
     single: dict[str, float] = {}
+    gains: dict[str, float] = {}
     for at, name in enumerate(names):
         single[name] = max(single.get(name, 0.0), float(choice.single[at]))
-    return Plan(settled, trials[0].name, len(candidates), choice.figure, figure_new, single)
+        if not np.isnan(choice.gains[at]):
+            gains[name] = max(gains.get(name, -1.0), float(choice.gains[at]))
+    return Plan(settled, trials[0].name, len(candidates), choice.figure, figure_new, single), gains
+
+
+def _found_out(trial: Trial) -> dict[str, Any]:
+    """Say what serving must know of how the choice was made: which items of a history it may show."""
+    return {"seen": trial.seen, "kinds": trial.kinds} if trial.seen == "other_kinds" else {}
 
 
 def _weights_new(
