@@ -10,6 +10,7 @@ A chunk of users is scored by one worker. When a worker dies, Ray starts it agai
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -50,6 +51,8 @@ CPUS = 0.25
 "Share of a processor Ray keeps for a worker; it runs when nobody else wants to."
 _IN_FLIGHT = 2
 "Chunks each worker has at a time."
+_TRIES, _PAUSE_S = 30, 2.0
+"How often, and after which pause, a worker asks a store again that is away."
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
 
 
@@ -96,19 +99,39 @@ class ScoringWorker:
         self._order, self._connect, self._open_shelf = order, connect, open_shelf
         self._cache = Settings(data_dir=Path(data_dir)).snapshot_cache_dir
         self._scorer: UserScorer | None = None
+        self._opening = asyncio.Lock()
 
     async def score(self, users: list[UserKey]) -> ScoredChunk | Refusal:
-        """Score some users; an expected "no" comes back as a refusal."""
-        try:
+        """Score some users, and wait for a store that is away; an expected "no" comes back as a refusal."""
+        for left in range(_TRIES, -1, -1):
+            try:
+                scorer = await self._opened()
+                return ScoredChunk(await scorer.score(users), scorer.serving)
+            except Unavailable as error:
+                if not left:
+                    return Refusal.of(error)
+                await asyncio.sleep(_PAUSE_S)
+            except HouseError as error:
+                return Refusal.of(error)
+        raise AssertionError("the last try returns")
+
+    async def _opened(self) -> UserScorer:
+        """Give the scorer; several chunks come at once, and the first one loads it."""
+        async with self._opening:
             if self._scorer is None:
                 step_aside()  # niceness belongs to threads, and this may be another one
-                stores = await self._connect()
-                scorer = UserScorer(self._order, stores, self._open_shelf(), self._cache)
-                await scorer.start()
-                self._scorer = scorer
-            return ScoredChunk(await self._scorer.score(users), self._scorer.serving)
-        except HouseError as error:
-            return Refusal.of(error)
+                self._scorer = await self._open()
+        return self._scorer
+
+    async def _open(self) -> UserScorer:
+        stores = self._connect()
+        try:
+            scorer = UserScorer(self._order, await stores, self._open_shelf(), self._cache)
+            await scorer.start()
+        except HouseError:
+            await stores.close()
+            raise
+        return scorer
 
 
 def recommend(

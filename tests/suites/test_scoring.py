@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,12 @@ from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
 from cluster.artifacts.snapshots import SnapshotShelf
 from cluster.clock import SystemClock, iso_ms
-from cluster.errors import Fault, Invalid, NotFound
+from cluster.errors import Fault, Invalid, NotFound, Refusal, Unavailable
 from cluster.meter import SilentMeter
 from cluster.records.boost_rule import read_rules
 from cluster.store.memory import memory_stores
-from jobs.scoring.driver import recommend_here
+from jobs.scoring import driver
+from jobs.scoring.driver import ScoredChunk, ScoringWorker, recommend_here
 from jobs.scoring.scoring import ScoringOrder, UserScorer, check_snapshot
 from jobs.scoring.users import UserKey, count_users, read_users
 from tests.fakes.asgi import call
@@ -186,6 +188,45 @@ async def test_a_worker_holds_back_neither_the_log_nor_an_erasure(shop: Shop) ->
     await scorer.close()
     followers = shop.corner.stores.changes._state.apps[APP].followers  # type: ignore[attr-defined]
     assert not [follower for follower in followers if follower.startswith("scoring")]
+
+
+class Worker(ScoringWorker):
+    """A worker in this process, whose first tries find the store away."""
+
+    def __init__(self, scorer: UserScorer, misses: int) -> None:
+        self._made, self._misses, self.opened = scorer, misses, 0
+        self._scorer = None
+        self._opening = asyncio.Lock()
+
+    async def _open(self) -> UserScorer:
+        self.opened += 1
+        await asyncio.sleep(0.01)
+        if self.opened <= self._misses:
+            raise Unavailable("the store is away")
+        await self._made.start()
+        return self._made
+
+
+async def test_chunks_that_come_at_once_load_the_app_once_and_wait_for_the_store(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "step_aside", lambda: None)
+    monkeypatch.setattr(driver, "_PAUSE_S", 0.0)
+    scorer = shop.scorer()
+    worker = Worker(scorer, 0)
+    first, second = await asyncio.gather(worker.score(everybody()[:3]), worker.score(everybody()[3:5]))
+    await scorer.close()
+    assert worker.opened == 1
+    assert isinstance(first, ScoredChunk)
+    assert isinstance(second, ScoredChunk)
+    assert [len(first.lists), len(second.lists)] == [3, 2]
+    again = shop.scorer()
+    assert isinstance(await Worker(again, 2).score(everybody()[:3]), ScoredChunk)
+    await again.close()
+    monkeypatch.setattr(driver, "_TRIES", 2)
+    refused = await Worker(shop.scorer(), 3).score(everybody()[:3])
+    assert isinstance(refused, Refusal)
+    assert refused.message == "the store is away"
 
 
 async def test_files_hold_one_row_a_product_or_one_a_user(shop: Shop) -> None:
