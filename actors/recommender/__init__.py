@@ -28,6 +28,8 @@ What the stages read, and how it comes to be:
     newcomers    new products and what they are like
     holdings     all of this for one engine, and what every score starts from
 
+`stored_rules` adds an app's boost rules to a query (`applied_rules` says which), before it is answered.
+
 `recommender` ties it together without a store or a clock. `follower` keeps one app's recommender alive (`boot`
 loads settled segments, then the log is followed), `champions` brings about what the engines' records say serves,
 `host` is the shell around several apps (`actors.following`) and `client` how doors reach it.

@@ -1,4 +1,4 @@
-"""The typed way to a recommender, wherever it lives."""
+"""The typed way to a recommender, wherever it lives, and the stored rules a query gets before it goes there."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from actors.recommender.messages import ReaderQuery, RecommendationResult
+from actors.recommender.stored_rules import StoredRules as StoredRules
 from cluster.errors import Refusal, Unavailable
 
 PATIENCE_S = 10.0

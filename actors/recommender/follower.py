@@ -169,6 +169,10 @@ class Follower:
         """Name the snapshot that serves an engine; empty for the live parts alone."""
         return self._held.of(engine_id).serving
 
+    async def is_pinned(self, engine_id: str, version: str) -> bool:
+        """Load a version of an engine, and tell whether it can answer."""
+        return await self._champions.pin(engine_id, version) != engine_id
+
     async def _prepare(self, recommender: Recommender, keys: Sequence[Key]) -> None:
         """Build columns beside what goes on; who needs the same ones waits for the same building."""
         async with self._preparing:

@@ -46,12 +46,13 @@ def merge_start(files: Sequence[FileEntry], rules: MergeRules, *, keep_full: boo
     return None
 
 
-def latest_rows(tables: Iterable[Any], *, drop_gone: bool) -> Iterator[Any]:
+def latest_rows(tables: Iterable[Any], *, drop_gone: bool, seen: set[str] | None = None) -> Iterator[Any]:
     """Keep the newest row of every id. Tables come newest first; rows within a table oldest first.
 
-    `drop_gone` also drops removals; right only when nothing older than these tables exists.
+    `drop_gone` also drops removals; right only when nothing older than these tables exists. `seen` holds the ids of
+    newer tables; the ids of these tables are added to it.
     """
-    seen: set[str] = set()
+    seen = set() if seen is None else seen
     for table in tables:
         rows: list[int] = []
         gone = table["gone"].to_pylist()

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import io
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -96,6 +97,27 @@ class QueryShelf:
             return inside.filter(wanted).sort_by("at")
         raise Fault("the newest manifest of the queries keeps changing")
 
+    def commit(self, app_id: str) -> Manifest:
+        """Read the newest commit, for `days`."""
+        return self._manifest(app_id)
+
+    def days(self, app_id: str, commit: Manifest, since_ms: int) -> Iterator[Any]:
+        """Read the queries of one commit day by day; tables with `COLUMNS`, oldest first.
+
+        Errors:
+            NotFound: a file of the commit was replaced meanwhile
+            Fault: a file is damaged
+        """
+        files = [entry for entry in commit.files if entry.facts["last"] >= since_ms]
+        for _, entries in groupby(files, key=lambda entry: entry.facts["day"]):
+            tables = []
+            for entry in entries:
+                table = self._table(app_id, entry)
+                if table is None:
+                    raise Fault(f"a file of the query log is damaged: {entry.name}")
+                tables.append(table.filter(pc.greater_equal(table["at"], since_ms)))
+            yield pa.concat_tables(tables).sort_by("at")
+
     def rows_of(self, app_id: str, readers: Sequence[str]) -> list[dict[str, Any]]:
         """Read the queries of some readers (pseudonyms), oldest first."""
         table = self.read(app_id, 0)
@@ -113,15 +135,12 @@ class QueryShelf:
             Conflict: another writer committed meanwhile
         """
         manifest = self._manifest(app_id)
-        forgotten: Mapping[str, int] = manifest.facts.get("forgotten", {})
         by_day: defaultdict[str, list[Searched]] = defaultdict(list)
-        for query in finals(queries):
-            if query.reader and query.at <= forgotten.get(query.reader, -1):
-                continue
+        for query in remembered(queries, manifest):
             by_day[f"{from_ms(query.at):%Y-%m-%d}"].append(query)
         files = list(manifest.files)
         for day, some in sorted(by_day.items()):
-            files.append(self._write(app_id, day, _table_of(some)))
+            files.append(self._write(app_id, day, table_of(some)))
         self._commit(app_id, manifest, files, offset=last)
         return sum(map(len, by_day.values()))
 
@@ -237,6 +256,16 @@ class QueryShelf:
         self._shelf.remove(manifest_path(folder, manifest.sequence))
 
 
+def remembered(queries: Iterable[Searched], commit: Manifest) -> list[Searched]:
+    """Choose the final queries (`finals`) whose readers were not forgotten after they asked."""
+    forgotten: Mapping[str, int] = commit.facts.get("forgotten", {})
+    return [
+        query
+        for query in finals(queries)
+        if not (query.reader and query.at <= forgotten.get(query.reader, -1))
+    ]
+
+
 def finals(queries: Iterable[Searched]) -> list[Searched]:
     """Leave out the keystrokes on the way to what was asked.
 
@@ -278,7 +307,8 @@ def _small(entries: Sequence[FileEntry]) -> list[FileEntry]:
     return chosen
 
 
-def _table_of(queries: Sequence[Searched]) -> Any:
+def table_of(queries: Sequence[Searched]) -> Any:
+    """Make a table with `COLUMNS`."""
     columns = [
         pa.array([getattr(query, name) for query in queries], COLUMNS.field(name).type)
         for name in COLUMNS.names

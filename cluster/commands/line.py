@@ -16,11 +16,13 @@ from cluster.commands import (
     engines,
     evaluate,
     experiments,
+    export,
     forget,
     keys,
     learners,
     promote,
     quarantine,
+    recommend,
     report,
     rules,
     runs,
@@ -60,6 +62,8 @@ def command_line() -> typer.Typer:
     line.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
     for part in (promote, forget):
         part.add_to(line)
+    line.command("export", epilog=export.EPILOG)(export.export)
+    line.command("recommend", epilog=recommend.EPILOG)(recommend.recommend)
     line.command("ingest", context_settings=elsewhere.PASS_ON)(elsewhere.ingest)
     line.command("models", context_settings=elsewhere.PASS_ON)(elsewhere.models)
     line.command("bench", context_settings=elsewhere.PASS_ON)(elsewhere.bench)

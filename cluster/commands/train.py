@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -271,17 +272,20 @@ def _rehearse(installation: Installation, app: str, engine: str, recipe: Recipe,
     from cluster.runtime.shelves import open_shelf
     from jobs.refresh.running.here import free_memory_mb
     from jobs.refresh.running.orders import known_engine
-    from jobs.refresh.running.rehearsal import rehearse
+    from jobs.refresh.running.rehearsal import count_waiting, rehearse
     from jobs.refresh.running.source import read_source
 
-    async def check() -> None:
+    async def check(offset: str) -> int:
         async with installation.stores() as stores:
             await known_engine(stores, app, engine)
+            return await count_waiting(stores.changes, app, offset)
 
-    asyncio.run(check())
+    segments = SegmentShelf(open_shelf(installation.settings))
+    waiting = asyncio.run(check(segments.offsets(app).get("interaction", "0")))
     with screen.err().status("reading what has settled"):
-        segments = SegmentShelf(open_shelf(installation.settings))
-        source = read_source(segments, app, recipe, products_suffice=True)
+        source = read_source(segments, app, recipe, products_suffice=True, explain=True)
+        if source.account is not None:
+            source = replace(source, account=replace(source.account, waiting=waiting))
         found = rehearse(recipe, source, free_memory_mb())
     if as_json:
         screen.tell_json({"app_id": app, "engine_id": engine, "recipe": recipe.name, **found.told()})
@@ -296,6 +300,8 @@ def _rehearse(installation: Installation, app: str, engine: str, recipe: Recipe,
             f"{facts['events']:,} events of {facts['readers']:,} readers with {facts['items']:,} products "
             f"({facts['dropped']:,} rows made no sense)"
         )
+        for sentence in () if found.account is None else found.account.explain():
+            screen.out().print(f"  {sentence}")
         screen.out().print(table)
         screen.out().print(
             f"In all about {found.seconds:.0f} s and {found.memory >> 20:,} MB; "

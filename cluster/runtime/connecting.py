@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
 from cluster.errors import Fault
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores, open_stores
+
+T = TypeVar("T")
 
 ADMIN_S = 10.0
 "Deadline of administrators' calls: they may meet a server that is still loading."
@@ -25,3 +32,13 @@ def connect(settings: Settings | None = None, *, slow_s: float = 2.0) -> OpenSto
 def connect_actor() -> OpenStores:
     """Open the stores in an actor's own process; handed to actors instead of an address with a password."""
     return connect()
+
+
+def run_blocking(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end, also where an event loop runs already, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()

@@ -11,7 +11,7 @@ from typing import Any
 
 from actors.experiments.client import ExperimentClient, LocalExperimentAdmin, LocalExperimentClient
 from actors.history.client import LocalHistoryClient
-from actors.recommender.client import RecommenderClient
+from actors.recommender.client import RecommenderClient, StoredRules
 from actors.recommender.messages import Kind
 from actors.search.client import BankClient
 from cluster import ids
@@ -41,7 +41,6 @@ from deployments.api.questions import AskMeans
 from deployments.api.recommendation import BODIES, Recommendations
 from deployments.api.records import Records
 from deployments.api.search import Searches
-from deployments.api.stored_rules import StoredRules
 from deployments.api.suggested_queries import BankSuggestions
 from deployments.api.treated import TreatedQueries
 from deployments.api.users import Users

@@ -11,13 +11,12 @@ from functools import partial
 
 from actors.experiments.client import ExperimentClient
 from actors.experiments.messages import Treatment
-from actors.recommender.client import RecommenderClient
+from actors.recommender.client import RecommenderClient, StoredRules
 from actors.recommender.messages import ReaderQuery, RecommendationResult
 from cluster.errors import Invalid
 from deployments.api.browser_writes import stranger_of
 from deployments.api.confidential import hide
 from deployments.api.experiments import device_of
-from deployments.api.stored_rules import StoredRules
 from deployments.edge.arrival import Arrival
 
 

@@ -30,7 +30,7 @@ from cluster.clock import SystemClock
 from cluster.errors import HouseError, Refusal, Unavailable
 from cluster.ids import DEFAULT_ENGINE, new_request_id
 from cluster.records.run import Run
-from cluster.runtime.connecting import connect_actor
+from cluster.runtime.connecting import connect_actor, run_blocking
 from cluster.runtime.handover import give_up_keys
 from cluster.runtime.head import connect_installation
 from cluster.runtime.learners import allowed_learners
@@ -230,7 +230,7 @@ def train(
                     watch(run)
             return run
 
-    return asyncio.run(follow())
+    return run_blocking(follow())
 
 
 def examine_on_ray(

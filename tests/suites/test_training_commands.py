@@ -87,6 +87,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
 def test_from_training_to_serving_and_back(shop: Shop) -> None:
     plan = shop.told("train", market.APP, "--recipe", "fast", "--dry-run")
     assert (plan["events"], plan["fits"]) == (2_000, True)
+    assert (plan["interactions"]["settled"], plan["interactions"]["waiting"]) == (2_000, 0)
     first = shop.told("train", market.APP, "--recipe", "fast", "--local", "--promote")
     assert (first["status"], first["promoted"]) == ("finished", True)
     second = shop.told("train", market.APP, "--recipe", "fast", "--set", "seed=7", "--local")
@@ -112,12 +113,18 @@ def test_evaluation_writes_pictures_and_reports(shop: Shop, tmp_path: Path) -> N
     assert [report["protocol"] for report in told["reports"]] == ["by_time", "leave_last_out"]
     assert {path.name for path in out.iterdir()} >= {
         "leave_last_out-segments.svg",
+        "leave_last_out-segments.png",
         "report.json",
         "report.md",
     }
     table = shop.kiosk("evaluate", market.APP, "--recipe", "fast", "--protocol", "leave_last_out").stdout
     assert "popularity" in table
     assert "95 % interval" in table
+    assert "new: no event before the test; light: 1 to 9 events; heavy: 10 or more" in table
+    (popularity,) = [line for line in table.splitlines() if line.startswith("popularity")]
+    assert popularity.count("±") >= 5
+    told_how_long = shop.kiosk("evaluate", "--help").stdout
+    assert "on two cores" in " ".join(told_how_long.split())
 
 
 def test_a_sweep_is_compared_and_says_how_to_train_the_best(shop: Shop, tmp_path: Path) -> None:

@@ -1,14 +1,21 @@
-"""Figures as pictures: bars with their intervals as SVG, made of text, without a library and readable anywhere."""
+"""Figures as pictures: bars with their intervals, one drawing written as SVG or as PNG.
+
+A drawing is a list of rectangles, lines and texts, so both forms show the same thing.
+"""
 
 from __future__ import annotations
 
+import io
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from xml.sax.saxutils import escape
 
 _COLOURS = ("#2f6f8f", "#d08c3a", "#7a9a4b", "#8a5a8c")
-_WIDTH, _PLOT, _TOP, _LEFT, _BOTTOM = 720, 240, 64, 56, 56
+_WIDTH, _PLOT, _TOP, _LEFT, _BOTTOM = 720, 240, 72, 56, 56
+_INK, _GRID, _WHISKER, _PAPER = "#000000", "#dddddd", "#222222", "#ffffff"
+_AXIS = "mean over users (0 to 1); lines: 95 % intervals"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,41 +27,149 @@ class Bar:
     high: float | None = None
 
 
-def bars(title: str, groups: Mapping[str, Mapping[str, Bar]]) -> str:
-    """Draw groups of bars side by side; bars of the same name have the same colour in every group."""
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A filled rectangle; `hint` is shown where a pointer rests on it."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    colour: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stroke:
+    """A straight line."""
+
+    x: float
+    y: float
+    to_x: float
+    to_y: float
+    colour: str
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A line of text; `anchor` is `start`, `middle` or `end`."""
+
+    x: float
+    y: float
+    words: str
+    anchor: str = "start"
+    size: int = 12
+
+
+@dataclass(slots=True)
+class BarChart:
+    """A drawing."""
+
+    height: int
+    shapes: list[Box | Stroke | Label] = field(default_factory=list)
+
+
+def bars(title: str, groups: Mapping[str, Mapping[str, Bar]], axis: str = _AXIS) -> str:
+    """Draw groups of bars side by side as SVG; bars of the same name have the same colour in every group."""
+    return svg(draw(title, groups, axis))
+
+
+def draw(title: str, groups: Mapping[str, Mapping[str, Bar]], axis: str = _AXIS) -> BarChart:
+    """Draw groups of bars side by side above an axis with round ticks and a label."""
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
-    most = (
-        max((bar.high or bar.value for group in groups.values() for bar in group.values()), default=0.0)
-        or 1.0
-    )
-    scale, step = _PLOT / most, (_WIDTH - _LEFT - 16) / max(len(groups), 1)
+    most = max((bar.high or bar.value for group in groups.values() for bar in group.values()), default=0.0)
+    marks = ticks(most)
+    scale, step = _PLOT / marks[-1], (_WIDTH - _LEFT - 16) / max(len(groups), 1)
     width = min(48.0, step * 0.8 / max(len(names), 1))
     base = _TOP + _PLOT
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{base + _BOTTOM}" '
-        'font-family="sans-serif" font-size="12">',
-        f'<rect width="{_WIDTH}" height="{base + _BOTTOM}" fill="#ffffff"/>',
-        f'<text x="{_LEFT}" y="20" font-size="15">{escape(title)}</text>',
-    ]
+    chart = BarChart(base + _BOTTOM, [Label(_LEFT, 20, title, size=15)])
     for at, name in enumerate(names):
         x = _LEFT + at * 160
-        lines.append(f'<rect x="{x}" y="32" width="12" height="12" fill="{_colour(at)}"/>')
-        lines.append(f'<text x="{x + 18}" y="42">{escape(name)}</text>')
-    for part in range(5):
-        y, value = base - _PLOT * part / 4, most * part / 4
-        lines.append(f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_WIDTH - 16}" y2="{y:.1f}" stroke="#dddddd"/>')
-        lines.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:.3f}</text>')
+        chart.shapes += [Box(x, 32, 12, 12, _colour(at)), Label(x + 18, 42, name)]
+    chart.shapes.append(Label(8, _TOP - 10, axis, size=11))
+    decimals = max(0, -math.floor(math.log10(marks[1]) + 1e-9)) if len(marks) > 1 else 0
+    decimals += any(round(mark, decimals) != round(mark, 9) for mark in marks)
+    for mark in marks:
+        y = base - mark * scale
+        chart.shapes.append(Stroke(_LEFT, y, _WIDTH - 16, y, _GRID))
+        chart.shapes.append(Label(_LEFT - 6, y + 4, f"{mark:.{decimals}f}", "end"))
     for place, (label, group) in enumerate(groups.items()):
         middle = _LEFT + step * (place + 0.5)
         first = middle - width * len(group) / 2
         for at, (name, bar) in enumerate(group.items()):
-            lines += _drawn(bar, first + at * width, width, base, scale, _colour(names.index(name)))
-        lines.append(f'<text x="{middle:.1f}" y="{base + 20}" text-anchor="middle">{escape(label)}</text>')
+            chart.shapes += _drawn(bar, first + at * width, width, base, scale, _colour(names.index(name)))
+        chart.shapes.append(Label(middle, base + 20, label, "middle"))
+    return chart
+
+
+def ticks(most: float) -> list[float]:
+    """Choose round marks (steps of 1, 2 or 5 and zeros) from 0 to at least a value, four to eight of them."""
+    if most <= 0:
+        return [0.0, 0.5, 1.0]
+    power = 10.0 ** math.floor(math.log10(most / 4))
+    step = next(factor * power for factor in (1, 2, 5, 10) if most / (factor * power) <= 6)
+    count = math.ceil(most / step - 1e-9)
+    return [round(step * at, 12) for at in range(count + 1)]
+
+
+def svg(chart: BarChart) -> str:
+    """Write a drawing as SVG: text stays text, and strangers' words are escaped."""
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{chart.height}" '
+        'font-family="sans-serif" font-size="12">',
+        f'<rect width="{_WIDTH}" height="{chart.height}" fill="{_PAPER}"/>',
+    ]
+    for shape in chart.shapes:
+        if isinstance(shape, Box):
+            hint = f"<title>{escape(shape.hint)}</title>" if shape.hint else ""
+            lines.append(
+                f'<rect x="{shape.x:.1f}" y="{shape.y:.1f}" width="{shape.width:.1f}" '
+                f'height="{shape.height:.1f}" fill="{shape.colour}">{hint}</rect>'
+            )
+        elif isinstance(shape, Stroke):
+            lines.append(
+                f'<line x1="{shape.x:.1f}" y1="{shape.y:.1f}" x2="{shape.to_x:.1f}" y2="{shape.to_y:.1f}" '
+                f'stroke="{shape.colour}"/>'
+            )
+        else:
+            lines.append(
+                f'<text x="{shape.x:.1f}" y="{shape.y:.1f}" font-size="{shape.size}" '
+                f'text-anchor="{shape.anchor}">{escape(shape.words)}</text>'
+            )
     return "\n".join([*lines, "</svg>", ""])
+
+
+def png(chart: BarChart, scale: int = 2) -> bytes:
+    """Write a drawing as PNG, at twice the size so that it stays sharp on good screens."""
+    # Imported here: trainings need no pictures.
+    from PIL import Image, ImageDraw, ImageFont
+
+    image = Image.new("RGB", (_WIDTH * scale, chart.height * scale), _PAPER)
+    brush = ImageDraw.Draw(image)
+    for shape in chart.shapes:
+        if isinstance(shape, Box):
+            corners = (shape.x, shape.y, shape.x + shape.width, shape.y + max(shape.height, 0.5))
+            brush.rectangle([corner * scale for corner in corners], fill=shape.colour)
+        elif isinstance(shape, Stroke):
+            ends = (shape.x, shape.y, shape.to_x, shape.to_y)
+            brush.line([end * scale for end in ends], fill=shape.colour, width=scale)
+        else:
+            font = ImageFont.load_default(shape.size * scale)
+            anchor = {"start": "ls", "middle": "ms", "end": "rs"}[shape.anchor]
+            place = (shape.x * scale, shape.y * scale)
+            brush.text(place, shape.words, fill=_INK, font=font, anchor=anchor)
+    out = io.BytesIO()
+    image.save(out, "PNG", optimize=True)
+    return out.getvalue()
 
 
 def pictures(reports: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Draw reports: file name -> SVG, two a report: figures of everybody, and NDCG by segment."""
+    return {f"{name}.svg": svg(chart) for name, chart in charts(reports).items()}
+
+
+def charts(reports: Sequence[Mapping[str, Any]]) -> dict[str, BarChart]:
+    """Draw reports: name -> drawing, two a report: figures of everybody, and NDCG by segment."""
     drawn = {}
     for report in reports:
         if "segments" not in report:
@@ -63,11 +178,11 @@ def pictures(reports: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         k = report["k"]
         everybody = report["segments"][0]["figures"]
         wanted = [f"ndcg@{k}", f"recall@{k}", f"hit_rate@{k}", f"mrr@{k}"]
-        drawn[f"{name}-figures.svg"] = bars(
+        drawn[f"{name}-figures"] = draw(
             f"{report['trial']}: {report['recipe']}, all readers",
             {figure: _compared(report, "all", figure, everybody[figure]) for figure in wanted},
         )
-        drawn[f"{name}-segments.svg"] = bars(
+        drawn[f"{name}-segments"] = draw(
             f"{report['trial']}: NDCG@{k} by how much is known of a reader",
             {
                 f"{segment['name']} ({segment['readers']:,})": _compared(
@@ -75,6 +190,7 @@ def pictures(reports: Sequence[Mapping[str, Any]]) -> dict[str, str]:
                 )
                 for segment in report["segments"]
             },
+            f"NDCG@{k}, {_AXIS}",
         )
     return drawn
 
@@ -86,21 +202,19 @@ def _compared(
     for name, other in report["beside"].items():
         value = other.get("segments", {}).get(segment, {}).get(figure)
         if value is not None:
-            group[name] = Bar(value)
+            low, high = other.get("intervals", {}).get(segment, {}).get(figure, (None, None))
+            group[name] = Bar(value, low, high)
     return group
 
 
-def _drawn(bar: Bar, x: float, width: float, base: float, scale: float, colour: str) -> list[str]:
+def _drawn(bar: Bar, x: float, width: float, base: float, scale: float, colour: str) -> list[Box | Stroke]:
     height = max(bar.value, 0.0) * scale
-    lines = [
-        f'<rect x="{x:.1f}" y="{base - height:.1f}" width="{width - 2:.1f}" height="{height:.1f}" '
-        f'fill="{colour}"><title>{bar.value:.4f}</title></rect>'
-    ]
+    shapes: list[Box | Stroke] = [Box(x, base - height, width - 2, height, colour, f"{bar.value:.4f}")]
     if bar.low is not None and bar.high is not None:
         middle, top, bottom = x + width / 2 - 1, base - bar.high * scale, base - bar.low * scale
-        lines.append(f'<path d="M{middle:.1f} {top:.1f}V{bottom:.1f}" stroke="#222222"/>')
-        lines += [f'<path d="M{middle - 4:.1f} {y:.1f}h8" stroke="#222222"/>' for y in (top, bottom)]
-    return lines
+        shapes.append(Stroke(middle, top, middle, bottom, _WHISKER))
+        shapes += [Stroke(middle - 4, y, middle + 4, y, _WHISKER) for y in (top, bottom)]
+    return shapes
 
 
 def _colour(at: int) -> str:

@@ -8,8 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from jobs.refresh.figures.evaluate import Comparison, Examination, compare, report, segments_of
+from jobs.refresh.figures.evaluate import Comparison, Examination, compare, interval, report, segments_of
 from jobs.refresh.figures.gate import judge
+from jobs.refresh.figures.notes import SEGMENTS
+
+_SEED = 95
+"Intervals of others draw from a sequence of their own, so that they change nobody else's."
 
 
 def told(examined: Examination, rng: np.random.Generator) -> dict[str, Any]:
@@ -51,7 +55,21 @@ def beside(
         "high": _short(found.high),
         "coverage_before": round(before.coverage, 6),
         "segments": means(before),
+        "intervals": intervals(before, figure),
         **about,
+    }
+
+
+def intervals(examined: Examination, figure: str) -> dict[str, dict[str, list[float]]]:
+    """Give the 95 % intervals of all figures of everybody, and of one figure of every segment."""
+    rng = np.random.default_rng(_SEED)
+    return {
+        segment: {
+            name: [_short(end) for end in interval(values[members], rng)]
+            for name, values in examined.figures.items()
+            if segment == "all" or name == figure
+        }
+        for segment, members in segments_of(examined.events).items()
     }
 
 
@@ -85,12 +103,18 @@ def as_markdown(reports: Sequence[Mapping[str, Any]], title: str) -> str:
             cells = [f"{one['mean']:.4f} ({one['low']:.4f} to {one['high']:.4f})" for one in figures]
             lines.append(f"| {segment['name']} | {segment['readers']} | " + " | ".join(cells) + " |")
         for name, other in found["beside"].items():
-            cells = [f"{other['segments']['all'][figure]:.4f}" for figure in names]
+            cells = [_cell(other, figure) for figure in names]
             lines.append(f"| {name} | | " + " | ".join(cells) + " |")
         lines += ["", f"Coverage {found['coverage']:.3f}. {judge(found).sentence}.", ""]
-        if found.get("chosen"):
-            lines += [f"{found['chosen']}.", ""]
+        notes = (found.get("chosen"), SEGMENTS, found.get("note"))
+        lines += [f"{note[:1].upper()}{note[1:]}.\n" for note in notes if note]
     return "\n".join(lines)
+
+
+def _cell(other: Mapping[str, Any], figure: str) -> str:
+    mean = f"{other['segments']['all'][figure]:.4f}"
+    low, high = other.get("intervals", {}).get("all", {}).get(figure, (None, None))
+    return mean if low is None or high is None else f"{mean} ({low:.4f} to {high:.4f})"
 
 
 def _short(value: float) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
 import os
 from pathlib import Path
@@ -13,6 +12,8 @@ import psutil
 from cluster.artifacts.shelf import Shelf
 from cluster.clock import SystemClock
 from cluster.ids import new_request_id
+from cluster.niceness import be_modest as be_modest
+from cluster.niceness import step_aside as step_aside
 from cluster.records.run import Run
 from cluster.store.ports import Stores
 from jobs.refresh.running.shipped_code import code_of
@@ -20,24 +21,7 @@ from jobs.refresh.running.shipped_code import code_of
 if TYPE_CHECKING:
     from jobs.refresh.running.worker import Watch
 
-NICENESS = 10
-"Whoever serves comes first."
 _KEPT_FREE_MB = 256
-
-
-def be_modest() -> None:
-    """Give way to whoever serves on this machine; holds for the rest of the process's life."""
-    os.nice(max(0, NICENESS - os.nice(0)))  # a process that Ray started may be as modest already
-
-
-def step_aside() -> None:
-    """Run only where nobody else wants to: niceness shares a core, so that whoever serves may wait for its turn.
-
-    For work nobody sits and waits for; it holds for this thread and those it starts.
-    """
-    be_modest()
-    with contextlib.suppress(AttributeError, OSError):  # not every system knows it or allows it
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def new_owner(what: str) -> str:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
+from cluster.store.ports import ChangeLog
+from jobs.refresh.events.accounting import EventAccount
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.running.estimate import Cost, Size, estimate, peak
 from jobs.refresh.running.source import Source
@@ -24,6 +28,7 @@ class Rehearsal:
     "Bytes at the peak."
     seconds: float
     memory_allowed: int
+    account: EventAccount | None = None
 
     @property
     def fits(self) -> bool:
@@ -34,6 +39,7 @@ class Rehearsal:
         """Write it as JSON."""
         return {
             **self.facts,
+            **({} if self.account is None else {"interactions": self.account.to_dict()}),
             "memory_mb": self.memory >> 20,
             "memory_allowed_mb": self.memory_allowed >> 20,
             "fits": self.fits,
@@ -62,4 +68,19 @@ def rehearse(recipe: Recipe, source: Source, free_memory_mb: int | None = None) 
     )  # to be examined with
     seconds = sum(cost.seconds for cost in costs) + once_more
     seconds += size.events * (_READ_S + _SPLIT_S + _EXAMINE_S + _PUBLISH_S)
-    return Rehearsal(data_facts(source.data), costs, peak(costs, size), seconds, allowed << 20)
+    return Rehearsal(
+        data_facts(source.data), costs, peak(costs, size), seconds, allowed << 20, source.account
+    )
+
+
+async def count_waiting(changes: ChangeLog, app_id: str, after: str) -> int:
+    """Count the accepted interactions behind an offset of the change log.
+
+    Errors:
+        Unavailable: the store is away
+    """
+    count = 0
+    while page := await changes.read(app_id, {"interaction": after}, count=1_000, block_ms=0):
+        count += sum(len(orjson.loads(change.payload)) for change in page if change.op == "put")
+        after = page[-1].offset
+    return count

@@ -18,6 +18,7 @@ from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.settled import SettledProduct
 from cluster.errors import Fault, Invalid
 from jobs.refresh.building.completions import completable
+from jobs.refresh.events.accounting import EventAccount, account_for
 from jobs.refresh.events.dataset import Interactions, from_segments, weights_with
 from jobs.refresh.events.profiles import Profiles
 from jobs.refresh.learners.content_knn import ContentKnnRecipe
@@ -38,14 +39,23 @@ class Source:
     "Segments that could not be read and were left out."
     texts: tuple[bytes, ...] = ()
     "Products, cut down to what is completed of them; empty when nothing is."
+    account: EventAccount | None = None
+    "Where the interactions are that became no event; only for whoever asks."
     erasures: int = 0
     "How often rows of people were erased before this was read; more by now: it is out of date."
 
 
 def read_source(
-    segments: SegmentShelf, app_id: str, recipe: Recipe, *, products_suffice: bool = False
+    segments: SegmentShelf,
+    app_id: str,
+    recipe: Recipe,
+    *,
+    products_suffice: bool = False,
+    explain: bool = False,
 ) -> Source:
     """Read everything settled of an app; without interactions only where products suffice, and there are some.
+
+    With `explain`, the source says where the interactions are that became no event.
 
     Errors:
         Invalid: there is nothing to learn from, or the recipe names types of events that do not exist
@@ -84,6 +94,7 @@ def read_source(
         len(settled.products),
         tuple(settled.damaged),
         texts,
+        account_for(settled.interactions, data) if explain else None,
         settled.erasures,
     )
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from actors.recommender.applied_rules import with_rules
 from actors.recommender.messages import AnswerQuery, ReaderQuery
 from actors.search.messages import SearchQuery
 from cluster.errors import Invalid
 from cluster.query.boost_rules import ready_in_order
 from cluster.records.boost_rule import read_rules
-from deployments.api.applied_rules import with_rules
 
 
 def asked(text: str = "", **more: Any) -> ReaderQuery:

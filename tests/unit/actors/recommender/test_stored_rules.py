@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from actors.recommender.messages import ReaderQuery
+from actors.recommender.stored_rules import StoredRules
 from cluster.errors import Unavailable
 from cluster.records.boost_rule import BoostRule, read_rules
-from deployments.api.stored_rules import StoredRules
 from tests.fakes.door import StillClock
 
 QUERY = ReaderQuery(kind="user_to_products", app_id="shop", engine_id="default")

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from actors.recommender.applied_rules import with_rules
 from actors.recommender.messages import ReaderQuery
 from cluster.clock import Clock
 from cluster.errors import Invalid, Unavailable
 from cluster.query.boost_rules import ReadyRule, ready_in_order
 from cluster.records.boost_rule import BoostRule
 from cluster.store.ports import RuleStore
-from deployments.api.applied_rules import with_rules
 
 _KEEP_S = 1.0
 _log = structlog.get_logger()

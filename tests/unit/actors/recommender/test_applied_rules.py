@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from actors.recommender.applied_rules import with_rules
 from actors.recommender.messages import Boost, ReaderQuery
 from actors.recommender.recommender import Recommender
 from cluster.errors import Invalid
@@ -11,7 +12,6 @@ from cluster.query.boost_rules import ready, ready_in_order
 from cluster.query.compile import matches
 from cluster.query.parser import parse
 from cluster.records.boost_rule import BoostRule, read_rules
-from deployments.api.applied_rules import with_rules
 from tests.fakes.corner_shop import APP, NOW_MS, open_shop
 
 

@@ -1,0 +1,123 @@
+"""Settled segments read file by file, for readers that hold no whole app in memory.
+
+    records         newest file first; the newest row of an id counts, removals are left out
+    interactions    oldest file first, in the order of the change log
+
+A compaction may replace files while they are read. Then the stream goes on in the newest commit: records by the ids
+it has given, interactions by the offset it has reached. Everything here blocks: call it from a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cluster.artifacts.compaction import latest_rows
+from cluster.artifacts.erasures import ErasureLog
+from cluster.artifacts.manifest import FileEntry
+from cluster.artifacts.segment_files import SegmentFiles, position
+from cluster.artifacts.shelf import Shelf
+from cluster.artifacts.tables import Noun
+from cluster.clock import SystemClock
+from cluster.errors import Fault, NotFound
+
+_READ_TRIES = 5
+_RECORDS = ("id", "gone", "offset", "json")
+_INTERACTIONS = ("reader", "at_ms", "offset", "json")
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRange:
+    """What the newest commit holds of a noun."""
+
+    offset: str
+    "Up to here the change log is settled."
+    rows: int
+    erasures: int
+    "How often rows of the app were erased before."
+
+
+class SegmentStream:
+    """Reads the segments of one app."""
+
+    def __init__(self, shelf: Shelf, app_id: str) -> None:
+        self._files = SegmentFiles(shelf, SystemClock())
+        self._app_id = app_id
+
+    def measure(self, noun: Noun) -> SegmentRange:
+        """Read how far a noun is settled.
+
+        Errors:
+            Fault: the manifest is damaged
+        """
+        manifest = self._files.manifest(self._app_id)
+        return SegmentRange(
+            manifest.facts.get("offsets", {}).get(noun, "0"),
+            sum(entry.rows for entry in manifest.files if entry.facts["noun"] == noun),
+            ErasureLog.of(manifest.facts).count,
+        )
+
+    def records(self, noun: Noun, newer: Iterable[Any]) -> Iterator[Any]:
+        """Read the records that were not removed, each once.
+
+        Shapes:
+            newer: tables with `id`, `gone`, `offset` and `json`, newest first; they overrule the segments
+        Errors:
+            Fault: the manifest or a segment is damaged
+        Cost:
+            memory for one segment and for all ids
+        """
+        seen: set[str] = set()
+        yield from latest_rows(newer, drop_gone=True, seen=seen)
+        for entries in self._attempts(noun):
+            try:
+                for entry in reversed(entries):
+                    table = self._files.table(self._app_id, entry, _RECORDS)
+                    yield from latest_rows([table], drop_gone=True, seen=seen)
+                return
+            except NotFound:
+                continue
+
+    def interactions(self, until: str) -> Iterator[Any]:
+        """Read the interactions up to an offset, each once, oldest first.
+
+        Errors:
+            Fault: the manifest or a segment is damaged
+        Cost:
+            memory for one segment
+        """
+        reached = "0"
+        for entries in self._attempts("interaction"):
+            try:
+                for entry in entries:
+                    if position(entry.facts["last"]) <= position(reached):
+                        continue
+                    table = self._files.table(self._app_id, entry, _INTERACTIONS)
+                    table = _between(table, reached, until)
+                    if table.num_rows:
+                        # one change never stands in two files, so the next file begins behind this offset
+                        reached = table["offset"][-1].as_py()
+                        yield table
+                return
+            except NotFound:
+                continue
+
+    def _attempts(self, noun: Noun) -> Iterator[list[FileEntry]]:
+        for _ in range(_READ_TRIES):
+            manifest = self._files.manifest(self._app_id)
+            yield [entry for entry in manifest.files if entry.facts["noun"] == noun]
+        raise Fault(f"the segments of {self._app_id} keep being replaced while they are read")
+
+
+def _between(table: Any, after: str, until: str) -> Any:
+    """Keep the rows behind one offset and up to another."""
+    encoded = table["offset"].combine_chunks().dictionary_encode()
+    low, high = position(after), position(until)
+    inside = [low < position(offset) <= high for offset in encoded.dictionary.to_pylist()]
+    if all(inside):
+        return table
+    return table.filter(pc.take(pa.array(inside, pa.bool_()), encoded.indices))

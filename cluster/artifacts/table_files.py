@@ -1,0 +1,231 @@
+"""Rows into one file outside the artifact store: Parquet, JSON Lines or CSV, whole or not at all.
+
+The file is written beside its place with mode 600, synced and renamed. A file that holds people is nobody else's to
+read. Everything here blocks: call it from a thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Final, Literal, cast, get_args
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from cluster.errors import Invalid, Unavailable
+from cluster.ids import new_request_id
+
+Format = Literal["parquet", "jsonl", "csv"]
+FORMATS: Final[tuple[Format, ...]] = get_args(Format)
+STANDARD_OUTPUT: Final = "-"
+_ENDINGS: Final = (("parquet", ".parquet"), ("jsonl", ".jsonl"), ("jsonl", ".ndjson"), ("csv", ".csv"))
+_OPTION: Final = orjson.OPT_PASSTHROUGH_DATETIME
+_FORMULA: Final = r"^[=+\-@\t\r]"
+"How a cell begins that a spreadsheet takes for a formula."
+
+
+def format_of(out: str, asked: str = "") -> Format:
+    """Choose the format by its name, else by the ending of the file.
+
+    Errors:
+        Invalid: neither says one, or Parquet is to go to standard output
+    """
+    if asked and asked not in FORMATS:
+        raise Invalid(f"there is no format {asked!r}; choose from {', '.join(FORMATS)}")
+    by_ending = next((name for name, ending in _ENDINGS if out.lower().endswith(ending)), "")
+    found = asked or by_ending
+    if not found:
+        raise Invalid(
+            f"{out!r} does not say its format; end it with .parquet, .jsonl or .csv, or add --format"
+        )
+    if out == STANDARD_OUTPUT and found == "parquet":
+        raise Invalid("Parquet can't go to standard output; choose --format jsonl or csv, or name a file")
+    return cast(Format, found)
+
+
+class TableFile:
+    """One file being written; leave its context without an error and it stands in its place.
+
+    CSV has lists and objects as JSON. A text cell that a spreadsheet takes for a formula gets an apostrophe in front,
+    unless `keep_formulas`.
+
+    Errors (all methods):
+        Invalid: the place can't be written to
+        Unavailable: the disk is full
+    """
+
+    def __init__(self, out: str, form: Format, schema: Any, *, keep_formulas: bool = False) -> None:
+        self._path = None if out == STANDARD_OUTPUT else Path(out)
+        self._form = form
+        self._schema = schema
+        self._keep_formulas = keep_formulas
+        self._sink: _Sink | None = None
+        self._writer: Any = None
+        self.rows = 0
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what was written, in hex."""
+        assert self._sink is not None
+        return self._sink.sha256.hexdigest()
+
+    def __enter__(self) -> TableFile:
+        self._sink = _Sink(_open(self._part) if self._path is not None else sys.stdout.buffer)
+        if self._form == "parquet":
+            self._writer = pq.ParquetWriter(pa.PythonFile(self._sink, "w"), self._schema, compression="zstd")
+        elif self._form == "csv":
+            fields = [pa.field(field.name, _csv_type(field.type)) for field in self._schema]
+            # the header is written also when no row comes
+            self._writer = pyarrow.csv.CSVWriter(pa.PythonFile(self._sink, "w"), pa.schema(fields))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._sink is not None
+        self._sink.is_given_up = error is not None
+        try:
+            if self._writer is not None:
+                self._writer.close()  # also of a file that is given up: else its end is written later
+            if error is None:
+                self._sink.stream.flush()
+                if self._path is not None:
+                    os.fsync(self._sink.stream.fileno())
+                    self._sink.stream.close()
+                    os.replace(self._part, self._path)
+        except BrokenPipeError:
+            raise
+        except OSError as failure:
+            raise _refused(failure, str(self._path or "standard output")) from failure
+        finally:
+            if self._path is not None:
+                self._sink.stream.close()
+                with contextlib.suppress(OSError):
+                    self._part.unlink(missing_ok=True)
+
+    def write(self, table: Any) -> None:
+        """Write the rows of a table with the file's columns."""
+        self.rows += table.num_rows
+        with self._translate_errors():
+            if self._form == "jsonl":
+                self._put(
+                    orjson.dumps(_present(row), default=_json_text, option=_OPTION)
+                    for row in table.to_pylist()
+                )
+            elif self._form == "csv":
+                self._writer.write_table(self._as_csv(table))
+            else:
+                self._writer.write_table(table)
+
+    def write_json(self, records: Sequence[bytes]) -> None:
+        """Write records that are JSON already, one a line; only of JSON Lines."""
+        self.rows += len(records)
+        with self._translate_errors():
+            self._put(records)
+
+    @property
+    def _part(self) -> Path:
+        assert self._path is not None
+        if not hasattr(self, "_part_path"):
+            self._part_path = self._path.with_name(f".{self._path.name}.{new_request_id()}.part")
+        return self._part_path
+
+    def _put(self, lines: Iterable[bytes]) -> None:
+        assert self._sink is not None
+        text = b"\n".join(lines)
+        if text:
+            self._sink.write(text + b"\n")
+
+    @contextlib.contextmanager
+    def _translate_errors(self) -> Any:
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as failure:
+            raise _refused(failure, str(self._path or "standard output")) from failure
+
+    def _as_csv(self, table: Any) -> Any:
+        columns = []
+        for field in self._schema:
+            column = table[field.name]
+            if pa.types.is_timestamp(field.type):
+                column = pc.strftime(column, "%Y-%m-%dT%H:%M:%SZ")
+            elif pa.types.is_nested(field.type):
+                texts = [None if cell is None else orjson.dumps(cell).decode() for cell in column.to_pylist()]
+                column = pa.chunked_array([pa.array(texts, pa.string())])
+            elif pa.types.is_string(field.type) and not self._keep_formulas:
+                column = pc.replace_substring_regex(column, _FORMULA, r"'\0")
+            columns.append(column)
+        return pa.table(columns, names=self._schema.names)
+
+
+class _Sink:
+    """A binary stream that counts a checksum of what goes through it."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.stream = stream
+        self.sha256 = hashlib.sha256()
+        self.closed = False
+        self.is_given_up = False
+        self._size = 0
+
+    def write(self, data: Any) -> int:
+        if self.is_given_up:
+            return len(data)
+        self.sha256.update(data)
+        self._size += len(data)
+        return self.stream.write(data)
+
+    def tell(self) -> int:
+        return self._size
+
+    def flush(self) -> None:
+        self.stream.flush()
+
+    def close(self) -> None:
+        self.closed = True
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+
+def _open(path: Path) -> BinaryIO:
+    try:
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+    except OSError as error:
+        raise Invalid(f"nothing can be written to {path.parent}: {error.strerror}") from error
+
+
+def _refused(error: OSError, place: str) -> Invalid | Unavailable:
+    if error.errno in (28, 122):  # no space, quota
+        return Unavailable(f"there is no room for {place}: {error.strerror}")
+    return Invalid(f"{place} can't be written: {error.strerror or error}")
+
+
+def _csv_type(kind: Any) -> Any:
+    return pa.string() if pa.types.is_nested(kind) or pa.types.is_timestamp(kind) else kind
+
+
+def _present(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def _json_text(value: Any) -> str:
+    """Write a time as the interface does: UTC, milliseconds, `Z`."""
+    return f"{value:%Y-%m-%dT%H:%M:%S}.{value.microsecond // 1000:03d}Z"

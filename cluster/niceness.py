@@ -1,0 +1,24 @@
+"""How a process gives way to whoever serves on the same machine; Ray starts them and this lowers them further."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+NICENESS = 10
+"Whoever serves comes first."
+
+
+def be_modest() -> None:
+    """Give way to whoever serves on this machine; holds for the rest of the process's life."""
+    os.nice(max(0, NICENESS - os.nice(0)))  # a process that Ray started may be as modest already
+
+
+def step_aside() -> None:
+    """Run only where nobody else wants to: niceness shares a core, so that whoever serves may wait for its turn.
+
+    For work nobody sits and waits for; it holds for this thread and those it starts.
+    """
+    be_modest()
+    with contextlib.suppress(AttributeError, OSError):  # not every system knows it or allows it
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))

@@ -1,0 +1,139 @@
+"""The columns of an export, and stored records to tables: pure.
+
+Columns have the names of the record's fields. What has no fixed form (`custom_attributes`, `children`, `images`,
+`location`, translations, the context of an interaction) is JSON text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, get_args
+
+import orjson
+import pyarrow as pa
+
+from cluster.artifacts.queries import COLUMNS
+from cluster.records.times import moment_ms
+from cluster.store.ports import Noun
+
+Subject = Literal["users", "products", "interactions", "queries"]
+SUBJECTS: Final[tuple[Subject, ...]] = get_args(Subject)
+NOUN_OF: Final[Mapping[str, Noun]] = {"users": "user", "products": "product", "interactions": "interaction"}
+
+_TEXT, _NUMBER, _FLAG = pa.string(), pa.float64(), pa.bool_()
+_TEXTS, _NUMBERS, _PATHS = pa.list_(_TEXT), pa.list_(_NUMBER), pa.list_(pa.list_(_TEXT))
+_TIME: Final = pa.timestamp("ms", "UTC")
+_ORIGIN: Final = b',"_origin":"'
+"""`cluster.records.upload.ORIGIN`: 16 hex digits of a keyed hash of an address, for counting only, always written last.
+It never leaves the installation."""
+_ORIGIN_LENGTH: Final = len(_ORIGIN) + 16 + len(b'"}')
+
+
+def _schema(names: str, **others: Any) -> Any:
+    """Make a schema; columns are texts unless they are among `others`."""
+    return pa.schema([(name, others.get(name, _TEXT)) for name in names.split()])
+
+
+SCHEMAS: Final[Mapping[str, Any]] = {
+    "users": _schema(
+        "user_id created_at updated_at name profile_image age gender city state country group_id description "
+        "custom_attributes written_at",
+        age=pa.int64(),
+        written_at=_TIME,
+    ),
+    "products": _schema(
+        "product_id product_group_id parent_id related_ids type title subtitle description short_description html "
+        "headers paragraphs anchors children language created_at published_at updated_at categories tags authors "
+        "publishers collections url cover_image images price original_price sale_price margin size color material "
+        "brand condition availability rating location enable_question_answering custom_attributes translations "
+        "written_at",
+        **dict.fromkeys(
+            [
+                "related_ids",
+                "headers",
+                "paragraphs",
+                "anchors",
+                "tags",
+                "authors",
+                "publishers",
+                "collections",
+            ],
+            _TEXTS,
+        ),
+        **dict.fromkeys(["price", "original_price", "sale_price", "margin", "rating"], _NUMBER),
+        categories=_PATHS,
+        enable_question_answering=_FLAG,
+        written_at=_TIME,
+    ),
+    "interactions": _schema(
+        "user_id anonymous_id type timestamp product_ids product_group_ids quantities duration revenue rating "
+        "custom_action_name category search question_id result_type value service_id context written_at",
+        **dict.fromkeys(["product_ids", "product_group_ids", "category"], _TEXTS),
+        **dict.fromkeys(["duration", "revenue", "rating"], _NUMBER),
+        quantities=_NUMBERS,
+        timestamp=_TIME,
+        written_at=_TIME,
+    ),
+    "queries": pa.schema([pa.field("at", _TIME), *[field for field in COLUMNS if field.name != "at"]]),
+}
+
+
+def record_of(stored: bytes) -> bytes:
+    """Write a stored record as `kiosk ingest` takes it."""
+    begins = len(stored) - _ORIGIN_LENGTH
+    return stored[:begins] + b"}" if stored.startswith(_ORIGIN, max(begins, 0)) else stored
+
+
+def records_table(subject: Subject, jsons: Sequence[bytes], offsets: Sequence[str]) -> Any:
+    """Turn stored records into a table with the columns of their subject.
+
+    Shapes:
+        offsets: of the change log, one a record; their milliseconds become `written_at`
+    """
+    schema = SCHEMAS[subject]
+    records = [_prepared(orjson.loads(record)) for record in jsons]
+    columns = []
+    values: list[Any]
+    for field in schema:
+        if field.name == "written_at":
+            values = [int(offset.partition("-")[0]) for offset in offsets]
+        else:
+            convert = _converter(field.type)
+            values = [
+                None if (value := record.get(field.name)) is None else convert(value) for record in records
+            ]
+        columns.append(pa.array(values, field.type))
+    return pa.table(columns, schema=schema)
+
+
+def queries_table(table: Any) -> Any:
+    """Give settled queries the columns of an export."""
+    return table.set_column(0, "at", table["at"].cast(_TIME))
+
+
+def _prepared(record: dict[str, Any]) -> dict[str, Any]:
+    translations = {name: value for name, value in record.items() if name.startswith("i18n_")}
+    if translations:
+        record["translations"] = translations
+    return record
+
+
+def _converter(kind: Any) -> Callable[[Any], Any]:
+    if kind == _TIME:
+        return moment_ms
+    if kind == _NUMBER:
+        return float
+    if kind == _NUMBERS:
+        return _numbers
+    if kind == _TEXT:
+        return _text
+    return lambda value: value
+
+
+def _numbers(value: Any) -> list[float]:
+    """Read quantities: one number stands for every product."""
+    return [float(one) for one in value] if isinstance(value, list) else [float(value)]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value).decode()

@@ -1,0 +1,124 @@
+"""Exports from Python: into a polars frame or a file, wherever the installation's data directory is at hand.
+
+    from jobs.export.driver import export_frame
+    frame = export_frame("bookshop", "interactions", since="2026-03-01")
+
+The installation is found by `KIOSK_DATA_DIR`, or by `KIOSK_REDIS_URL` where Redis is your own. It must run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Coroutine
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, TypeVar
+
+import polars as pl
+import pyarrow as pa
+
+from cluster.artifacts.shelf import Shelf
+from cluster.artifacts.table_files import format_of
+from cluster.errors import Fault, Invalid, Unavailable
+from cluster.records.times import moment_ms
+from cluster.runtime.connecting import ADMIN_S, connect, run_blocking
+from cluster.runtime.shelves import open_shelf
+from cluster.settings import Settings
+from cluster.store.connect import OpenStores
+from jobs.export.columns import SCHEMAS
+from jobs.export.exporting import ExportOrder, ExportSummary, check_app, check_subject, export, read_tables
+from jobs.export.reading import open_source
+
+T = TypeVar("T")
+_WAIT_S = 10.0
+_TRIES = 5
+
+
+def export_frame(
+    app_id: str,
+    subject: str,
+    since: str | datetime | None = None,
+    *,
+    settings: Settings | None = None,
+) -> pl.DataFrame:
+    """Read users, products, interactions or queries of an app as a polars frame.
+
+    Errors:
+        NotFound: no such app
+        Invalid: no such subject, or `since` is no day or moment
+        Unavailable: no installation runs in the data directory, or its store is away
+    """
+    chosen, since_ms = check_subject(subject), moment_of(since)
+
+    async def read(stores: OpenStores, shelf: Shelf) -> pl.DataFrame:
+        await check_app(stores, app_id)
+        for _ in range(_TRIES):
+            with tempfile.TemporaryDirectory(prefix="kiosk-export-") as folder:
+                source = await open_source(stores, shelf, app_id, chosen, since_ms, Path(folder))
+                tables = await asyncio.to_thread(read_tables, chosen, source)
+            if tables is not None:
+                frame = pl.from_arrow(pa.concat_tables([SCHEMAS[chosen].empty_table(), *tables]))
+                assert isinstance(frame, pl.DataFrame)
+                return frame
+        raise Unavailable("people were erased while their rows were read; try again")
+
+    return _with_stores(read, settings)
+
+
+def export_file(
+    app_id: str,
+    subject: str,
+    out: str,
+    since: str | datetime | None = None,
+    *,
+    form: str = "",
+    settings: Settings | None = None,
+) -> ExportSummary:
+    """Write the same into a file: Parquet, JSON Lines or CSV, by its ending or by `form`.
+
+    Errors:
+        as `export_frame`; Invalid also: the file can't be written
+    """
+    order = ExportOrder(
+        app_id, check_subject(subject), out, format_of(out, form), moment_of(since), wait_s=_WAIT_S
+    )
+
+    async def write(stores: OpenStores, shelf: Shelf) -> ExportSummary:
+        return await export(order, stores, shelf)
+
+    return _with_stores(write, settings)
+
+
+def moment_of(since: str | datetime | None) -> int:
+    """Read a day, a moment or a datetime as milliseconds since 1970; 0 for None.
+
+    Errors:
+        Invalid: it is none of them
+    """
+    if since is None or since == "":
+        return 0
+    if isinstance(since, datetime):
+        aware = since if since.tzinfo is not None else since.replace(tzinfo=timezone.utc)
+        return int(aware.timestamp() * 1000)
+    try:
+        return moment_ms(since if len(since) > 10 else f"{since}T00:00")
+    except ValueError:
+        raise Invalid(f"{since!r} is no day or moment; write 2026-03-01 or 2026-03-01T09:30Z") from None
+
+
+def _with_stores(work: Callable[[OpenStores, Shelf], Coroutine[Any, Any, T]], settings: Settings | None) -> T:
+    settings = Settings() if settings is None else settings
+
+    async def run() -> T:
+        try:
+            stores = connect(settings, slow_s=ADMIN_S)
+        except Fault:
+            raise Unavailable(
+                f"no installation runs in {settings.data_dir}: start it with `kiosk up`, or set KIOSK_DATA_DIR to the "
+                "data directory of one that runs here"
+            ) from None
+        async with stores:
+            return await work(stores, open_shelf(settings))
+
+    return run_blocking(run())

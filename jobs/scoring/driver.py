@@ -1,0 +1,331 @@
+"""Batch scoring on Ray: workers beside serving, at the lowest priority, each with the recommender of the app.
+
+From Python, where the installation's data directory is (`KIOSK_DATA_DIR`):
+
+    from jobs.scoring.driver import recommend
+    frame = recommend("bookshop", ["ada", "ben"], rows=20)
+
+A chunk of users is scored by one worker. When a worker dies, Ray starts it again and the chunk is scored again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import ray
+
+from actors.learned.allowed import ALLOWED
+from cluster.artifacts.shelf import Shelf
+from cluster.artifacts.table_files import Format, TableFile, format_of
+from cluster.clock import SystemClock, iso_ms
+from cluster.errors import HouseError, Refusal, Unavailable
+from cluster.ids import DEFAULT_ENGINE
+from cluster.niceness import be_modest, step_aside
+from cluster.runtime.connecting import connect_actor
+from cluster.runtime.handover import give_up_keys
+from cluster.runtime.head import connect_installation
+from cluster.runtime.learners import allowed_learners
+from cluster.runtime.shelves import open_shelf_of
+from cluster.settings import Settings
+from cluster.store.connect import OpenStores
+from cluster.store.ports import Stores
+from jobs.scoring.results import LONG, NESTED, UserList, results_table
+from jobs.scoring.scoring import ScoringOrder, UserScorer, check_snapshot
+from jobs.scoring.users import UserKey, count_users, read_users
+
+Connect = Callable[[], OpenStores]
+OpenShelf = Callable[[], Shelf]
+Users = str | Path | pl.DataFrame | Sequence[str]
+Watch = Callable[[int, int], None]
+"Called with the users scored and how many there are; 0 where that is not known."
+
+CPUS = 0.25
+"Share of a processor Ray keeps for a worker; it runs when nobody else wants to."
+_IN_FLIGHT = 2
+"Chunks each worker has at a time."
+_TRIES, _PAUSE_S = 30, 2.0
+"How often, and after which pause, a worker asks a store again that is away."
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
+
+
+@dataclass(slots=True)
+class ScoringSummary:
+    """What a batch came to."""
+
+    order: ScoringOrder
+    users: int = 0
+    rows: int = 0
+    snapshots: set[str] = field(default_factory=set)
+    "Versions that answered; more than one when another was promoted meanwhile."
+    began_ms: int = 0
+    ended_ms: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write it as JSON."""
+        return {
+            "app_id": self.order.app_id,
+            "engine_id": self.order.engine_id,
+            "snapshots": sorted(self.snapshots),
+            "users": self.users,
+            "rows": self.rows,
+            "from": iso_ms(self.began_ms),
+            "to": iso_ms(self.ended_ms),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredChunk:
+    """What a worker hands back."""
+
+    lists: list[UserList]
+    serving: str
+
+
+class ScoringWorker:
+    """One worker: an actor that loads the app once and scores chunk after chunk."""
+
+    def __init__(self, order: ScoringOrder, connect: Connect, open_shelf: OpenShelf, data_dir: str) -> None:
+        step_aside()
+        give_up_keys()
+        ALLOWED.read_from(partial(allowed_learners, Settings()))
+        self._order, self._connect, self._open_shelf = order, connect, open_shelf
+        self._cache = Settings(data_dir=Path(data_dir)).snapshot_cache_dir
+        self._scorer: UserScorer | None = None
+        self._opening = asyncio.Lock()
+
+    async def score(self, users: list[UserKey]) -> ScoredChunk | Refusal:
+        """Score some users, and wait for a store that is away; an expected "no" comes back as a refusal."""
+        for left in range(_TRIES, -1, -1):
+            try:
+                scorer = await self._opened()
+                return ScoredChunk(await scorer.score(users), scorer.serving)
+            except Unavailable as error:
+                if not left:
+                    return Refusal.of(error)
+                await asyncio.sleep(_PAUSE_S)
+            except HouseError as error:
+                return Refusal.of(error)
+        raise AssertionError("the last try returns")
+
+    async def _opened(self) -> UserScorer:
+        """Give the scorer; several chunks come at once, and the first one loads it."""
+        async with self._opening:
+            if self._scorer is None:
+                step_aside()  # niceness belongs to threads, and this may be another one
+                self._scorer = await self._open()
+        return self._scorer
+
+    async def _open(self) -> UserScorer:
+        stores = self._connect()
+        try:
+            scorer = UserScorer(self._order, await stores, self._open_shelf(), self._cache)
+            await scorer.start()
+        except HouseError:
+            await stores.close()
+            raise
+        return scorer
+
+
+def recommend(
+    app_id: str,
+    users: Users,
+    *,
+    engine_id: str = DEFAULT_ENGINE,
+    rows: int = 10,
+    snapshot: str = "",
+    filters: Sequence[str] = (),
+    nested: bool = False,
+    workers: int = 0,
+    settings: Settings | None = None,
+    connect: Connect = connect_actor,
+) -> pl.DataFrame:
+    """Recommend products to users as a polars frame, with the answers of `user_to_products`.
+
+    `users` is a file, a frame with a column `user_id` or `anonymous_id`, or a list of user ids. `filters` are `fq`.
+
+    Errors:
+        NotFound: no such app, engine or snapshot
+        Invalid: the users or a filter make no sense
+        Unavailable: no installation runs in the data directory, or its store is away
+    """
+    order = ScoringOrder(app_id, engine_id, rows, snapshot, tuple(filters))
+    tables = [(NESTED if nested else LONG).empty_table()]
+    summary = ScoringSummary(order)
+    for lists in score_on_ray(order, users, summary, workers=workers, settings=settings, connect=connect):
+        tables.append(results_table(lists, nested=nested))
+    frame = pl.from_arrow(pa.concat_tables(tables))
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def recommend_file(
+    order: ScoringOrder,
+    users: Users,
+    out: str,
+    *,
+    form: str = "",
+    nested: bool = False,
+    keep_formulas: bool = False,
+    workers: int = 0,
+    watch: Watch | None = None,
+    settings: Settings | None = None,
+    connect: Connect = connect_actor,
+) -> dict[str, Any]:
+    """Write the same into a file; it stands there when it is whole. Returns the summary.
+
+    Errors:
+        as `recommend`; Invalid also: the file can't be written
+    """
+    summary = ScoringSummary(order)
+    with _result_file(out, form, nested, keep_formulas) as file:
+        for lists in score_on_ray(
+            order, users, summary, workers=workers, watch=watch, settings=settings, connect=connect
+        ):
+            file.write(results_table(lists, nested=nested))
+    return _summary_of(summary, file, out, format_of(out, form))
+
+
+async def recommend_here(
+    order: ScoringOrder,
+    users: Users,
+    out: str,
+    stores: Stores,
+    shelf: Shelf,
+    cache: Path,
+    *,
+    form: str = "",
+    nested: bool = False,
+    keep_formulas: bool = False,
+    watch: Watch | None = None,
+) -> dict[str, Any]:
+    """Write the same into a file without Ray, in this process.
+
+    Errors:
+        as `recommend_file`
+    """
+    be_modest()
+    summary = ScoringSummary(order, began_ms=SystemClock().now_ms())
+    chunks, total = read_users(users), count_users(users)
+    check_snapshot(shelf, order)
+    with _result_file(out, form, nested, keep_formulas) as file:
+        async with _open_scorer(UserScorer(order, stores, shelf, cache)) as scorer:
+            for chunk in chunks:
+                lists = await scorer.score(chunk)
+                file.write(results_table(lists, nested=nested))
+                _count(summary, lists, scorer.serving, watch, total)
+    return _summary_of(summary, file, out, format_of(out, form))
+
+
+def score_on_ray(
+    order: ScoringOrder,
+    users: Users,
+    summary: ScoringSummary,
+    *,
+    workers: int = 0,
+    watch: Watch | None = None,
+    settings: Settings | None = None,
+    connect: Connect = connect_actor,
+) -> Iterator[list[UserList]]:
+    """Score users on the Ray of this installation, chunk by chunk in their order.
+
+    Errors:
+        as `recommend`
+    """
+    settings = Settings() if settings is None else settings
+    order.query()
+    chunks, total = read_users(users), count_users(users)
+    if not ray.is_initialized():
+        connect_installation(settings)
+    open_shelf = partial(open_shelf_of, str(settings.data_dir))
+    check_snapshot(open_shelf(), order)
+    summary.began_ms = SystemClock().now_ms()
+    at_once = workers or max(1, int(ray.cluster_resources().get("CPU", 1)) // 2)
+    with _workers(at_once, order, connect, open_shelf, str(settings.data_dir)) as crew:
+        for scored in _in_order(crew, chunks):
+            _count(summary, scored.lists, scored.serving, watch, total)
+            yield scored.lists
+
+
+@contextmanager
+def _workers(count: int, *given: Any) -> Iterator[list[Any]]:
+    worker = ray.remote(
+        num_cpus=CPUS,
+        max_restarts=3,
+        max_task_retries=3,
+        runtime_env={"env_vars": dict.fromkeys(_THREADS, "1")},
+    )(ScoringWorker)
+    crew = [worker.remote(*given) for _ in range(count)]
+    try:
+        yield crew
+    finally:
+        for actor in crew:
+            ray.kill(actor)
+
+
+def _in_order(crew: Sequence[Any], chunks: Iterator[list[UserKey]]) -> Iterator[ScoredChunk]:
+    """Give the chunks to the workers and their results in the order of the chunks; memory stays bounded."""
+    under_way: dict[Any, tuple[int, Any]] = {}
+    ready: dict[int, ScoredChunk] = {}
+    given = taken = 0
+    idle = [actor for actor in crew for _ in range(_IN_FLIGHT)]
+    most_ahead = len(idle) * 2
+    coming: list[UserKey] | None = next(chunks, None)
+    while coming is not None or under_way:
+        while coming is not None and idle and given - taken < most_ahead:
+            actor = idle.pop(0)
+            under_way[actor.score.remote(coming)] = given, actor
+            given, coming = given + 1, next(chunks, None)
+        done, _ = ray.wait(list(under_way), num_returns=1)
+        place, actor = under_way.pop(done[0])
+        ready[place] = _result_of(done[0])
+        idle.append(actor)
+        while taken in ready:
+            yield ready.pop(taken)
+            taken += 1
+
+
+def _result_of(reference: Any) -> ScoredChunk:
+    try:
+        answer = ray.get(reference)
+    except ray.exceptions.RayError as error:
+        raise Unavailable(f"a worker died again and again: {type(error).__name__}") from error
+    if isinstance(answer, Refusal):
+        raise answer.error()
+    scored: ScoredChunk = answer
+    return scored
+
+
+@asynccontextmanager
+async def _open_scorer(scorer: UserScorer) -> AsyncIterator[UserScorer]:
+    await scorer.start()
+    try:
+        yield scorer
+    finally:
+        await scorer.close()
+
+
+def _result_file(out: str, form: str, nested: bool, keep_formulas: bool) -> TableFile:
+    chosen: Format = format_of(out, form)
+    return TableFile(out, chosen, NESTED if nested else LONG, keep_formulas=keep_formulas)
+
+
+def _count(
+    summary: ScoringSummary, lists: Sequence[UserList], serving: str, watch: Watch | None, total: int
+) -> None:
+    summary.users += len(lists)
+    summary.snapshots |= {serving} - {""}
+    if watch is not None:
+        watch(summary.users, total)
+
+
+def _summary_of(summary: ScoringSummary, file: TableFile, out: str, form: Format) -> dict[str, Any]:
+    summary.rows, summary.ended_ms = file.rows, SystemClock().now_ms()
+    return {**summary.to_dict(), "file": out, "format": form, "digest": f"sha256:{file.digest}"}

@@ -1,0 +1,138 @@
+"""Lists of users to score: files and frames with a column `user_id`, `anonymous_id` or both, in chunks.
+
+.parquet  .csv  .jsonl    columns or fields of these names; others are left alone
+.txt                      one user id a line
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cluster.errors import Invalid
+
+CHUNK: Final = 200
+"Users scored together: a worker that is lost repeats so many."
+_COLUMNS: Final = ("user_id", "anonymous_id")
+_LONGEST: Final = {"user_id": 512, "anonymous_id": 1024}
+
+
+@dataclass(frozen=True, slots=True)
+class UserKey:
+    """Who is recommended to: a user, a visitor, or a user with a visitor's newest actions."""
+
+    user_id: str = ""
+    anonymous_id: str = ""
+
+
+def read_users(users: str | Path | pl.DataFrame | Sequence[str]) -> Iterator[list[UserKey]]:
+    """Read a list of users in chunks, in its order: a file, a frame, or user ids.
+
+    Errors:
+        Invalid: there is no such file or no such column, or a row names nobody
+    """
+    rows = _rows(users)
+    at = 0
+    while chunk := list(islice(rows, CHUNK)):
+        yield [_key_of(row, at + place) for place, row in enumerate(chunk, 1)]
+        at += len(chunk)
+
+
+def count_users(users: str | Path | pl.DataFrame | Sequence[str]) -> int:
+    """Count a list of users where that is quick; 0 where it is not."""
+    if isinstance(users, str | Path):
+        path = Path(users)
+        if path.suffix.lower() != ".parquet" or not path.is_file():
+            return 0
+        with _name_file_in_errors(path), pq.ParquetFile(path) as file:
+            return int(file.metadata.num_rows)
+    return len(users)
+
+
+def _rows(users: str | Path | pl.DataFrame | Sequence[str]) -> Iterator[Mapping[str, Any]]:
+    if isinstance(users, pl.DataFrame):
+        _check_columns(users.columns, "the frame")
+        return users.select([name for name in _COLUMNS if name in users.columns]).iter_rows(named=True)
+    if not isinstance(users, str | Path):
+        return iter([{"user_id": user_id} for user_id in users])
+    path = Path(users)
+    if not path.is_file():
+        raise Invalid(f"there is no file {path}")
+    readers = {".parquet": _parquet, ".csv": _csv, ".jsonl": _jsonl, ".ndjson": _jsonl, ".txt": _lines}
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise Invalid(f"{path.name} does not say its format; end it with {', '.join(readers)}")
+    return reader(path)
+
+
+def _parquet(path: Path) -> Iterator[Mapping[str, Any]]:
+    with _name_file_in_errors(path), pq.ParquetFile(path) as file:
+        _check_columns(file.schema_arrow.names, path.name)
+        names = [name for name in _COLUMNS if name in file.schema_arrow.names]
+        for batch in file.iter_batches(CHUNK * 10, columns=names):
+            yield from batch.to_pylist()
+
+
+def _csv(path: Path) -> Iterator[Mapping[str, Any]]:
+    with _name_file_in_errors(path), path.open(encoding="utf-8-sig", newline="") as stream:
+        rows = csv.DictReader(stream)
+        _check_columns(rows.fieldnames or (), path.name)
+        yield from rows
+
+
+def _jsonl(path: Path) -> Iterator[Mapping[str, Any]]:
+    with _name_file_in_errors(path), path.open("rb") as stream:
+        for line in stream:
+            if line.strip():
+                row = orjson.loads(line)
+                yield row if isinstance(row, dict) else {}
+
+
+def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
+    with _name_file_in_errors(path), path.open(encoding="utf-8-sig") as stream:
+        for line in stream:
+            if line.strip():
+                yield {"user_id": line.rstrip("\r\n")}
+
+
+@contextmanager
+def _name_file_in_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, pa.ArrowException, csv.Error) as error:
+        raise Invalid(f"{path.name} can't be read: {error}") from error
+
+
+def _check_columns(names: Iterable[str], where: str) -> None:
+    given = list(names)
+    if not set(_COLUMNS) & set(given):
+        raise Invalid(
+            f"{where} has no column user_id or anonymous_id; there are: {', '.join(given) or 'none'}"
+        )
+
+
+def _key_of(row: Mapping[str, Any], at: int) -> UserKey:
+    ids = []
+    for name in _COLUMNS:
+        value = row.get(name)
+        if value is None or value == "":
+            ids.append("")
+        elif isinstance(value, str | int) and not isinstance(value, bool):
+            ids.append(str(value))
+        else:
+            raise Invalid(f"row {at}: {name} is {value!r}; ids are texts")
+        if len(ids[-1]) > _LONGEST[name]:
+            raise Invalid(f"row {at}: {name} is longer than {_LONGEST[name]} characters")
+    if not any(ids):
+        raise Invalid(f"row {at} names neither a user_id nor an anonymous_id")
+    return UserKey(*ids)
