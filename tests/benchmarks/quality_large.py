@@ -31,6 +31,7 @@ from jobs.refresh.learners.registry import learner_of
 from jobs.refresh.learners.rules import RulesRecipe
 from jobs.refresh.recipe import load
 from jobs.refresh.tuning.plan import make_plan
+from jobs.refresh.tuning.protocol import split_of
 from tests.benchmarks import quality_sets as sets
 
 READERS = 4_000
@@ -52,18 +53,6 @@ def taobao(*, carts: bool) -> tuple[Interactions, Trial]:
     trial = Trial("last purchase", train, Histories.of(train, readers), targets, "allowed")
     known = trial.pick(np.flatnonzero(trial.histories.lengths > 0))
     return train, known.sample(READERS, np.random.default_rng(1))
-
-
-def _last_purchase(data: Interactions) -> Trial:
-    """Ask for the last purchase of every reader with several, as the test does; it may lie in a cart."""
-    bought = np.flatnonzero(data.kind == data.kinds.index("checkout"))
-    last = bought[np.append(data.reader[bought][1:] != data.reader[bought][:-1], True)]
-    last = last[np.isin(data.reader[last], data.reader[np.setdiff1d(bought, last)])]
-    left = np.ones(len(data), np.bool_)
-    left[last] = False
-    train, readers = data.pick(left), data.reader[last]
-    targets = Targets.of_pairs(np.arange(len(readers)), data.item[last], len(readers))
-    return Trial("last purchase, validation", train, Histories.of(train, readers), targets, "allowed")
 
 
 class _WithoutBought:
@@ -109,7 +98,7 @@ def quality(*, plans: bool) -> Iterator[str]:
                 if not kept:
                     others = {part: found for part, found in recipe.parts.items() if part != "graph_filter"}
                     recipe = recipe.model_copy(update={"parts": others})
-                plan = make_plan(recipe, [_last_purchase(train)])
+                plan = make_plan(recipe, split_of(recipe, train).validation)
                 yield f"{label:16} {name:24} {figures(fit(plan.recipe, train), trial)}  {plan.recipe.blend.weights}"
 
 

@@ -44,16 +44,18 @@ class Rehearsal:
             "memory_allowed_mb": self.memory_allowed >> 20,
             "fits": self.fits,
             "seconds": round(self.seconds, 1),
-            "parts": [
-                {
-                    "part": cost.part,
-                    "memory_mb": cost.memory >> 20,
-                    "seconds": round(cost.seconds, 1),
-                    "trainings": cost.trainings,
-                }
-                for cost in self.costs
-            ],
+            "parts": [_cost(cost) for cost in self.costs if cost.is_ranked],
+            "extras": [_cost(cost) for cost in self.costs if not cost.is_ranked],
         }
+
+
+def _cost(cost: Cost) -> dict[str, Any]:
+    return {
+        "part": cost.part,
+        "memory_mb": cost.memory >> 20,
+        "seconds": round(cost.seconds, 1),
+        "trainings": cost.trainings,
+    }
 
 
 def rehearse(recipe: Recipe, source: Source, free_memory_mb: int | None = None) -> Rehearsal:

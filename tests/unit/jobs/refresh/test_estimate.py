@@ -30,7 +30,7 @@ def test_a_dry_run_tells_it() -> None:
     source = Source(circles(), products=15, texts=tuple(b"{}" for _ in range(2_000)))
     told = rehearse(load("default"), source).told()
     without = rehearse(load("default").model_copy(update={"content": None}), source).told()
-    assert [part["part"] for part in told["parts"]][-1] == CONTENT_COST
+    assert [extra["part"] for extra in told["extras"]] == [CONTENT_COST]
     assert told["seconds"] > without["seconds"]
 
 
