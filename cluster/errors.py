@@ -11,8 +11,8 @@
       Forbidden                wrong kind of key, or a robot                -> 403
       NotFound                 record, engine, task, field, thread          -> 404
       Conflict                 the same Idempotency-Key is still in flight  -> 409
-      TooMany                  over the rate limit; fact retry_after_s      -> 429
-      Unavailable              busy or a part is away; fact retry_after_s   -> 503
+      TooMany                  over a rate or a bound; fact retry_after_s   -> 429
+      Unavailable              a part is away or starts; fact retry_after_s -> 503
         Unready                columns are to be prepared first             -> 503
       Fault                    ours: a bad artefact, a broken invariant     -> 500
 
@@ -92,13 +92,13 @@ class Conflict(HouseError):
 
 
 class TooMany(HouseError):
-    """Over the rate limit. Fact: `retry_after_s` (int, seconds)."""
+    """Over a rate limit, or over a bound on what is done at once. Fact: `retry_after_s` (int, seconds)."""
 
     code = "too_many"
 
 
 class Unavailable(HouseError):
-    """A part is away or overloaded; the caller should retry. Fact: `retry_after_s` (int, seconds)."""
+    """A part is away, or not ready yet; the caller should retry. Fact: `retry_after_s` (int, seconds)."""
 
     code = "unavailable"
 
@@ -158,6 +158,7 @@ class messages:
         "Request is denied due to bot blocking. Please only access this API from a real browser "
         "or use Secret API Key instead."
     )
+    SECRET_IN_BROWSER = "Secret key is not allowed in a browser; use the publishable key"
     HASH_REQUIRED = "user_hash is required."
     HASH_INVALID = "user_hash is invalid."
     TOKEN_INVALID = "Invalid JWT token"
@@ -169,6 +170,7 @@ class messages:
     PLAYGROUND = "This is the playground environment, which is read-only."
     TIMEOUT = "Request timeout."
     TOO_MANY = "Too many requests."
+    OVERLOADED = "The service is overloaded. Please retry."
     FAULT = "Something went wrong. Please contact the product team."
     UPLOAD_REJECTED = (
         "None of the records are inserted, because at least one of them contain schema errors. "

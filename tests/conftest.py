@@ -36,6 +36,25 @@ _GUARDED = (_HERE / "unit", _HERE / "house")
 _FIXTURES_OF_THE_WORLD = {"redis_server", "allow_world"}
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Use all cores for the suite and for folders of it, and no second process for single files."""
+    paths = [Path(str(argument).partition("::")[0]) for argument in config.args]
+    return 0 if paths and all(path.is_file() for path in paths) else os.cpu_count() or 1
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, and keep together what must not run side by side.
+
+    Tests that start Ray form one group: one worker runs them, so only one installation works at a time. All other
+    tests of a file form a group, so fixtures of a module are made once.
+    """
+    for item in items:
+        group = "ray" if item.get_closest_marker("ray") else item.path.relative_to(_HERE).as_posix()
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: (not item.get_closest_marker("ray"), not item.get_closest_marker("slow")))
+
+
 @pytest.fixture
 def allow_learners() -> Iterator[Callable[..., None]]:
     """Let classes be imported as learners for the length of a test; none is allowed before and after."""

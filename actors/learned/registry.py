@@ -133,10 +133,22 @@ def imported_loader(learner: str, config: Mapping[str, Any]) -> Loader:
         made = named(**config) if _is_learner_class(named) else None
     except Exception as error:
         # a module of yours may raise anything while it is imported, even that it is no Python
-        raise Invalid(f"learner {learner} can't be used: {type(error).__name__}: {error}") from error
+        raise Invalid(
+            f"learner {learner} can't be used: {type(error).__name__}: {error}{_cure(error)}"
+        ) from error
     if not isinstance(made, Loader):
         raise Invalid(f"learner {learner} needs the methods train(data, rng) and load(parts), as a class")
     return made
+
+
+def _cure(error: Exception) -> str:
+    """Say what to do where a module is not there."""
+    if not isinstance(error, ModuleNotFoundError):
+        return ""
+    return (
+        "; install it into the environment of `kiosk up` (or start that with PYTHONPATH), or ship it with one run: "
+        "kiosk train --working-dir DIR"
+    )
 
 
 def _is_learner_class(named: object) -> bool:

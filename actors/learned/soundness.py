@@ -107,6 +107,10 @@ def _check_cohorts(cohorts: Cohorts, count: int) -> None:
     sizes = [len(values) for values in cohorts.values]
     _check_numbers("cohorts", cohorts.shares, (sum(sizes), count))
     _check_numbers("cohorts", cohorts.everybody, (count,))
+    if cohorts.mass is not None:
+        _check_numbers("cohorts", cohorts.mass, (sum(sizes),))
+        if len(cohorts.mass) and cohorts.mass.min() < 0:
+            raise _damaged("cohorts", "a cohort has less than no votes")
     first = [sum(sizes[:at]) for at in range(len(sizes))]
     if len(cohorts.fields) != len(sizes) or cohorts.first.tolist() != first:
         raise _damaged("cohorts", "its fields do not fit its shares")

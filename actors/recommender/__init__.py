@@ -22,6 +22,7 @@ What the stages read, and how it comes to be:
     trending     decayed counts, one vote per reader, product and day
     together     what goes with what
     ledger       who contributed what, so that it can be taken back
+    user_attributes   values of users that form cohorts; `live_cohorts` what users of a cohort take
     crowd        how products stand for whoever asks, whichever engine
     champion     one engine's snapshot, laid over the catalog
     newcomers    new products and what they are like

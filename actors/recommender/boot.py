@@ -16,6 +16,7 @@ from cluster.query.kept import Key
 
 _PRODUCTS_A_STEP = 50
 _EVENTS_A_STEP = 5_000
+_USERS_A_STEP = 200
 _COLUMNS_A_PAUSE = 4
 "Steps of building columns, a quarter of a millisecond each at most."
 
@@ -28,8 +29,16 @@ Pause = Callable[[], None]
 "Called every few milliseconds, so that a thread that boots lets others have the interpreter."
 
 
-def boot(recommender: Recommender, state: SettledState, embedder: Embedder, pause: Pause) -> None:
+def boot(
+    recommender: Recommender,
+    state: SettledState,
+    embedder: Embedder,
+    pause: Pause,
+    users: Sequence[bytes] = (),
+) -> None:
     """Put everything settled into an empty recommender; texts are indexed when they are settled, or asked for.
+
+    `users` are records of users as JSON; ones from after the state's offsets are no harm.
 
     Cost:
         100,000 products and 1,000,000 interactions: about 8 s on one core
@@ -41,6 +50,9 @@ def boot(recommender: Recommender, state: SettledState, embedder: Embedder, paus
         products = [orjson.loads(product.json) for product in lot]
         vectors = _vectors(lot, embedder) if state.embedder == embedder.version else None
         overlay.put_products(products, vectors)
+        pause()
+    for start in range(0, len(users), _USERS_A_STEP):
+        overlay.put_users([orjson.loads(user) for user in users[start : start + _USERS_A_STEP]])
         pause()
     events = events_of_table(state.interactions, reader_code=overlay.code_of, row_of=overlay.catalog.row_for)
     for start in range(0, len(events), _EVENTS_A_STEP):

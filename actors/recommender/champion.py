@@ -70,7 +70,9 @@ class Champion:
         self.learned_until_ms = written_ms(offset) if offset else self.newest_ms
         "Events after this moment are news to it."
         self.returns = _returns(facts)
-        "Do its readers take the same again?"
+        "Do its readers take the same again, or something that they only looked at before?"
+        self.taken_once = _taken_once(facts)
+        "Event types after which a product is not shown again, where products of other events are."
         self.fresh: Scores = np.zeros(0, np.float32)
         self.silenced: dict[str, str] = {}
         "Parts that failed when they were asked, and how."
@@ -203,16 +205,6 @@ class Champion:
                     values = self._with_live(part.model, values, counts, now_ms)
                 yield f"learned:{part.name}", part.weight, part.weight_new, values
 
-    def cohort(self, profile: Mapping[str, Any], count: int) -> Scores | None:
-        """Give what readers with such a profile take, as shares of votes by row; None when nothing is known."""
-        cohorts = self.learned.cohorts
-        if cohorts is None or not profile:
-            return None
-        codes = cohorts.codes(profile)
-        if not (codes >= 0).any():
-            return None
-        return self.by_row(cohorts.score(codes)[0], count).astype(np.float32)
-
     def by_row(self, values: npt.NDArray[np.floating], count: int) -> Floats:
         """Lay values of items out by row; 0 where the snapshot knows nothing."""
         items = self._items[:count]
@@ -326,4 +318,10 @@ def _returns(facts: Mapping[str, Any]) -> bool:
     """Tell whether seen products were found worth showing again."""
     recipe = facts["recipe"]
     weighty = any(part["learner"] == "repeats" and part["weight"] for part in facts["parts"])
-    return weighty or recipe.get("validation", {}).get("seen") == "allowed"
+    return weighty or recipe.get("validation", {}).get("seen") in ("allowed", "other_kinds")
+
+
+def _taken_once(facts: Mapping[str, Any]) -> frozenset[str]:
+    """Read which event types end the interest in a product."""
+    validation = facts["recipe"].get("validation", {})
+    return frozenset(validation.get("kinds", ()) if validation.get("seen") == "other_kinds" else ())

@@ -10,14 +10,21 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from actors.learned.cohorts import LEAST_USERS
 from actors.recommender.arrange import Step
 from actors.recommender.messages import Boost, ReaderQuery, RecommendationResult
 from actors.recommender.recall import left_out_of
 from actors.recommender.request import Request
 from actors.recommender.score import explain_rows, sources_of
 from actors.recommender.taste import recent_rows
+from cluster.query.fields import Projection
 from cluster.query.tree import All, Node
 from cluster.query.written import written
+
+_LOOKED_AT = 200
+"Products of the catalog that are read to tell whether a field exists."
 
 MADE_WAY = "made way for others"
 _GROUPED = ("user_to_categories", "user_to_attributes")
@@ -83,7 +90,46 @@ def _explanation(
             for rule in (*query.boosts, *query.removed)
         ],
         "missing": _missing(request, ranks, groups, returned),
+        **_list_ignored(request, result),
     }
+
+
+def _list_ignored(request: Request, result: RecommendationResult) -> dict[str, Any]:
+    """Name the parameters that changed nothing: keys of `user_cohort` without a cohort, and fields nobody has."""
+    query, found = request.query, {}
+    reasons = dict(request.holdings.list_unknown_cohort_keys(query.cohort))
+    if request.cohort is None:
+        known = request.own_taste.known
+        why = "the user has a history" if known else f"fewer than {LEAST_USERS} users with it did something"
+        reasons = {**dict.fromkeys(query.cohort, why), **reasons}
+    if reasons:
+        found["user_cohort"] = [
+            {"key": key, "value": query.cohort[key], "told": "ignored: " + why}
+            for key, why in reasons.items()
+        ]
+    names = [name for name in query.fields if name not in ("*", "product_id")]
+    if names and (absent := _list_absent_fields(names, request, result)):
+        found["fl"] = [
+            {"field": name, "told": "ignored: none of the products looked at has this field"}
+            for name in absent
+        ]
+    return found
+
+
+def _list_absent_fields(names: Sequence[str], request: Request, result: RecommendationResult) -> list[str]:
+    """List the names that give nothing for any returned product, nor for the first products of the catalog."""
+    catalog = request.catalog
+    lists = [result.products, *(group.products for group in result.groups)]
+    rows = catalog.rows_of([product["product_id"] for products in lists for product in products])
+    rows += np.flatnonzero(catalog.present)[:_LOOKED_AT].tolist()
+    absent = {name: Projection.of([name]) for name in names}
+    for row in rows:
+        record = catalog.record(row)
+        for name in [name for name, pick in absent.items() if pick(record).keys() - {"product_id"}]:
+            del absent[name]
+        if not absent:
+            break
+    return list(absent)
 
 
 def _does(rule: Boost, query: ReaderQuery) -> str:
@@ -211,8 +257,14 @@ def _score(request: Request, row: int) -> float:
 
 
 def _parts_of(rows: Sequence[int], request: Request) -> list[dict[str, float]]:
-    start = request.start_scores
-    return explain_rows(rows, request.taste, request.holdings, request.standing, start=start)
+    return explain_rows(
+        rows,
+        request.taste,
+        request.holdings,
+        request.standing,
+        cohort=request.cohort,
+        is_new=not request.own_taste.known,
+    )
 
 
 def _no_candidate(query: ReaderQuery) -> str:

@@ -35,6 +35,7 @@ from actors.recommender.completion.logged_queries import QueryLogFollower
 from actors.recommender.events import written_ms
 from actors.recommender.messages import ReaderQuery, RecommendationResult
 from actors.recommender.recommender import Recommender, columns_of
+from actors.recommender.user_attributes import MOST_USERS
 from cluster.artifacts.queries import QueryShelf
 from cluster.artifacts.segments import SegmentShelf, position
 from cluster.artifacts.settled import SettledState
@@ -47,7 +48,7 @@ from cluster.store.ports import Change, Noun, Stores
 
 T = TypeVar("T")
 
-NOUNS: tuple[Noun, ...] = ("product", "interaction")
+NOUNS: tuple[Noun, ...] = ("user", "product", "interaction")
 REFRESH_MS = 200
 "How old trend scores may be while changes stream in."
 RECORDS_AT_ONCE = 1_000
@@ -255,7 +256,8 @@ class Follower:
                 # whatever is still whole serves until the segments are repaired
                 self._log.error("segments_damaged", segments=list(state.damaged))
                 self._meter.count("kiosk_segments_damaged_total", len(state.damaged))
-            boot(recommender, state, embedder, pause=_PAUSE)
+            users = self._segments.records(self._app_id, "user", salvage=True, newest=MOST_USERS)
+            boot(recommender, state, embedder, pause=_PAUSE, users=users)
             since_ms = self._clock.now_ms() - WINDOW_MS
             recommender.overlay.learn_searches(self._segments.searches(self._app_id, since_ms))
         return recommender

@@ -117,12 +117,19 @@ def _merit(groups: Groups[V], candidates: Rows, ranking: Scores, request: Reques
     """
     taste = request.taste
     interest = merit_of(groups, taste.rows, taste.weights)
-    crowd = request.holdings.crowd(groups, request.standing)
+    crowd = _sum_popularity(request, groups)
     leading = best_rows(ranking, _LEADING_ROWS)
     best = ranking[leading]
     worth = merit_of(groups, leading, best - best.min(initial=np.inf) + 0.01)
     counts = _share_of(interest)[candidates] + _PRIOR * _share_of(crowd)[candidates]
     return _scaled(counts) + _BEST_SHARE * _scaled(worth[candidates])
+
+
+def _sum_popularity(request: Request, groups: Groups[V]) -> Floats:
+    """Add up what everybody takes, or the user's cohort, for every group."""
+    if request.cohort is not None:
+        return groups.sums(request.cohort.popular)
+    return request.holdings.crowd(groups, request.standing)
 
 
 def _pool(request: Request, section: Section, code: int, ranking: Scores) -> list[int]:

@@ -13,6 +13,7 @@ from actors.recommender.champion import Champion
 from actors.recommender.completion.completions import Completions
 from actors.recommender.crowd import Crowd, Crowds
 from actors.recommender.groups import Groups
+from actors.recommender.live_cohorts import CohortValue, CohortVotes, LiveCohorts
 from actors.recommender.newcomers import Kin, Newcomers
 from actors.recommender.overlay import Overlay
 from actors.recommender.ranking import Start
@@ -20,6 +21,9 @@ from actors.recommender.search.pages import Pages
 from actors.recommender.sections import Sections
 from actors.recommender.trending import zscores
 from actors.vectors.types import Floats, Mask, Matrix, Scores, Vector
+
+LEARNED_COHORT, LIVE_COHORT = "learned:cohort", "live:cohort"
+"Names of the part of a score that tells of a cohort: with a snapshot that knows it, and without."
 
 _PROFILES = 16
 
@@ -130,6 +134,21 @@ class Standing:
         return float(mean @ vector), max(variance, 1e-6) ** 0.5
 
 
+@dataclass(frozen=True, slots=True)
+class CohortScores:
+    """What the scores of a user without history start from, where their cohort is known.
+
+    Shapes:
+        popular: float64 [n], shares of the cohort's votes, 0 where the product is not offered
+    """
+
+    name: str
+    start: Start
+    trend: Start
+    "What trends among everybody, moved by what the cohort takes."
+    popular: Floats
+
+
 class Holdings:
     """What one engine knows: the app's overlay, which it shares, and its own snapshot."""
 
@@ -139,6 +158,7 @@ class Holdings:
         *,
         blend: Blend | None = None,
         crowds: Crowds | None = None,
+        cohorts: LiveCohorts | None = None,
         completions: Completions | None = None,
     ) -> None:
         self.overlay = overlay
@@ -154,9 +174,12 @@ class Holdings:
         self.sections = Sections()
         self.pages = Pages()
         self._crowds = Crowds(overlay) if crowds is None else crowds
+        self._cohorts = LiveCohorts(overlay) if cohorts is None else cohorts
         self._newcomers = Newcomers(overlay)
         self._standing: Standing | None = None
-        self._starts: OrderedDict[tuple[tuple[str, Any], ...], Start | None] = OrderedDict()
+        self._starts: OrderedDict[tuple[CohortValue, ...], tuple[CohortVotes, CohortScores | None]] = (
+            OrderedDict()
+        )
 
     def adopt(self, champion: Champion | None) -> None:
         """Let another snapshot serve, or none; the next question is answered by it."""
@@ -187,23 +210,37 @@ class Holdings:
             self._starts.clear()
         return now
 
-    def start_for(self, profile: Mapping[str, Any], standing: Standing) -> Start | None:
-        """Give what the scores of a new reader with such a profile start from; None when nothing is known of the kind.
+    def get_cohort_scores(
+        self, profile: Mapping[str, Any], standing: Standing, now_ms: int
+    ) -> CohortScores | None:
+        """Give the scores that users with such a profile start from; None when nothing is known of their cohort.
 
         Cost:
-            2 ms for 100,000 products the first time, then nothing until the standing changes
+            3 ms for 100,000 products the first time, then nothing until the standing changes
         """
-        if self.champion is None or self.champion.learned.cohorts is None or not profile:
+        learned = None if self.champion is None else self.champion.learned.cohorts
+        if not profile or (learned is None and not len(self._cohorts)):
             return None
-        key = tuple(
-            sorted((name, value) for name, value in profile.items() if isinstance(value, (str, bool)))
-        )
-        if key not in self._starts:
-            shares = self.champion.cohort(dict(key), len(standing))
-            self._starts[key] = None if shares is None else self._start_of_cohort(shares, standing)
+        values = self._cohorts.resolve_values(profile, learned)
+        if not values:
+            return None
+        votes = self._cohorts.count_votes(now_ms)
+        found = self._starts.get(values)
+        if found is None or found[0] is not votes:
+            shares = self._cohorts.estimate_shares(values, votes, self.champion, len(standing))
+            scores = None
+            if shares is not None:
+                is_learned = learned is not None and any(learned.find_row(*value) >= 0 for value in values)
+                scores = self._cohort_scores(shares, standing, LEARNED_COHORT if is_learned else LIVE_COHORT)
+            found = self._starts[values] = votes, scores
             if len(self._starts) > _PROFILES:
                 self._starts.popitem(last=False)
-        return self._starts[key]
+        return found[1]
+
+    def list_unknown_cohort_keys(self, profile: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Name the keys of a profile that form no cohort, with the reason."""
+        learned = None if self.champion is None else self.champion.learned.cohorts
+        return list(self._cohorts.list_unknown_values(profile, learned))
 
     def crowd_parts(self, standing: Standing, known: bool) -> Iterator[tuple[str, Scores]]:
         """Take the start of a reader's scores apart: name of each part and what it adds by row."""
@@ -251,11 +288,18 @@ class Holdings:
         if not told_new:
             yield CrowdPart("live:trend", 0.0, blend.trend, trend)
 
-    def _start_of_cohort(self, shares: Scores, standing: Standing) -> Start:
+    def _cohort_scores(self, shares: Floats, standing: Standing, name: str) -> CohortScores:
         """Put the cohort's favourites before the crowd's, which still tells what changed since."""
         weight = max(1.0, sum(part.weight_new for part in standing.parts))
         crowd = [(part.weight_new / 2, part.values) for part in standing.parts]
-        return _start([*crowd, (weight, zscores(shares, standing.offered))], standing.offered)
+        own = zscores(shares, standing.offered)
+        trend = np.where(standing.offered, standing.trend, np.float32(0))
+        return CohortScores(
+            name,
+            _start([*crowd, (weight, own)], standing.offered),
+            _start([(0.5, trend), (1.0, own)], standing.offered),
+            np.where(standing.offered, shares, 0.0),
+        )
 
 
 def _born_with(newcomers: Kin, parts: Sequence[CrowdPart]) -> CrowdPart:

@@ -5,7 +5,7 @@ Filters are parsed at the door, so a tree travels, never a text (decision D5 of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -167,3 +167,7 @@ class RecommendationResult:
     "question_answering only."
     explanation: Mapping[str, Any] | None = None
     "Only when the query asked for one."
+    warnings: Sequence[dict[str, str]] = ()
+    "Fields of the query that no product has: `field`, `parameter`, `message`, perhaps `did_you_mean`."
+    anchor_found: bool = True
+    "product_to_products: is one of the anchors there?"

@@ -17,10 +17,11 @@ from actors.recommender.catalog import Catalog
 from actors.recommender.completion.asked import Asked
 from actors.recommender.completion.logged_queries import LoggedQueries
 from actors.recommender.events import Event, Events, read_items, reader_of, written_ms
-from actors.recommender.ledger import Ledger
+from actors.recommender.ledger import Ledger, Notes
 from actors.recommender.search.product_texts import ProductTexts
 from actors.recommender.together import Neighbours, basket_pairs, sequence_pairs
 from actors.recommender.trending import DailyVotes, DecayedCounts, PlainCounts
+from actors.recommender.user_attributes import UserAttributes
 from actors.vectors.index import VectorIndex
 from actors.vectors.types import Floats, Matrix
 from cluster.artifacts.segments import position
@@ -29,7 +30,9 @@ from cluster.store.ports import Change
 _PRODUCTS_A_STEP = 10
 _EVENTS_A_STEP = 200
 _READERS_A_STEP = 10
+_USERS_A_STEP = 50
 _PARENT_SHARE = 0.2
+_USER = "u:"
 _SEQUENCE_TAIL, _BASKET_TAIL = 8, 45
 "A window and some: events of a running session that later ones may pair with."
 
@@ -50,8 +53,9 @@ class Overlay:
         "Searches of the query log; whoever follows that log puts its own here."
         self.offsets: dict[str, str] = {}
         "Noun -> offset of the newest change that was applied."
+        self.users = UserAttributes()
         self.events = 0
-        "Grows with every lot of events that counted."
+        "Grows with every lot of events that counted, and when attributes of users change."
         self._embedder = embedder
         self._ledger = Ledger(ledger_limit)
         self._votes = DailyVotes()
@@ -84,7 +88,9 @@ class Overlay:
                 self.learn(_taken(waiting))
                 if change.noun == "product":
                     yield from self._products(change)
-                elif change.noun == "interaction":
+                elif change.noun == "user":
+                    yield from self._users(change)
+                else:
                     yield from self._erasures(change)
         finally:
             self.learn(_taken(waiting))
@@ -92,7 +98,7 @@ class Overlay:
     @property
     def nbytes(self) -> int:
         """Memory held, estimated."""
-        parts = (self.counts, self.votes, self.together, self.baskets, self._ledger)
+        parts = (self.counts, self.votes, self.together, self.baskets, self._ledger, self.users)
         shelves = self.catalog.nbytes + self.index.nbytes + self.texts.nbytes
         return shelves + sum(part.nbytes for part in parts)
 
@@ -139,6 +145,36 @@ class Overlay:
             return None
         return np.frombuffer(change.vectors, "<f2").reshape(shape).astype(np.float32)
 
+    # --- users ----------------------------------------------------------------------------------------------
+
+    def put_users(self, users: Sequence[Mapping[str, Any]]) -> None:
+        """Set the attributes of users, whether their interactions came before or come later."""
+        changed = False
+        for user in users:
+            reader_id = _USER + str(user.get("user_id", ""))
+            before = self._ledger.get_slot(reader_id)
+            slot, differs = self.users.put(before, user)
+            if slot != before:
+                self._ledger.set_slot(reader_id, slot)
+            changed = changed or differs
+        self.events += changed
+
+    def remove_users(self, user_ids: Sequence[str]) -> None:
+        """Delete the attributes of users; what they did stays counted for everybody."""
+        for user_id in user_ids:
+            slot = self._ledger.get_slot(_USER + user_id)
+            if slot >= 0:
+                self._ledger.set_slot(_USER + user_id, -1)
+                self.users.remove(slot)
+                self.events += 1
+
+    def _users(self, change: Change) -> Iterator[None]:
+        items = orjson.loads(change.payload)
+        act = self.remove_users if change.op == "remove" else self.put_users
+        for start in range(0, len(items), _USERS_A_STEP):
+            act(items[start : start + _USERS_A_STEP])
+            yield
+
     # --- interactions ---------------------------------------------------------------------------------------
 
     def learn(self, events: Events) -> None:
@@ -173,6 +209,10 @@ class Overlay:
         """Give the code of a reader, for events."""
         return self._ledger.code_of(reader_id)
 
+    def read_newest_notes(self, most: int) -> Notes:
+        """Give the newest events that count, with readers, votes and slots of attributes."""
+        return self._ledger.read_newest(most)
+
     def votes_since(self, at_ms: int) -> Floats:
         """Count the votes of events after a moment, as far as it is still known who gave them.
 
@@ -185,7 +225,11 @@ class Overlay:
         """Take back what readers put into the counts, as far as it is still known."""
         self.asked.forget(reader_ids)
         for reader_id in reader_ids:
+            slot = self._ledger.get_slot(reader_id)
             events, votes = self._ledger.take_back(reader_id)
+            if slot >= 0:
+                # the record of the user is deleted by a change of its own
+                self._ledger.set_slot(reader_id, slot)
             if len(events):
                 self._count(events, votes, -1)
                 self._pair(events, 0, -1)

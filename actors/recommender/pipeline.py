@@ -7,6 +7,8 @@ Every endpoint is these stages in its own order. Nothing here reads a store, a c
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from actors.recommender.arrange import Step, arrange
@@ -42,7 +44,9 @@ def products(request: Request) -> RecommendationResult:
 
 
 def trending(request: Request) -> RecommendationResult:
-    """Answer `user_to_trending`: what leads now; near-equals stand in the order of the reader's taste.
+    """Answer `user_to_trending`: what leads now, for users without history in their cohort.
+
+    Near-equals stand in the order of the reader's taste.
 
     Taste reorders stretches of the trend that stay the same whichever page is asked for.
     """
@@ -51,22 +55,34 @@ def trending(request: Request) -> RecommendationResult:
     wanted = request.before + request.wanted
     if taste.known:
         wanted = -(-wanted // _STRETCH) * _STRETCH
-    pool = leading(request, left_out, wanted)
+    cohort = request.cohort
+    trend = Start(standing.trend) if cohort is None else cohort.trend
+    pool = leading(request, left_out, wanted) if cohort is None else []
     if not pool:
-        pool, again = best_of(request, Ranking(Start(standing.trend)), left_out, wanted=wanted)
+        pool, again = best_of(request, Ranking(trend), left_out, wanted=wanted)
     own = request.own.of(np.array(pool, np.int64))
     if taste.known:
-        ranking = standing.trend[pool] + np.float32(blend.taste_in_trending) * np.minimum(
+        ranking = trend.scores[pool] + np.float32(blend.taste_in_trending) * np.minimum(
             np.maximum(own, -_MOST_TASTE), _MOST_TASTE
         )
         order = np.lexsort((-ranking, np.arange(len(pool)) // _STRETCH))
         pool, own = [pool[at] for at in order.tolist()], own[order]
     scores = request.start_scores.scores[pool] + own
-    return _page(request, pool, scores, again or ("trending" if standing.voted else "newest"))
+    rung = "cohort" if cohort is not None else "trending" if standing.voted else "newest"
+    return _page(request, pool, scores, again or rung)
 
 
 def similar(request: Request) -> RecommendationResult:
-    """Answer `product_to_products`: what goes with the anchors, which are never returned themselves.
+    """Answer `product_to_products`: what goes with the anchors, which are never returned themselves."""
+    found = _similar(request)
+    present = request.catalog.present
+    if any(present[row] for row in request.anchor_rows):
+        return found
+    return replace(found, anchor_found=False)
+
+
+def _similar(request: Request) -> RecommendationResult:
+    """Find what goes with the anchors, or what the reader likes when nothing is known of them.
 
     When the reader is in the middle of something, the anchors are what they looked at last in it.
     """

@@ -13,7 +13,7 @@ from actors.recommender.catalog import Catalog
 from actors.recommender.messages import ReaderQuery
 from actors.recommender.ranking import Ranking
 from actors.recommender.request import Request
-from actors.recommender.taste import LEFT_OUT, recent_rows
+from actors.recommender.taste import recent_rows
 from actors.recommender.together import SESSION_GAP_MS
 from actors.vectors.types import Mask, Rows
 
@@ -45,11 +45,15 @@ def left_out_of(request: Request) -> list[int]:
     """Find what the reader dealt with lately; with the other variants when one per product is wanted.
 
     Where the engine's snapshot found that readers take the same again, only what they dealt with just now; where it
-    found that they do not, everything that is known.
+    found that they do not, everything that is known. Where it found that other events lead to purchases, what they
+    dealt with just now and what they bought.
     """
     champion = request.holdings.champion
-    since_ms = request.now_ms - SESSION_GAP_MS if champion is not None and champion.returns else None
-    rows = recent_rows(request.traces, LEFT_OUT if champion is None else None, since_ms=since_ms)
+    if champion is None:
+        rows = recent_rows(request.traces)
+    else:
+        since_ms = request.now_ms - SESSION_GAP_MS if champion.returns else None
+        rows = recent_rows(request.traces, None, since_ms=since_ms, kinds=champion.taken_once)
     return request.catalog.with_variants(rows) if request.query.dedupe else rows
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from actors.language.embed import Embedder
 from actors.recommender import grouped, pipeline
@@ -13,7 +14,9 @@ from actors.recommender.completion.built import Laid
 from actors.recommender.completion.completions import Completions
 from actors.recommender.completion.field_texts import FieldTexts
 from actors.recommender.crowd import Crowds
+from actors.recommender.field_warnings import warn_of_fields
 from actors.recommender.holdings import Blend, Holdings
+from actors.recommender.live_cohorts import LiveCohorts
 from actors.recommender.messages import QUERIES, Kind, ReaderQuery, RecommendationResult
 from actors.recommender.overlay import Overlay
 from actors.recommender.request import Request
@@ -65,6 +68,7 @@ class Recommender:
         self.overlay = Overlay(embedder)
         self._blend = blend
         self._crowds = Crowds(self.overlay, refresh_ms)
+        self._cohorts = LiveCohorts(self.overlay, refresh_ms)
         self.completions = Completions()
         self.overlay.catalog.watch(self.completions.note)
         self._engines: dict[str, Holdings] = {}
@@ -79,7 +83,11 @@ class Recommender:
         holdings = self._engines.get(engine_id)
         if holdings is None:
             holdings = Holdings(
-                self.overlay, blend=self._blend, crowds=self._crowds, completions=self.completions
+                self.overlay,
+                blend=self._blend,
+                crowds=self._crowds,
+                cohorts=self._cohorts,
+                completions=self.completions,
             )
             self._engines[engine_id] = holdings
         return holdings
@@ -104,7 +112,9 @@ class Recommender:
             standing=holdings.standing(now_ms),
             now_ms=now_ms,
         )
-        return ANSWERS[query.kind](request)
+        result = ANSWERS[query.kind](request)
+        warnings = warn_of_fields(query, holdings.catalog)
+        return replace(result, warnings=warnings) if warnings else result
 
     def at_any_cost(self, thought: Callable[[], RecommendationResult]) -> RecommendationResult:
         """Have an answer thought however many records must be read for its columns."""

@@ -8,7 +8,7 @@ from functools import cached_property
 from actors.recommender.catalog import Catalog
 from actors.recommender.context import leaning
 from actors.recommender.dither import seed_of
-from actors.recommender.holdings import Holdings, Standing
+from actors.recommender.holdings import CohortScores, Holdings, Standing
 from actors.recommender.messages import ReaderQuery
 from actors.recommender.parts import Own
 from actors.recommender.ranking import Ranking, Start
@@ -80,13 +80,19 @@ class Request:
         return leaning(self.own_taste, context, self.catalog, self.holdings.index, self.standing)
 
     @cached_property
-    def start_scores(self) -> Start:
-        """What the reader's scores start from: the crowd's, or those of their kind when that is all that is known."""
-        standing = self.standing
-        if self.own_taste.known:
-            return standing.start
+    def cohort(self) -> CohortScores | None:
+        """What users with equal attributes take; None for a user with history, or when nothing is known of them."""
         profile = {**self.query.context, **self.query.cohort}
-        return (self.holdings.start_for(profile, standing) if profile else None) or standing.start_new
+        if not profile or self.own_taste.known:
+            return None
+        return self.holdings.get_cohort_scores(profile, self.standing, self.now_ms)
+
+    @cached_property
+    def start_scores(self) -> Start:
+        """What the user's scores start from: everybody's, or those of their cohort when that is all that is known."""
+        if self.own_taste.known:
+            return self.standing.start
+        return self.standing.start_new if self.cohort is None else self.cohort.start
 
     @cached_property
     def own(self) -> Own:
@@ -102,7 +108,7 @@ class Request:
         """Name the rung of the fallback ladder: the reader's own taste, their kind's, the session's, the crowd's."""
         if self.own_taste.known:
             return "personal"
-        if self.start_scores is not self.standing.start_new:
+        if self.cohort is not None:
             return "cohort"
         if self.taste.known:
             return "context"

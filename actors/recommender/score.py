@@ -17,7 +17,7 @@ import numpy as np
 
 from actors.learned.past import Past, scale_of
 from actors.recommender.champion import Champion
-from actors.recommender.holdings import Holdings, Standing
+from actors.recommender.holdings import CohortScores, Holdings, Standing
 from actors.recommender.layout import Layout
 from actors.recommender.parts import Likeness, Own, Part, Said, added_up
 from actors.recommender.ranking import Start
@@ -75,18 +75,23 @@ def explain_rows(
     holdings: Holdings,
     standing: Standing,
     *,
-    start: Start | None = None,
+    cohort: CohortScores | None = None,
+    is_new: bool = False,
 ) -> list[dict[str, float]]:
     """Take the scores of some rows apart: name of a part -> what it adds. Parts that add nothing are left out.
 
+    `is_new` says that the user has no history, whatever the session adds to the taste.
+
     Names: `live:trend`, `live:popular`, `live:newest`, `live:together`, `live:content`, `learned:<part of the
-    recipe>`, `learned:cohort`, `new:content`. The values of a row sum to its score, as a `Ranking` gives it.
+    recipe>`, `live:cohort`, `learned:cohort`, `new:content`. The values of a row sum to its score, as a `Ranking`
+    gives it.
     """
     chosen = np.asarray(rows, np.int64)
-    named = [(name, values[chosen]) for name, values in holdings.crowd_parts(standing, taste.known)]
-    if start is not None:
-        told = start.scores[chosen] - start_of(taste, standing).scores[chosen]
-        named.append(("learned:cohort", np.where(standing.offered[chosen], told, 0)))
+    known = taste.known and not is_new
+    named = [(name, values[chosen]) for name, values in holdings.crowd_parts(standing, known)]
+    if cohort is not None:
+        told = cohort.start.scores[chosen] - standing.start_new.scores[chosen]
+        named.append((cohort.name, np.where(standing.offered[chosen], told, 0)))
     if taste.known:
         layout = layout_of(holdings, standing)
         parts = said_of(taste, holdings, standing)

@@ -7,7 +7,7 @@ and simulated events need nothing special.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import cast
@@ -140,14 +140,21 @@ def traces_of(did: Sequence[Did], catalog: Catalog) -> Traces:
     )
 
 
-def recent_rows(traces: Traces, most: int | None = LEFT_OUT, *, since_ms: int | None = None) -> list[int]:
+def recent_rows(
+    traces: Traces,
+    most: int | None = LEFT_OUT,
+    *,
+    since_ms: int | None = None,
+    kinds: Collection[str] = (),
+) -> list[int]:
     """Find the reader's most recent distinct products, newest first, whatever was done with them; None: all.
 
-    With `since_ms` only those of later events.
+    With `since_ms` only those of later events, and those of earlier events of `kinds`.
     """
     rows = traces.rows
     if since_ms is not None:
-        rows = [row for row, at_ms in zip(rows, traces.at_ms, strict=True) if at_ms > since_ms]
+        each = zip(rows, traces.at_ms, traces.kinds, strict=True)
+        rows = [row for row, at_ms, kind in each if at_ms > since_ms or kind in kinds]
     return list(dict.fromkeys(rows))[:most]
 
 

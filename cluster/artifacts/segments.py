@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -108,12 +109,14 @@ class SegmentShelf:
         """
         return self._stable(lambda: self._load(app_id, salvage))
 
-    def records(self, app_id: str, noun: Noun, *, salvage: bool = False) -> list[bytes]:
-        """Read the newest JSON of every record of a noun that was not removed."""
+    def records(
+        self, app_id: str, noun: Noun, *, salvage: bool = False, newest: int | None = None
+    ) -> list[bytes]:
+        """Read the newest JSON of every record of a noun that was not removed; `newest` bounds how many."""
 
         def attempt() -> list[bytes]:
             tables = self._newest_first(app_id, self._files.manifest(app_id), noun, [] if salvage else None)
-            return [record for table in tables for record in table["json"].to_pylist()]
+            return list(islice((record for table in tables for record in table["json"].to_pylist()), newest))
 
         return self._stable(attempt)
 

@@ -91,6 +91,22 @@ class SnapshotShelf:
         """Is the version complete?"""
         return self._shelf.size(f"{_place(app_id, engine_id, version)}/{MANIFEST}") is not None
 
+    def find_version(self, app_id: str, engine_id: str, start: str) -> str:
+        """Return the version that is named `start`, or the only one that begins with it.
+
+        Errors:
+            NotFound: no version begins like that
+            Conflict: several do
+        """
+        found = [one.version for one in self.versions(app_id, engine_id) if one.version.startswith(start)]
+        if start in found:
+            return start
+        if not found:
+            raise NotFound(f"engine {engine_id} of {app_id} has no snapshot {start}")
+        if len(found) > 1:
+            raise Conflict(f"{len(found)} snapshots begin with {start}: {', '.join(found[:5])}")
+        return found[0]
+
     def fetch(self, app_id: str, engine_id: str, version: str, cache: Path) -> tuple[Path, Manifest]:
         """Bring a version to this machine: the folder it is in and its manifest as the shelf has it.
 

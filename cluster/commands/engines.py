@@ -95,7 +95,17 @@ def list_engines(
     if as_json:
         screen.tell_json({"engines": [view.told() for view in found]})
         return
-    table = screen.table("app", "engine", "lives", "replicas", "asked/s", "snapshot", "")
+    table = screen.table(
+        "app",
+        "engine",
+        "lives",
+        "replicas",
+        "asked/s",
+        "snapshot",
+        "",
+        ids=("snapshot",),
+        droppable=("asked/s",),
+    )
     for view in found:
         table.add_row(*view.row())
     words = "There are no engines yet; `default` comes with an app's first products."

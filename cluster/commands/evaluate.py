@@ -144,6 +144,8 @@ def _show(report: dict[str, Any]) -> None:
         table.add_row(name, "", *(f"{means[figure]:.4f}" if figure in means else "" for figure in names))
     screen.out().print(table)
     screen.out().print(f"coverage@{k} {report['coverage']:.3f}")
+    if report.get("chosen"):
+        screen.out().print(report["chosen"])
     for name, other in report["beside"].items():
         change = other["after"] - other["before"]
         screen.out().print(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from cluster.commands import screen
 from cluster.commands.installation import Installation
+from cluster.errors import Invalid
 from cluster.runtime.learners import allow_learner, allowed_learners, remove_learner
 
 app = typer.Typer(help="Learners: model classes of yours that may run here.", no_args_is_help=True)
@@ -15,7 +19,7 @@ app = typer.Typer(help="Learners: model classes of yours that may run here.", no
 EPILOG = """
 [bold]Examples[/]
 
-  python -m jobs.refresh conform shop.markov:Markov     hold it to the protocol first
+  kiosk learners conform my_learner:NextItem --working-dir .     hold it to the protocol first
   kiosk learners allow shop.markov:Markov
   kiosk learners list
 
@@ -45,6 +49,44 @@ def remove(learner: Learner, as_json: AsJson = False) -> None:
     """Take a class off the list; snapshots that were trained with it are refused when they are loaded next."""
     remove_learner(Installation().settings, learner)
     _show(as_json, f"{learner} is not allowed any more")
+
+
+@app.command("conform", epilog=EPILOG)
+def conform(
+    learner: Learner,
+    config: Annotated[str, typer.Option(help="Arguments of its constructor, as JSON.")] = "{}",
+    working_dir: Annotated[
+        Path,
+        typer.Option("--working-dir", help="Folder its module is imported from, if it is not installed."),
+    ] = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Hold a class to the protocol: which promises it keeps, which are needed, and which are advice.
+
+    Exit code 1: a promise is broken that is needed.
+    """
+    from jobs.refresh.learners.conformance import conform as checked
+    from jobs.refresh.words import conformance_lines
+
+    try:
+        given: Any = json.loads(config)
+    except ValueError as error:
+        raise Invalid(f"--config is not JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise Invalid("--config is no JSON object; write the constructor's arguments as {...}")
+    sys.path.insert(0, str(working_dir.resolve()))
+    found = checked(learner, given)
+    lines, fits = conformance_lines(found)
+    if as_json:
+        promises = [
+            {"promise": one.promise, "kept": one.kept, "needed": not one.is_advice, "reason": one.reason}
+            for one in found
+        ]
+        screen.tell_json({"learner": learner, "usable": fits, "promises": promises})
+    else:
+        screen.tell_lines(*lines)
+    if not fits:
+        raise typer.Exit(1)
 
 
 def _show(as_json: bool, *lines: str) -> None:

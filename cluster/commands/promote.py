@@ -54,7 +54,7 @@ def add_to(line: typer.Typer) -> None:
 def promote(
     app: AppName = "playground",
     snapshot: Annotated[
-        str, typer.Argument(metavar="[SNAPSHOT]", help="A version; else the newest one.")
+        str, typer.Argument(metavar="[SNAPSHOT]", help="A version or its start; else the newest one.")
     ] = "",
     engine: EngineName = "default",
     force: Annotated[
@@ -75,13 +75,18 @@ def promote(
 
 
 async def _promote(installation: Installation, app: str, engine: str, version: str, force: str) -> Promotion:
+    from cluster.artifacts.snapshots import SnapshotShelf
     from cluster.runtime.shelves import open_shelf
     from jobs.refresh.running import promoting
 
     shelf = open_shelf(installation.settings)
     async with installation.stores() as stores:
         serving = (await promoting.engine_named(stores, app, engine)).snapshot
-        version = version or _newest(shelf, app, engine)
+        version = (
+            SnapshotShelf(shelf).find_version(app, engine, version)
+            if version
+            else _newest(shelf, app, engine)
+        )
         report = await _fresh_report(stores, shelf, app, engine, version, serving)
         return await promoting.promote(
             stores, shelf, app, engine, version, now_ms=now_ms(), by=_somebody(), force=force, report=report
@@ -129,20 +134,23 @@ async def _fresh_report(
 def rollback(
     app: AppName = "playground",
     engine: EngineName = "default",
-    to: Annotated[str, typer.Option(help="A version, or `none`; else what served before.")] = "",
+    to: Annotated[str, typer.Option(help="A version or its start, or `none`; else what served before.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Let serve again what served before; no restart."""
+    from cluster.artifacts.snapshots import SnapshotShelf
     from cluster.runtime.shelves import open_shelf
     from jobs.refresh.running.promoting import rollback as roll
 
     installation = Installation()
     shelf = open_shelf(installation.settings)
-    wanted = None if not to else "" if to == "none" else to
+    version = "" if to in ("", "none") else SnapshotShelf(shelf).find_version(app, engine, to)
 
     async def back() -> Promotion:
         async with installation.stores() as stores:
-            return await roll(stores, shelf, app, engine, now_ms=now_ms(), by=_somebody(), to=wanted)
+            return await roll(
+                stores, shelf, app, engine, now_ms=now_ms(), by=_somebody(), to=version if to else None
+            )
 
     entry = asyncio.run(back())
     if as_json:
@@ -172,7 +180,10 @@ def history(
         told = [entry.model_dump(mode="json") for entry in entries]
         screen.tell_json({"app_id": app, "engine_id": engine, "serving": serving, "history": told})
         return
-    table = screen.table("since", "what", "snapshot", "by", "run", "ndcg@10", "why")
+    table = screen.table(
+        "since", "what", "snapshot", "by", "run", "ndcg@10", "why",
+        ids=("snapshot", "run"), droppable=("run", "by"),
+    )  # fmt: skip
     for entry in entries:
         figure = entry.figures.get("ndcg@10")
         table.add_row(

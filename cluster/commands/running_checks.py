@@ -12,6 +12,7 @@ from cluster.clock import iso_ms
 from cluster.commands.finding import Finding
 from cluster.commands.installation import Installation
 from cluster.commands.machine_checks import judge_redis
+from cluster.records.access import IN_BROWSER
 from cluster.runtime import probe
 from cluster.runtime.keeping import Keeping
 from cluster.runtime.memory import REFUSED_FROM, WARNED_FROM, used_memory_share
@@ -57,22 +58,36 @@ def sign_in(state: State, settings: Settings) -> Finding:
 
 
 def exposed_keys(installation: Installation, now_ms: int) -> Finding:
-    """Check whether a live secret key came in an address (`?api_key=`), which proxies and browsers write down."""
+    """Check whether a live secret key came where others can read it.
 
-    async def read(keeping: Keeping, stores: OpenStores) -> list[str]:
+    That is an address (`?api_key=`), which proxies and browsers write down, and a page of another origin, which hands
+    the key to everybody who opens it.
+    """
+
+    async def read(keeping: Keeping, stores: OpenStores) -> tuple[list[str], list[str]]:
         exposed, book = await stores.access.exposed(), await stores.access.book()
-        found = []
+        found: tuple[list[str], list[str]] = [], []
         for key in book.keys.values():
-            at_ms = exposed.get(key.key_id)
-            if at_ms is not None and now_ms - at_ms < EXPOSED_FOR_MS:
-                found.append(f"{key.key_id} of {key.app_id} on {iso_ms(at_ms)[:16]}")
-        return sorted(found)
+            for list_, name in zip(found, (key.key_id, IN_BROWSER + key.key_id), strict=True):
+                at_ms = exposed.get(name)
+                if at_ms is not None and now_ms - at_ms < EXPOSED_FOR_MS:
+                    list_.append(f"{key.key_id} of {key.app_id} on {iso_ms(at_ms)[:16]}")
+        return sorted(found[0]), sorted(found[1])
 
-    found = installation.administer(read)
-    if not found:
-        return Finding("secret keys", "ok", "none came in an address within 30 days")
-    advice = "send it as the header X-API-KEY, then `kiosk keys rotate`: proxies write addresses down"
-    return Finding("secret keys", "warning", f"came as ?api_key=: {', '.join(found)}", advice)
+    in_addresses, in_browsers = installation.administer(read)
+    words = [f"came as ?api_key=: {', '.join(in_addresses)}"] if in_addresses else []
+    advice = ["send it as the header X-API-KEY: proxies write addresses down"] if in_addresses else []
+    if in_browsers:
+        words.append(f"came from a web page: {', '.join(in_browsers)}")
+        advice.append(
+            "give pages the publishable key, and refuse this one there: "
+            "`kiosk apps switch APP secret_key_in_browser=refuse`"
+        )
+    if not words:
+        return Finding("secret keys", "ok", "none came in an address or from a web page within 30 days")
+    return Finding(
+        "secret keys", "warning", "; ".join(words), "; ".join([*advice, "then `kiosk keys rotate`"])
+    )
 
 
 def client_addresses(state: State, settings: Settings) -> Finding:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -11,10 +11,11 @@ from cluster.clock import iso_ms
 from cluster.commands import screen
 from cluster.commands.installation import Installation, now_ms
 from cluster.commands.train import AsJson, told
-from cluster.errors import NotFound
+from cluster.errors import Conflict, NotFound
 from cluster.records.run import Run
 from cluster.runtime.keeping import Keeping
 from cluster.store.connect import OpenStores
+from cluster.store.ports import Stores
 
 app = typer.Typer(help="Trainings: how far they are and how they ended.", no_args_is_help=True)
 
@@ -24,18 +25,50 @@ LIST_EPILOG = """
   kiosk runs list                        of all apps, newest first
   kiosk runs list bookshop --limit 5
 """
+_SEARCHED = 500
+"How many of an app's newest runs are searched for the start of a name."
 SHOW_EPILOG = """
 [bold]Example[/]
 
-  kiosk runs show bookshop run-1f0c5d2a9b
+  kiosk runs show run-1f0c               the start of a name is enough while it is the only one
 """
 CANCEL_EPILOG = """
 [bold]Example[/]
 
-  kiosk runs cancel bookshop run-1f0c5d2a9b      nothing of it is published; what serves stays
+  kiosk runs cancel run-1f0c5d2a9b       nothing of it is published; what serves stays
 """
 
-RunName = Annotated[str, typer.Argument(metavar="RUN", help="The run, as `kiosk runs list` names it.")]
+AppOrRun = Annotated[str, typer.Argument(metavar="[APP] RUN", help="The app may be left out.")]
+RunName = Annotated[
+    str,
+    typer.Argument(
+        metavar="", help="The run as `kiosk runs list` names it, or its start.", show_default=False
+    ),
+]
+
+
+async def find_run(stores: Stores, apps: Sequence[str], words: Sequence[str]) -> Run:
+    """Return the run that `[APP] RUN` names; RUN may be the start of a name.
+
+    Errors:
+        NotFound: no such app, or no run of that name
+        Conflict: several runs begin like that
+    """
+    *app_words, run_name = [word for word in words if word]
+    if app_words and app_words[0] not in apps:
+        raise NotFound(f"there is no app named {app_words[0]}; there are: {', '.join(apps) or 'none'}")
+    searched = app_words or list(apps)
+    for app_id in searched:
+        if exact := await stores.runs.get(app_id, run_name):
+            return exact
+    newest = [run for app_id in searched for run in await stores.runs.newest(app_id, _SEARCHED)]
+    found = [run for run in newest if run.run_id.startswith(run_name)]
+    if not found:
+        raise NotFound(f"no run is named {run_name} or begins like that; see `kiosk runs list`")
+    if len(found) > 1:
+        names = ", ".join(run.run_id for run in found[:5])
+        raise Conflict(f"{len(found)} runs begin with {run_name}: {names}")
+    return found[0]
 
 
 @app.command("list", epilog=LIST_EPILOG)
@@ -59,7 +92,10 @@ def list_runs(
     if as_json:
         screen.tell_json({"runs": [told(run) for run in found]})
         return
-    table = screen.table("ordered", "app", "engine", "run", "status", "stage", "attempt", "by", "snapshot")
+    table = screen.table(
+        "ordered", "app", "engine", "run", "status", "stage", "attempt", "by", "snapshot",
+        ids=("run", "snapshot"), droppable=("attempt", "by", "engine"),
+    )  # fmt: skip
     for run in found:
         stage = f"{run.stage} {run.fraction:.0%}" if run.status == "running" else ""
         table.add_row(
@@ -70,16 +106,11 @@ def list_runs(
 
 
 @app.command("show", epilog=SHOW_EPILOG)
-def show(
-    name: Annotated[str, typer.Argument(metavar="APP", help="The app.")],
-    run_name: RunName,
-    as_json: AsJson = False,
-) -> None:
+def show(name: AppOrRun, run_name: RunName = "", as_json: AsJson = False) -> None:
     """Show one run: its stages, figures and verdict, or why it failed."""
-    from jobs.refresh.running.orders import run_named
 
     async def read(keeping: Keeping, stores: OpenStores) -> Run:
-        return await run_named(stores, name, run_name)
+        return await find_run(stores, [one.app_id for one in await keeping.apps()], (name, run_name))
 
     run = Installation().administer(read)
     if as_json:
@@ -99,25 +130,38 @@ def show(
         screen.out().print(stages)
     if run.figures:
         screen.out().print(", ".join(f"{key} {value:.4f}" for key, value in run.figures.items()))
-    for line in (run.version and f"snapshot {run.version}", run.verdict, run.error and f"error: {run.error}"):
+    if run.parts:
+        parts = screen.table("part", "weight", "without history", "alone", "why")
+        for one in run.parts:
+            alone = one.get("alone")
+            parts.add_row(
+                str(one.get("part", "")),
+                f"{one.get('weight', 0.0):g}",
+                f"{one.get('weight_new', 0.0):g}",
+                "" if alone is None else f"{alone:.4f}",
+                str(one.get("reason", "")),
+            )
+        screen.out().print(parts)
+    for line in (
+        run.chosen,
+        run.version and f"snapshot {run.version}",
+        run.verdict,
+        run.error and f"error: {run.error}",
+    ):
         if line:
             screen.out().print(line)
 
 
 @app.command("cancel", epilog=CANCEL_EPILOG)
-def cancel(
-    name: Annotated[str, typer.Argument(metavar="APP", help="The app.")],
-    run_name: RunName,
-    as_json: AsJson = False,
-) -> None:
+def cancel(name: AppOrRun, run_name: RunName = "", as_json: AsJson = False) -> None:
     """End a run; its worker notices within seconds."""
     from jobs.refresh.running.orders import cancel as cancel_run
 
-    async def end() -> Run:
-        async with Installation().stores() as stores:
-            return await cancel_run(stores, name, run_name, now_ms())
+    async def end(keeping: Keeping, stores: OpenStores) -> Run:
+        found = await find_run(stores, [one.app_id for one in await keeping.apps()], (name, run_name))
+        return await cancel_run(stores, found.app_id, found.run_id, now_ms())
 
-    run = asyncio.run(end())
+    run = Installation().administer(end)
     if as_json:
         screen.tell_json(told(run))
     else:

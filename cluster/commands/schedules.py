@@ -65,7 +65,10 @@ def add(
     from jobs.refresh.running.orders import known_engine
 
     if not _NAME.fullmatch(schedule):
-        raise Invalid(f"{schedule!r} is no name for a schedule: up to 40 lower case letters, digits and -")
+        raise Invalid(
+            f"{schedule!r} is no name for a schedule: up to 40 lower case letters, digits and -; "
+            f'the time comes with another option: kiosk schedules add {name} NAME --when "nightly"'
+        )
     period_of(when)
     made = Schedule(
         app_id=name,
@@ -92,7 +95,14 @@ def add(
         screen.tell_json(_told(made))
     else:
         due = iso_ms(next_slot(made, now_ms()))[:16]
-        screen.out().print(f"Engine {engine} of {name} is trained {when}, the next time {due} UTC.")
+        promotes = (
+            "The result serves if the gate allows; --no-promote only publishes it."
+            if promote
+            else "The result is published and does not serve by itself."
+        )
+        screen.out().print(
+            f"Engine {engine} of {name} is trained {when}, the next time {due} UTC. {promotes}"
+        )
 
 
 @app.command("list", epilog=LIST_EPILOG)
@@ -112,7 +122,10 @@ def list_schedules(
     if as_json:
         screen.tell_json({"schedules": [_told(one) for one in found]})
         return
-    table = screen.table("app", "name", "engine", "when", "recipe", "promotes", "fired last", "due (UTC)")
+    table = screen.table(
+        "app", "name", "engine", "when", "recipe", "promotes", "fired last", "due (UTC)",
+        droppable=("engine", "fired last"),
+    )  # fmt: skip
     for one in found:
         told = _told(one)
         table.add_row(

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from cluster.commands.responsive_table import ResponsiveTable
 from cluster.errors import HouseError
 from cluster.log import strike_out
 
@@ -54,9 +55,15 @@ def quoted(words: str) -> Text:
     return Text("".join(char if char.isprintable() else " " for char in words))
 
 
-def table(*columns: str, title: str = "") -> Table:
-    """Begin a plain table."""
-    drawn = Table(title=title or None, box=None, pad_edge=False, title_justify="left", title_style="bold")
-    for column in columns:
-        drawn.add_column(column, overflow="fold")
-    return drawn
+def table(
+    *columns: str, title: str = "", ids: Collection[str] = (), droppable: Sequence[str] = ()
+) -> ResponsiveTable:
+    """Begin a plain table.
+
+    Args:
+        columns: the headings
+        title: a line above, in bold
+        ids: columns of ids; a narrow terminal shows their start, which commands accept in place of the whole
+        droppable: columns that a narrow terminal leaves out, the first one first
+    """
+    return ResponsiveTable(columns, title, frozenset(ids), tuple(droppable))

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.live import Live
-from rich.table import Table
 
 from cluster.commands import screen
 from cluster.commands.installation import Installation
 from cluster.commands.joining import join_ray
+from cluster.commands.responsive_table import ResponsiveTable
 
 if TYPE_CHECKING:
     from jobs.refresh.comparisons.sweep import Variant
@@ -105,13 +105,17 @@ def _stands_in(row: dict[str, Any], variant: Variant) -> bool:
     return all(row.get(field) == value for field, value in variant.changes)
 
 
-def _drawn(found: list[Variant], results: list[tuple[Variant, dict[str, Any]]], on_ray: bool) -> Table:
+def _drawn(
+    found: list[Variant], results: list[tuple[Variant, dict[str, Any]]], on_ray: bool
+) -> ResponsiveTable:
     from jobs.refresh.comparisons.sweep import rows
 
     fields = [field for field, _ in found[0].changes]
     where = "on the cluster" if on_ray else "here"
-    table = screen.table(*fields, "NDCG@10", "95 % interval", "recall@20", "coverage", "seconds", "")
-    table.title = f"{len(results)} of {len(found)} examined {where}"
+    title = f"{len(results)} of {len(found)} examined {where}"
+    table = screen.table(
+        *fields, "NDCG@10", "95 % interval", "recall@20", "coverage", "seconds", "", title=title
+    )
     for row in rows(results):
         cells = [str(row[field]) for field in fields]
         if row["error"]:

@@ -24,6 +24,7 @@ EPILOG = """
   kiosk train bookshop --recipe shop --promote      let it serve afterwards, if it is not worse than what serves
   kiosk train bookshop --recipe ./mine.toml --dry-run
   kiosk train bookshop --set parts.rules.window=30 --set seed=7
+  kiosk train bookshop --recipe ./mine.toml --working-dir .      classes of yours that are not installed
   kiosk train bookshop --recipe fast --sweep parts.rules.window=5,10,20 --sweep parts.rules.damping=0.1,0.3
 
 A running system trains beside serving, with lower priority; stopped, or with --local, this command trains itself.
@@ -64,6 +65,13 @@ def train(
     local: Annotated[
         bool, typer.Option("--local", help="Train in this process, without the cluster.")
     ] = False,
+    working_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--working-dir",
+            help="Ship this folder's code for this run only, for learner classes that are not installed.",
+        ),
+    ] = None,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Wait for the end, or only order it.")
     ] = True,
@@ -78,6 +86,8 @@ def train(
         from jobs.refresh.comparisons.sweep import assignments
 
         chosen = chosen.changed(assignments(changes))
+    if sweep and working_dir is not None:
+        raise Invalid("a sweep trains in many processes and takes no --working-dir: install the code first")
     if sweep and (dry_run or promote):
         raise Invalid(
             "a sweep publishes nothing and is not rehearsed: leave out "
@@ -91,21 +101,36 @@ def train(
     if dry_run:
         _rehearse(installation, app, engine, chosen, as_json=as_json)
         return
+    code = "" if working_dir is None else _shipped(installation, working_dir, chosen, promote=promote)
     here = local or not (installation.is_running or installation.settings.redis_is_external)
     if here and not local:
         screen.err().print("Kiosk does not run, so this command trains by itself.")
     try:
-        run = asyncio.run(_train(installation, app, engine, chosen, promote=promote, here=here, wait=wait))
+        run = asyncio.run(
+            _train(installation, app, engine, chosen, promote=promote, here=here, wait=wait, code=code)
+        )
     except KeyboardInterrupt:
         screen.err().print(
             "The training goes on without this command"
             + (" as soon as a trainer runs" if here else "")
-            + f"; `kiosk runs list {app}` shows it, `kiosk runs cancel` ends it."
+            + f"; `kiosk runs list {app}` shows it, `kiosk runs cancel RUN` ends it."
         )
         raise
     show_run(run, as_json=as_json)
     if is_failure(run):
         raise typer.Exit(1)
+
+
+def _shipped(installation: Installation, folder: Path, recipe: Recipe, *, promote: bool) -> str:
+    """Ship a folder with the run, and say what that means before anything is trained."""
+    from jobs.refresh.running.shipped_code import ship
+
+    code = ship(folder, recipe.model_dump(mode="json"), installation.settings.data_dir, promote=promote)
+    screen.err().print(
+        f"Code of {folder} goes along with this run only ({code[:12]}). What is published can be examined, and not "
+        "promoted: processes that serve can't import it."
+    )
+    return code
 
 
 async def _train(
@@ -117,6 +142,7 @@ async def _train(
     promote: bool,
     here: bool,
     wait: bool,
+    code: str = "",
 ) -> Run:
     from cluster.runtime.shelves import open_shelf
     from jobs.refresh.running.display import Display
@@ -127,7 +153,7 @@ async def _train(
     async with installation.stores() as stores:
         run = await order(
             stores, app, engine, recipe.model_dump(mode="json"),
-            now_ms=now_ms(), by="kiosk train", promote=promote, owner=owner,
+            now_ms=now_ms(), by="kiosk train", promote=promote, owner=owner, code=code,
         )  # fmt: skip
         if not here and not wait:
             return run
@@ -201,6 +227,9 @@ def show_run(run: Run, *, as_json: bool) -> None:
         table.add_row(name, f"{value:.4f}")
     screen.out().print(f"Run {run.run_id} published snapshot {run.version} of {run.app_id}/{run.engine_id}.")
     screen.out().print(table)
+    if run.chosen:
+        screen.out().print(_capitalised(run.chosen))
+        screen.out().print(f"Why, part by part: kiosk runs show {run.app_id} {run.run_id}", soft_wrap=True)
     screen.out().print(run.verdict if run.verdict.startswith(run.version) else _capitalised(run.verdict))
     if run.promote and not run.promoted:
         screen.out().print(
@@ -208,6 +237,11 @@ def show_run(run: Run, *, as_json: bool) -> None:
         )
         screen.out().print(
             f'kiosk promote {run.app_id} {run.version} --engine {run.engine_id} --force "..."', soft_wrap=True
+        )
+    elif run.code:
+        screen.out().print(
+            "Its code was shipped for this run only. To let it serve: install the code into the environment of "
+            "`kiosk up`, restart that, and train again without --working-dir."
         )
     elif run.promoted:
         screen.out().print(
@@ -264,5 +298,5 @@ def _rehearse(installation: Installation, app: str, engine: str, recipe: Recipe,
     if not found.fits:
         from jobs.refresh.running.estimate import Size, refuse_too_large
 
-        refuse_too_large(recipe, Size.of(source.data), found.memory_allowed >> 20)
+        refuse_too_large(recipe, Size.of(source.data, len(source.texts)), found.memory_allowed >> 20)
         raise Invalid("it would not fit")

@@ -30,10 +30,11 @@ from cluster.query.arrays import Growing
 from cluster.query.built import BuiltColumns
 from cluster.query.column import FieldColumn, Pairs
 from cluster.query.compile import Mask, compile_filter
+from cluster.query.field_names import FieldNames, fields_of
 from cluster.query.geo import PointColumn
 from cluster.query.kept import KeptField, KeptPoints, Key, Make
 from cluster.query.reading import Record, loaded
-from cluster.query.tree import All, Any, Everything, Node, Not
+from cluster.query.tree import Node
 from cluster.query.values import DEFAULTED, canonical, is_moment, paths_of
 
 _FIELD, _POINTS = "field", "points"
@@ -59,6 +60,7 @@ class ColumnStore:
         self._records: list[Record | bytes | None] = []
         self._live = Growing(np.bool_, False)
         self._known: set[str] = set(DEFAULTED)
+        self.fields = FieldNames(self._known)
         self._masks: OrderedDict[Node, Mask] = OrderedDict()
         self._mask_bytes = mask_bytes
         self._lock = RLock()
@@ -279,19 +281,4 @@ class ColumnStore:
 
 def keys_of(node: Node) -> list[Key]:
     """Name the columns that a filter asks."""
-    return [(_FIELD, name) for name in _fields(node)]
-
-
-def _fields(node: Node) -> set[str]:
-    """Collect the fields a filter names."""
-    names: set[str] = set()
-    waiting = [node]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, (All, Any)):
-            waiting.extend(item.children)
-        elif isinstance(item, Not):
-            waiting.append(item.child)
-        elif not isinstance(item, Everything):
-            names.add(canonical(item.field))
-    return names
+    return [(_FIELD, name) for name in fields_of(node)]

@@ -6,6 +6,8 @@ double negation is gone, and fields carry their stored names, so equal filters h
 
 from __future__ import annotations
 
+import re
+
 from cluster.errors import FilterSyntax
 from cluster.query import patterns
 from cluster.query.automaton import Effort
@@ -162,7 +164,9 @@ class _Parser:
                 "operator", token.position, f"operators are written in capitals: {token.raw.upper()}"
             )
         else:
-            raise mistake("field", token.position, f"{shown(token.raw)} needs a field before it: field:value")
+            reason = comparison_hint(token.raw, self._token.raw, self._lexer)
+            reason = reason or f"{shown(token.raw)} needs a field before it: field:value"
+            raise mistake("field", token.position, reason)
 
     def _field(self, token: Token) -> str:
         name = token.text
@@ -242,6 +246,34 @@ class _Parser:
                 patterns.wildcard(token.wildcard, self._effort, fold=fold if is_text(field) else None)
         except FilterSyntax as error:
             raise moved(error, token.position + (token.wildcard is None)) from None
+
+
+_COMPARISON = re.compile(r"([A-Za-z_][\w.]*)(<=|>=|==|!=|<|>|=)(.*)")
+_SHORT = re.compile(r"[\w.:+-]{1,40}")
+_RANGES = {"<": "[* TO {0}}}", "<=": "[* TO {0}]", ">": "{{{0} TO *]", ">=": "[{0} TO *]"}
+
+
+def comparison_hint(first: str, second: str, lexer: Lexer) -> str:
+    """Say how a comparison is written that was meant, as in `price < 5`; empty when none was."""
+    text = first if _COMPARISON.match(first) else first + second
+    found = _COMPARISON.fullmatch(text)
+    if found is None or (text is not first and second[:1] not in "<>=!"):
+        return ""
+    name, sign, value = found.groups()
+    if not value:
+        value = second if text is first else lexer.next().raw
+    if not _SHORT.fullmatch(value):
+        value = "value"
+    plain = f"{name}:{value}"
+    if sign in _RANGES:
+        plain = f"{name}:{_RANGES[sign].format(value)}"
+        if sign == "<":
+            plain += f", or {name}:[* TO {value}] with {value} itself"
+        if sign == ">":
+            plain += f", or {name}:[{value} TO *] with {value} itself"
+    elif sign == "!=":
+        plain = f"-{plain}"
+    return f"comparisons are written as field:value or as ranges; use {plain}"
 
 
 def _no_value(field: str, value: Token) -> str:

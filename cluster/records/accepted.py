@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from cluster.records.attributes import clashes
-from cluster.records.faults import upload_message
+from cluster.records.faults import MOST_DETAILS, MOST_LISTED, upload_message
 
 RecordNoun = Literal["user", "product"]
 
@@ -36,6 +36,8 @@ class Standing:
     attribute_types: Mapping[str, str]
     messages: tuple[str, ...]
     "One per record that fails alone, in the upload grammar."
+    details: tuple[Mapping[str, Any], ...] = ()
+    "All messages of each of these records, as `Explainer.details`; empty when each has one."
 
     @property
     def payload(self) -> bytes:
@@ -53,17 +55,32 @@ class AcceptedRecords:
     def against(self, known: Mapping[str, str]) -> Standing:
         """Keep the records whose custom attributes agree with `known` types and with the records before them."""
         relied: dict[str, str] = {}
-        standing, failed = [], []
+        standing, failed, details = [], [], []
         for record in self.records:
             types = record.attribute_types
             clashing = clashes(types, relied, known)
             if clashing:
                 path = ("custom_attributes", clashing[0])
                 failed.append(upload_message(record.index, path, INCONSISTENT, more=len(clashing) - 1))
+                details.append(_details_of(record.index, clashing))
             else:
                 standing.append(record)
                 relied.update(types)
-        return Standing(tuple(standing), relied, tuple(failed))
+        is_said = all(len(entry["messages"]) == 1 for entry in details)
+        return Standing(
+            tuple(standing),
+            relied,
+            tuple(failed),
+            () if is_said else tuple(details[: MOST_DETAILS // MOST_LISTED]),
+        )
+
+
+def _details_of(index: int, names: Sequence[str]) -> dict[str, Any]:
+    """List what is wrong with the attributes of one record."""
+    listed = names[:MOST_LISTED]
+    texts = [upload_message(index, ("custom_attributes", name), INCONSISTENT) for name in listed]
+    more = {"more": len(names) - len(listed)} if len(names) > len(listed) else {}
+    return {"index": index, "messages": texts, **more}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +94,7 @@ class AcceptedInteractions:
     links: tuple[tuple[str, str], ...]
     "(user_id, anonymous_id) pairs of interactions that are not in `recents`, without repetition."
     count: int
+    ahead: tuple[int, ...] = ()
+    "Positions of interactions whose timestamp is more than a day ahead."
+    unnamed: int = 0
+    "How many name neither a user nor a visitor."

@@ -35,6 +35,9 @@ UserType = Literal["anonymous", "registered", "free", "subscriber", "paid", "int
 Quotas = Annotated[dict[UserType, Annotated[int, Field(ge=0)]], BeforeValidator(_quotas)]
 
 
+IN_BROWSER: Final = "browser:"
+"Before the id of a secret key in the record of exposed keys: a web page sent it."
+
 CONFIDENTIAL_FIELDS: Final = (
     "margin", "custom_attributes.cost", "custom_attributes.cost_price", "custom_attributes.margin",
     "custom_attributes.purchase_price", "custom_attributes.supplier", "custom_attributes.wholesale_price",
@@ -56,6 +59,8 @@ class AppSettings(BaseModel):
     "Also require `user_hash` for an `anonymous_id` alone (decision I1)."
     bot_rule: Literal["off", "log", "on"] = "on"
     "What happens to a publishable key on a request that looks automated (decision I4)."
+    secret_key_in_browser: Literal["log", "refuse"] = "log"  # noqa: S105 - what is done about it
+    "What happens to a secret key on a request of a page of another origin."
     publishable_experiments: bool = False
     "Let the publishable key send experiment events (decision I3)."
     product_envelope: bool = False
@@ -113,12 +118,13 @@ def new_app_settings(environment: Environment) -> AppSettings:
     """Return the settings of a new app.
 
     Production gets every safe value. Development keeps what public SDKs rely on: events that name a user without
-    proof, reader tokens without `exp`, and all traffic from one developer's address.
+    proof, reader tokens without `exp`, and all traffic from one developer's address. Tests with headless browsers and
+    HTTP libraries go through, too: requests that look automated are only logged.
 
     Source: decision E6
     """
     if environment != "production":
-        return AppSettings(confidential_fields=CONFIDENTIAL_FIELDS)
+        return AppSettings(bot_rule="log", confidential_fields=CONFIDENTIAL_FIELDS)
     return AppSettings(
         prove_writers=True,
         typed_user_hash=False,
@@ -132,6 +138,7 @@ def new_app_settings(environment: Environment) -> AppSettings:
 SWITCHES: Final[dict[str, str]] = {
     "strict_user_hash": "require user_hash for an anonymous_id alone",
     "bot_rule": "off, log or on: a publishable key on a request that looks automated",
+    "secret_key_in_browser": "log or refuse: a secret key on a request of a page of another origin",
     "publishable_experiments": "let the publishable key send experiment events",
     "product_envelope": "wrap single product reads in {message, data}",
     "service_id_aliases": "other names of service_id accepted in interactions, comma-separated",

@@ -28,6 +28,10 @@ _MAX_UNKNOWN = 8
 "Unknown names an object keeps when it is pruned."
 _MOST_DETAILS = 5
 "Errors of one record that a detailed message words."
+MOST_LISTED = 20
+"Messages of one record in `details`."
+MOST_DETAILS = 1_000
+"Messages of one upload in `details`; records behind them have their first message only."
 _MAX_STEP = 80
 _MAX_STEPS = 8
 
@@ -45,7 +49,13 @@ _BOUNDS = {
 _FORMATS = {UUID: "uuid", IPV4: "ipv4"}
 _RIGHT_NAMES: Mapping[str | int, str] = {"product_id": "product_ids", "product_group_id": "product_group_ids"}
 "Names that callers often give to an attribute of an interaction -> its name."
+_TIMES = frozenset({"timestamp", "created_at", "updated_at", "published_at"})
+_TIME_FORM = "A time is text: send seconds or milliseconds since 1970 as '2026-03-02T09:15:30Z'."
 _TAGGED_FIELDS = {"location": ("one", "many")}
+
+
+Worded = tuple[list[str | int], str]
+"Path within a record, and what is wrong there."
 
 
 class Explainer:
@@ -64,6 +74,18 @@ class Explainer:
         self._tagged = tagged
         self._effort = 0
         self.messages: list[str] = []
+        "One for each bad record."
+        self._details: list[dict[str, Any]] = []
+        self._left = MOST_DETAILS
+
+    @property
+    def details(self) -> list[dict[str, Any]]:
+        """All messages of each bad record: `{index, messages}` and `more`, how many are left out.
+
+        Empty when no record has more than one, for then `messages` says it all.
+        """
+        several = any(len(entry["messages"]) > 1 or "more" in entry for entry in self._details)
+        return self._details if several else []
 
     @property
     def is_done(self) -> bool:
@@ -113,17 +135,28 @@ class Explainer:
 
     def _add(self, index: int, errors: Sequence[ErrorDetails]) -> None:
         self._effort += 5 * len(errors)
+        by_place = list({error["loc"]: error for error in reversed(errors)}.values())[::-1]
+        worded = [explain(error, tagged=self._tagged) for error in by_place[:MOST_LISTED]]
         most = _MOST_DETAILS if self._is_detailed else 1
-        self.messages.append(_message(index, errors, tagged=self._tagged, most=most))
+        self.messages.append(_message(index, worded[:most], len(by_place)))
+        self._list(index, worded, len(by_place))
+
+    def _list(self, index: int, worded: Sequence[Worded], count: int) -> None:
+        listed = worded[: self._left]
+        if listed:
+            self._left -= len(listed)
+            entry: dict[str, Any] = {"index": index}
+            entry["messages"] = [upload_message(index, path, text) for path, text in listed]
+            if len(listed) < count:
+                entry["more"] = count - len(listed)
+            self._details.append(entry)
 
 
-def _message(index: int, errors: Sequence[ErrorDetails], *, tagged: bool, most: int) -> str:
-    """Word the first errors of a record, one for each place, and count the others."""
-    by_place = list({error["loc"]: error for error in reversed(errors)}.values())[::-1]
-    worded = [explain(error, tagged=tagged) for error in by_place[:most]]
+def _message(index: int, worded: Sequence[Worded], count: int) -> str:
+    """Join the first errors of a record to one message that counts the others; `count`: all of them."""
     path, text = worded[0]
     others = [f"{'.'.join(map(_step, more[:_MAX_STEPS]))}: {words}" for more, words in worded[1:]]
-    return upload_message(index, path, " ".join([text, *others]), more=len(by_place) - len(worded))
+    return upload_message(index, path, " ".join([text, *others]), more=count - len(worded))
 
 
 def upload_message(index: int, path: Iterable[str | int], text: str, *, more: int = 0) -> str:
@@ -140,10 +173,12 @@ def _step(step: str | int) -> str:
     return text or "_"
 
 
-def explain(error: ErrorDetails, *, tagged: bool) -> tuple[list[str | int], str]:
+def explain(error: ErrorDetails, *, tagged: bool) -> Worded:
     """Turn one pydantic error of a list of records into the path within its record and a text."""
     kind, value, ctx = error["type"], error.get("input"), error.get("ctx", {})
     path = _path(error["loc"], tagged=tagged and not kind.startswith("union_tag_"))
+    if path and path[-1] in _TIMES and type(value) in (int, float):
+        return path, f"{wrong_type('string', value)} {_TIME_FORM}"
     if kind == FAULT:
         return [*path, *ctx["path"]], ctx["text"]
     if kind in ("union_tag_not_found", "union_tag_invalid"):

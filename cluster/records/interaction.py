@@ -107,7 +107,7 @@ class _WithProducts(Shared):
 
 
 class ProductAction(_WithProducts):
-    """Something done to products, without a measure."""
+    """An action on products without a measure."""
 
     type: Literal[
         "remove_from_cart", "refund", "subscribe", "unsubscribe", "add_to_collection", "remove_from_collection",
@@ -156,21 +156,21 @@ class Rating(_WithProducts):
 
 
 class CustomAction(_WithProducts):
-    """An action of the caller's own."""
+    """An action that the caller defines."""
 
     type: Literal["custom"]
     custom_action_name: str
 
 
 class Search(Shared):
-    """A search made."""
+    """A search."""
 
     type: Literal["search"]
     search: SearchTerms | None = None
 
 
 class Feedback(Shared):
-    """A judgement of an answer."""
+    """Feedback on an answer."""
 
     type: Literal["feedback"]
     question_id: Annotated[str, Field(max_length=512)] | None = Field(

@@ -83,7 +83,7 @@ def _close_schema(schema: dict[str, Any]) -> None:
 
 
 class Product(Strict):
-    """Something that can be recommended. An upload replaces the whole record.
+    """A product, article or other item. An upload replaces the whole record.
 
     Translations are the only extra fields: `product.translations["i18n_fr"].title`.
 

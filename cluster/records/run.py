@@ -52,6 +52,8 @@ class Run(BaseModel):
     "As it was asked for, with everything open that is open."
     promote: bool = False
     "Let it serve afterwards, if the gate allows."
+    code: str = ""
+    "Digest of the code that was shipped with the order; empty: learners come from the installation."
     by: str = ""
     "Who asked: a person, `schedule nightly`, a program."
     status: RunStatus = "queued"
@@ -73,6 +75,10 @@ class Run(BaseModel):
     figures: dict[str, float] = Field(default_factory=dict)
     verdict: str = ""
     "What the gate says of it, in a sentence."
+    chosen: str = ""
+    "Which parts of the recipe got weight and which did not, in a sentence."
+    parts: tuple[dict[str, Any], ...] = ()
+    "What came of each part: part, learner, outcome, weight, weight_new, alone, gain, reason."
     error: str = ""
     created_at: int = 0
     started_at: int | None = None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import TypeAdapter
@@ -11,7 +14,13 @@ from cluster.records.product import Product
 from cluster.records.upload import MAX_RECORDS
 from cluster.records.user import User
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 _REF = "#/$defs/"
+_TEXTS = Path(__file__).with_name("descriptions.toml")
 
 
 def record_schema(noun: Literal["user", "product", "interaction"]) -> dict[str, Any]:
@@ -19,13 +28,44 @@ def record_schema(noun: Literal["user", "product", "interaction"]) -> dict[str, 
     kinds: dict[str, Any] = {"user": User, "product": Product, "interaction": Interaction}
     items = TypeAdapter(kinds[noun]).json_schema()
     definitions = items.pop("$defs", {})
+    record = _inlined(items, definitions)
+    _describe(record, _texts()[noun])
     return {
         "type": "object",
         "required": ["data"],
         "properties": {
-            "data": {"type": "array", "maxItems": MAX_RECORDS, "items": _inlined(items, definitions)}
+            "data": {
+                "type": "array",
+                "maxItems": MAX_RECORDS,
+                "items": record,
+                "description": f"The {noun}s, at most {MAX_RECORDS:,}.",
+            }
         },
     }
+
+
+@cache
+def _texts() -> dict[str, Any]:
+    return tomllib.loads(_TEXTS.read_text("utf-8"))
+
+
+def _describe(schema: Any, texts: dict[str, Any]) -> None:
+    """Add what each field means. A field that is an object may have a section of its own."""
+    if isinstance(schema, list):
+        for item in schema:
+            _describe(item, texts)
+    if not isinstance(schema, dict):
+        return
+    for name, part in schema.items():
+        if name in ("properties", "patternProperties"):
+            for field, described in part.items():
+                below = texts.get(field)
+                text = texts.get(f"_{field}", below)
+                if isinstance(text, str):
+                    described.setdefault("description", text)
+                _describe(described, below if isinstance(below, dict) else texts)
+        else:
+            _describe(part, texts)
 
 
 def _inlined(node: Any, definitions: dict[str, Any]) -> Any:

@@ -10,7 +10,7 @@ moments are written in UTC.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, Literal, Protocol, overload
 
@@ -37,6 +37,7 @@ ORIGIN: Final = "_origin"
 days. Whoever counts different readers counts these addresses instead, for a stranger can invent ids."""
 
 _SLICE = 10
+_DAY_MS = 86_400_000
 _USERS: TypeAdapter[list[User]] = TypeAdapter(list[User])
 _PRODUCTS: TypeAdapter[list[Product]] = TypeAdapter(list[Product])
 _INTERACTIONS: TypeAdapter[list[Interaction]] = TypeAdapter(list[Interaction])
@@ -98,7 +99,8 @@ def parse_upload(
 
     Errors:
         Malformed: not JSON, or beyond its limits
-        Unprocessable: fact `messages`, one per bad record or one for the body
+        Unprocessable: fact `messages`, one per bad record or one for the body; fact `details`, all of each record,
+            when a record has several
         Unauthenticated: an interaction names another user than the token
     Cost:
         1 ms for 100 users or 100 interactions
@@ -134,10 +136,11 @@ def parse_interactions(items: list[Any], *, now_ms: int) -> AcceptedInteractions
     return _interactions(items, has_nulls, now_ms, "", "", False, None)
 
 
-def refused(noun: str, *faults: str) -> Unprocessable:
-    """Make the error of a refused upload; `faults` are finished messages."""
+def refused(noun: str, *faults: str, details: Sequence[Mapping[str, Any]] = ()) -> Unprocessable:
+    """Make the error of a refused upload; `faults` are finished messages, `details` as `Explainer` lists them."""
     text = messages.INTERACTIONS_REJECTED if noun == "interaction" else messages.UPLOAD_REJECTED
-    return Unprocessable(text, messages=list(faults))
+    more = {"details": list(details)} if details else {}
+    return Unprocessable(text, messages=list(faults), **more)
 
 
 def _items(tree: Any, noun: str) -> list[Any]:
@@ -168,7 +171,7 @@ def _validated(adapter: TypeAdapter[list[Any]], items: list[Any], noun: str, is_
             if explainer.is_done:
                 break
     if explainer.messages:
-        raise refused(noun, *explainer.messages)
+        raise refused(noun, *explainer.messages, details=explainer.details)
     return models
 
 
@@ -250,16 +253,21 @@ def _interactions(
     now_text = moment_text(now_ms)
     recents: list[tuple[int, tuple[str, str, bytes]]] = []
     links: dict[tuple[str, str], None] = {}
+    ahead_ms, ahead, unnamed = now_ms + _DAY_MS, [], 0
     for at, (record, model) in enumerate(zip(items, models, strict=True)):
         at_ms = model.timestamp
         if at_ms is None:
             at_ms, record["timestamp"] = now_ms, now_text
-        elif not is_stored_moment(record["timestamp"]):
-            record["timestamp"] = moment_text(at_ms)
+        else:
+            if at_ms > ahead_ms:
+                ahead.append(at)
+            if not is_stored_moment(record["timestamp"]):
+                record["timestamp"] = moment_text(at_ms)
         if token_user_id and record.setdefault("user_id", token_user_id) != token_user_id:
             raise Unauthenticated(messages.TOKEN_OTHER_USER)
         user_id, visitor_id = record.get("user_id", ""), record.get("anonymous_id", "")
         if not user_id and not visitor_id:
+            unnamed += 1
             if callable(default_anonymous_id):
                 default_anonymous_id = default_anonymous_id()
             if default_anonymous_id:
@@ -278,6 +286,8 @@ def _interactions(
         recents=tuple(entry for _, entry in recents),
         links=tuple(links),
         count=len(items),
+        ahead=tuple(ahead),
+        unnamed=unnamed,
     )
 
 

@@ -10,7 +10,7 @@ from cluster.records.fields import Attributes, DayOrMoment, Strict, Uri, UserId
 
 
 class User(Strict):
-    """A person known to the caller. An upload replaces the whole record.
+    """A user. An upload replaces the whole record.
 
     Source: reference 5.1
     """

@@ -41,15 +41,19 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-BUSY = "The service is busy or restarting. Please retry."
-"Also said by the doors when a part is away (deployments/edge/errors.py)."
-TIMEOUT = "Request timeout."
-MALFORMED = "Malformed request."
-NO_KEY = "invalid api key."
-TOO_MANY = "Too many requests."
-TWO_KEYS = "X-API-KEY was sent more than once."
-NO_UPGRADE = "This service speaks no websockets."
-FAULT = "Something went wrong. Please contact the product team."
+from cluster.runtime.haproxy_answers import (
+    BUSY,
+    FAULT,
+    MALFORMED,
+    NO_KEY,
+    NO_UPGRADE,
+    OVERLOADED,
+    TIMEOUT,
+    TOO_MANY,
+    TWO_KEYS,
+    http_error,
+    return_now,
+)
 
 SERVES_OWN_HEADERS = (
     "x-request-timeout-seconds",
@@ -187,7 +191,7 @@ def _line(line: str, words: list[str], section: str, wishes: Wishes) -> str | No
         return "    http-reuse safe"
     if section == "backend default_backend" and (first, second) == ("http-request", "return"):
         # Nothing is deployed yet, or nothing any more: not a wrong path.
-        return f"    {_return(503, BUSY)}"
+        return f"    {return_now(503, BUSY)}"
     return line
 
 
@@ -226,7 +230,7 @@ def _default_lines(wishes: Wishes) -> list[str]:
         "timeout queue 5s",
         "timeout check 2s",
         "timeout tarpit 5s",
-        *(_http_error(status, message) for status, message in errors.items()),
+        *(http_error(status, message) for status, message in errors.items()),
     ]
 
 
@@ -253,7 +257,7 @@ def _cleaning_lines() -> list[str]:
         # Only what begins like this may decode to one of Serve's own paths; decoding costs a copy.
         "http-request deny deny_status 404 if { path -m beg /- /% } { path,url_dec -m beg /-/ } "
         "!{ path /-/healthz }",
-        f"{_return(400, TWO_KEYS)} if {{ req.fhdr_cnt(x-api-key) gt 1 }}",
+        f"{return_now(400, TWO_KEYS)} if {{ req.fhdr_cnt(x-api-key) gt 1 }}",
     ]
 
 
@@ -290,7 +294,7 @@ def _caller_lines(wishes: Wishes) -> list[str]:
         # All that follows bounds others, or concerns bodies and headers that a shop's own server does not send.
         "http-request allow if is_exempt METH_GET",
         *(f"http-request del-header {name}" for name in SERVES_OWN_HEADERS),
-        f"{_return(403, NO_UPGRADE)} if {{ req.hdr(upgrade) -m sub -i websocket }}",
+        f"{return_now(403, NO_UPGRADE)} if {{ req.hdr(upgrade) -m sub -i websocket }}",
         "http-request del-header upgrade",
         f"http-request track-sc1 {address},ipmask(32,64) table {CALLERS} if !is_exempt",
     ]
@@ -301,15 +305,15 @@ def _caller_lines(wishes: Wishes) -> list[str]:
             # no proof unless their address was refused lately; who forges a key is refused at once.
             "http-request set-var(txn.plausible) bool(true) if !is_exempt { var(txn.key) -m beg ksk_ } "
             f"{{ sc1_gpc0_rate({CALLERS}) eq 0 }}",
-            f"{_return(429, TOO_MANY)} if {{ {over} }} !{{ var(txn.plausible) -m bool }}",
+            f"{return_now(429, TOO_MANY)} if {{ {over} }} !{{ var(txn.plausible) -m bool }}",
         ]
     if wishes.address_rate:
         over = f"sc1_http_req_rate({CALLERS}) gt {10 * wishes.address_rate}"
         # Wrong keys: a fraction of that, and who has a key that is known to be good does not pay for others.
         wrong = f"sc1_gpc0_rate({CALLERS}) gt {max(10, 10 * wishes.address_rate // 15)}"
         lines += [
-            f"{_return(429, TOO_MANY)} if {{ {over} }}",
-            f"{_return(429, TOO_MANY)} if !is_known {{ {wrong} }}",
+            f"{return_now(429, TOO_MANY)} if {{ {over} }}",
+            f"{return_now(429, TOO_MANY)} if !is_known {{ {wrong} }}",
         ]
     return lines
 
@@ -321,7 +325,7 @@ def _body_lines(wishes: Wishes) -> list[str]:
     """
     return [
         f"acl only_reads path_beg {READING_POSTS}",
-        f"{_return(401, NO_KEY)} if only_reads METH_POST !has_key",
+        f"{return_now(401, NO_KEY)} if only_reads METH_POST !has_key",
         f"http-request wait-for-body time {wishes.sign_in_s}s if {{ path_beg /oauth/ }}",
         f"http-request wait-for-body time {wishes.patience_s}s",
         "http-request disable-l7-retry if !METH_GET !only_reads",
@@ -345,7 +349,7 @@ def _room_lines(backends: list[str], most: int) -> list[str]:
         "http-request set-var(txn.class) int(1) if is_counted is_exempt",
         f"http-request track-sc2 var(txn.class) table {ROOM} if is_counted",
         f"http-request set-var(txn.room) nbsrv({backends[0]}),mul({most}) if is_counted",
-        f"{_return(503, BUSY)} if is_counted {{ sc2_conn_cur({ROOM}),sub(txn.room) gt 0 }}",
+        f"{return_now(429, OVERLOADED)} if is_counted {{ sc2_conn_cur({ROOM}),sub(txn.room) gt 0 }}",
     ]
 
 
@@ -367,34 +371,3 @@ def _answer_lines() -> list[str]:
         "http-response del-header server",
         "http-after-response set-status 503 if { status 502 }",
     ]
-
-
-def _body(message: str) -> str:
-    return json.dumps({"message": message}, separators=(",", ":"))
-
-
-def _http_error(status: int, message: str) -> str:
-    return (
-        f"http-error status {status} content-type application/json "
-        f"lf-string {_quoted(_body(message))} {_headers(status)}"
-    )
-
-
-def _return(status: int, message: str) -> str:
-    return (
-        f"http-request return status {status} content-type application/json "
-        f"lf-string {_quoted(_body(message))} {_headers(status)}"
-    )
-
-
-def _headers(status: int) -> str:
-    retry = 'hdr Retry-After "1" ' if status in (429, 502, 503) else ""
-    return (
-        f'{retry}hdr X-Request-Id "%[uuid()]" hdr Access-Control-Allow-Origin "*" '
-        'hdr Access-Control-Expose-Headers "X-Request-Id, Retry-After"'
-    )
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "\\$")
-    return f'"{escaped}"'

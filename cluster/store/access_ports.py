@@ -37,9 +37,9 @@ class AccessStore(Protocol):
         ...
 
     async def put_exposed(self, key_id: str, at_ms: int) -> None:
-        """Record that a secret key came in an address."""
+        """Record that a secret key came in an address, or (`IN_BROWSER` and the id) from a page."""
         ...
 
     async def exposed(self) -> dict[str, int]:
-        """Read key ids and when they came in an address last; revoked ones among them."""
+        """Read what `put_exposed` recorded last for each name; revoked keys are among them."""
         ...

@@ -31,6 +31,7 @@ from cluster.store.quarantine import Quarantine
 from cluster.store.queries import RedisQueries
 from cluster.store.questions import RedisQuestions
 from cluster.store.records import RedisRecords
+from cluster.store.registrations import RedisRegistrations
 from cluster.store.rules import RedisRules
 from cluster.store.runs import RedisRuns
 from cluster.store.schedules import RedisSchedules
@@ -128,6 +129,7 @@ def open_stores(
         promotions=RedisPromotions(server),
         accounts=RedisAccounts(server, quarantine),
         grants=RedisGrants(server),
+        registrations=RedisRegistrations(server, quarantine),
         archive_calls=RedisArchiveCalls(server),
         client_rules=RedisClientRules(server, quarantine),
         experiments=RedisExperiments(server, quarantine),

@@ -70,9 +70,26 @@ def oauth_grants(user_id: str) -> str:
     return f"kiosk:{{oauth}}:grants:{user_id}"
 
 
+def oauth_client_grants(client: str) -> str:
+    """Sorted set grant_id -> last refresh: what people allowed one client (its short id). 30 days after the last
+    refresh."""
+    return f"kiosk:{{oauth}}:client_grants:{client}"
+
+
+def oauth_clients() -> str:
+    """Hash short client id -> sealed JSON `Registration`: those that clients changed or removed. Capped at 10,000,
+    those that were used longest ago go first."""
+    return "kiosk:{oauth}:clients"
+
+
+def oauth_clients_used() -> str:
+    """Sorted set short client id -> when the registration in `oauth_clients` was changed or used. As capped."""
+    return "kiosk:{oauth}:clients_used"
+
+
 def oauth_revoked() -> str:
-    """Sorted set: grant ids, and `user:<user_id>`, -> when they were revoked. Two hours: longer than any access
-    token lives. Doors hold all of it."""
+    """Sorted set: grant ids, `user:<user_id>` and `client:<short id>`, -> when they were revoked. Two hours: longer
+    than any access token lives. Doors hold all of it."""
     return "kiosk:{oauth}:revoked"
 
 

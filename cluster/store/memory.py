@@ -11,7 +11,7 @@ from cluster.store.twin.erasures import MemoryErasures
 from cluster.store.twin.experiments import MemoryExperiments
 from cluster.store.twin.intake import MemoryIntake
 from cluster.store.twin.interactions import MemoryInteractions
-from cluster.store.twin.oauth import MemoryAccounts, MemoryGrants
+from cluster.store.twin.oauth import MemoryAccounts, MemoryGrants, MemoryRegistrations
 from cluster.store.twin.queries import MemoryQueries, MemoryQuestionBank
 from cluster.store.twin.questions import MemoryQuestions
 from cluster.store.twin.records import MemoryRecords, MemoryTasks
@@ -57,6 +57,7 @@ def memory_stores(
         promotions=MemoryPromotions(state),
         accounts=MemoryAccounts(),
         grants=MemoryGrants(),
+        registrations=MemoryRegistrations(),
         archive_calls=MemoryArchiveCalls(),
         client_rules=MemoryClientRules(),
         experiments=experiments,

@@ -16,6 +16,7 @@ import structlog
 from pydantic import BaseModel, ValidationError
 
 from cluster.records.account import Account, Code, Grant
+from cluster.records.registration import client_mark, short_id
 from cluster.store import keys
 from cluster.store.ports import Held, Redeemed, Revocations, Rotated
 from cluster.store.quarantine import Quarantine
@@ -32,6 +33,8 @@ MOST_GRANTS = 100
 "Grants one person can have at a time; the one unused for longest makes room."
 MOST_SIBLINGS = 16
 "Refresh tokens one round can have: how many refreshes at once are forgiven."
+
+_LOT = 200
 
 _PUT_CODE = Script.load("put_code")
 _REDEEM = Script.load("redeem_code")
@@ -115,7 +118,10 @@ class RedisGrants:
         if code is None:
             return "gone"
         key = keys.oauth_grant(grant.grant_id)
-        names = [keys.oauth_code(sha256), key, keys.oauth_grants(grant.user_id), keys.oauth_revoked()]
+        names = [
+            keys.oauth_code(sha256), key, keys.oauth_grants(grant.user_id), keys.oauth_revoked(),
+            keys.oauth_client_grants(short_id(grant.client_id)),
+        ]  # fmt: skip
         became, over = await self._server.run(
             _REDEEM,
             names,
@@ -151,7 +157,11 @@ class RedisGrants:
             return "gone"
         became = await self._server.run(
             _ROTATE,
-            [keys.oauth_grant(grant_id), keys.oauth_grants(grant.user_id)],
+            [
+                keys.oauth_grant(grant_id),
+                keys.oauth_grants(grant.user_id),
+                keys.oauth_client_grants(short_id(grant.client_id)),
+            ],
             [presented_sha256, next_sha256, now_ms, grace_ms, GRANT_LIFE_MS, grant_id, MOST_SIBLINGS],
         )
         if became == b"stolen":
@@ -160,9 +170,10 @@ class RedisGrants:
 
     async def revoke(self, grant_id: str, *, now_ms: int) -> bool:
         grant = await self.grant(grant_id)
-        user_id = "" if grant is None else grant.user_id
+        user_id, client = ("", "") if grant is None else (grant.user_id, short_id(grant.client_id))
         names = [
             keys.oauth_grant(grant_id), keys.oauth_grants(user_id), keys.oauth_revoked(), keys.oauth_version(),
+            keys.oauth_client_grants(client),
         ]  # fmt: skip
         gone = await self._server.run(_REVOKE, names, [grant_id, now_ms, now_ms - REVOKED_LIFE_MS])
         return bool(gone)
@@ -173,6 +184,18 @@ class RedisGrants:
         names = await self._server.ask_slow("ZRANGE", keys.oauth_grants(user_id), 0, -1)
         ended = [await self.revoke(text_of(name), now_ms=now_ms) for name in names]
         return sum(ended)
+
+    async def revoke_client(self, client_id: str, *, now_ms: int) -> int:
+        # The mark alone ends every access token of the client; the rest is tidying up.
+        await self._server.ask_slow("ZADD", keys.oauth_revoked(), now_ms, client_mark(client_id))
+        old_ms = now_ms - REVOKED_LIFE_MS
+        await self._server.ask_slow("ZREMRANGEBYSCORE", keys.oauth_revoked(), "-inf", old_ms)
+        await self._server.ask_slow("INCR", keys.oauth_version())
+        key, ended = keys.oauth_client_grants(short_id(client_id)), 0
+        while names := await self._server.ask_slow("ZRANGE", key, 0, _LOT - 1):
+            ended += sum([await self.revoke(text_of(name), now_ms=now_ms) for name in names])
+            await self._server.ask_slow("ZREM", key, *names)
+        return ended
 
     async def of_user(self, user_id: str) -> list[Held]:
         flat = await self._server.ask_slow("ZREVRANGE", keys.oauth_grants(user_id), 0, -1, "WITHSCORES")

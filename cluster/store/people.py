@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from cluster.records.account import Account, Code, Grant
+from cluster.records.registration import Registration
 
 
 @dataclass(frozen=True, slots=True)
 class Revocations:
-    """Grants that ended within the life of an access token."""
+    """Grants, and clients with all of theirs, that ended within the life of an access token."""
 
     version: int
     grant_ids: frozenset[str]
@@ -101,6 +102,10 @@ class GrantStore(Protocol):
         """End all grants of a person, and codes on their way; returns how many grants."""
         ...
 
+    async def revoke_client(self, client_id: str, *, now_ms: int) -> int:
+        """End all grants of a client, at once for whoever holds access tokens; returns how many grants."""
+        ...
+
     async def of_user(self, user_id: str) -> list[Held]:
         """Grants of a person, the last used first."""
         ...
@@ -110,3 +115,19 @@ class GrantStore(Protocol):
         ...
 
     async def revocations(self) -> Revocations: ...
+
+
+class RegistrationStore(Protocol):
+    """Registrations that clients changed or removed."""
+
+    async def get(self, client_id: str) -> Registration | None:
+        """Read one; None: the client id is all there is."""
+        ...
+
+    async def put(self, registration: Registration, *, now_ms: int) -> bool:
+        """Write a change or a removal; False when the client was removed before."""
+        ...
+
+    async def touch(self, client_id: str, *, now_ms: int) -> None:
+        """Note that a client whose registration is kept was used, which keeps it from making room for others."""
+        ...

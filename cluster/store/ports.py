@@ -27,6 +27,7 @@ from cluster.store.people import AccountStore as AccountStore
 from cluster.store.people import GrantStore as GrantStore
 from cluster.store.people import Held as Held
 from cluster.store.people import Redeemed as Redeemed
+from cluster.store.people import RegistrationStore as RegistrationStore
 from cluster.store.people import Revocations as Revocations
 from cluster.store.people import Rotated as Rotated
 from cluster.store.publishing import ArchiveCallStore as ArchiveCallStore
@@ -166,7 +167,7 @@ class Intake(Protocol):
         are part of `total`). Accepting the same `task_id` again changes nothing, so a retry is safe.
 
         Errors:
-            Unavailable: also when too many batches of the app are waiting
+            TooMany: too many batches of the app are waiting
         """
         ...
 
@@ -356,6 +357,7 @@ class Stores:
     promotions: PromotionStore
     accounts: AccountStore
     grants: GrantStore
+    registrations: RegistrationStore
     archive_calls: ArchiveCallStore
     client_rules: ClientRuleStore
     experiments: ExperimentStore

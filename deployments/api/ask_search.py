@@ -23,7 +23,7 @@ from cluster.errors import NotFound
 from cluster.ids import ServiceId
 from deployments.api.askers import Asker, asker_of
 from deployments.api.browser_questions import check_browser_question
-from deployments.api.confidential import check_names, check_query, hide, secrets_of
+from deployments.api.confidential import check_names, check_query, hide, hide_suggestions, secrets_of
 from deployments.api.filtered import few_that_pass
 from deployments.api.query_log import QueryLog
 from deployments.api.questions import AskMeans, Questions, read_body
@@ -94,6 +94,10 @@ class AskSearches:
         if body.facets:
             facets = found.search.facets if found.search is not None else {}
             data["facet_counts"] = {"facet_fields": facets}
+        warnings = [dict(one) for one in getattr(found, "warnings", ())]
+        if warnings:
+            hide_suggestions(secrets_of(request), warnings)
+            data["warnings"] = warnings
         if question_id is not None:
             data["question_id"] = question_id
         return success(data)

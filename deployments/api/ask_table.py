@@ -45,7 +45,7 @@ def _search(desk: AskSearches) -> tuple[Endpoint, ...]:
         Endpoint(
             "ask.search", "POST", "/v1/ask/search", _ASK, "detail", desk.answer, schema=desk.read, hot=True,
             about=About(
-                "Search by words and meaning, and ask", _TAG, wire.AskSearch,
+                "Search by words and meaning, and ask a question", _TAG, wire.AskSearch,
                 {200: enveloped(wire.FoundByAsking), 404: Told},
             ),
         ),
@@ -55,8 +55,8 @@ def _search(desk: AskSearches) -> tuple[Endpoint, ...]:
 def _suggestions(desk: AskSuggestions) -> tuple[Endpoint, ...]:
     questions, texts = {200: enveloped(wire.FoundQuestions)}, {200: enveloped(wire.FoundTexts)}
     rows = (
-        ("related_questions", "Name questions about a product", wire.RelatedQuestions, desk.related, questions),
-        ("trending_questions", "Name what many ask lately", wire.TrendingQuestions, desk.trending, questions),
+        ("related_questions", "Suggest questions about a product", wire.RelatedQuestions, desk.related, questions),
+        ("trending_questions", "List trending questions", wire.TrendingQuestions, desk.trending, questions),
         ("query_suggestion", "Turn a query into questions", wire.Suggestion, desk.suggestion, texts),
         ("autocomplete", "Complete a question", wire.Suggestion, desk.autocomplete, texts),
         (
@@ -84,7 +84,7 @@ def _questions(desk: Questions) -> tuple[Endpoint, ...]:
         Endpoint(
             "ask.answer", "GET", "/v1/ask/questions/{question_id}/answer", _READ, "detail", desk.answer,
             schema=desk.read_id, hot=True,
-            about=About("Read an answer as far as it is", _TAG, None, {200: enveloped(wire.ShownAnswer), 404: Told}),
+            about=About("Read an answer", _TAG, None, {200: enveloped(wire.ShownAnswer), 404: Told}),
         ),
         Endpoint(
             "ask.answers", "POST", "/v1/ask/answers", _ASK, "detail", desk.answers, schema=desk.read_many,

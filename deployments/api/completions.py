@@ -14,6 +14,7 @@ from actors.recommender.messages import ReaderQuery
 from cluster.clock import Clock
 from cluster.ids import ServiceId
 from deployments.api.confidential import check_query
+from deployments.api.notices import notices_of
 from deployments.api.query_log import QueryLog
 from deployments.api.suggested_queries import BankSuggestions
 from deployments.api.treated import TreatedQueries
@@ -75,7 +76,7 @@ class Completions:
         )  # fmt: skip
         return result(
             "completions",
-            dumps(completions),
+            dumps(completions) + notices_of(answered),
             took_ms=request.took_ms(),
             service_id=self._new_service_id(),
             alias=request.credential.app.settings.service_id_response_alias,

@@ -82,7 +82,16 @@ def hide(request: Arrival, query: ReaderQuery, found: RecommendationResult) -> R
     if hidden and covers(hidden, query.fields):
         for records in _lists(found):
             hide_from(hidden, records)
+    if hidden:
+        hide_suggestions(hidden, getattr(found, "warnings", ()))
     return found
+
+
+def hide_suggestions(hidden: Sequence[str], warnings: Iterable[dict[str, str]]) -> None:
+    """Leave the names of confidential fields out of warnings."""
+    for warning in warnings:
+        if _touches(hidden, warning.get("did_you_mean", ""), may_cover=False):
+            del warning["did_you_mean"]
 
 
 def covers(hidden: Sequence[str], names: Sequence[str]) -> bool:

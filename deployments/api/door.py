@@ -14,17 +14,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cluster.clock import Clock
-from cluster.errors import HouseError, Unauthenticated, Unavailable, messages
+from cluster.errors import HouseError, TooMany, Unauthenticated, Unavailable, messages
 from cluster.store.ports import IdempotencyStore
-from deployments.api.endpoint import Endpoint
+from deployments.api.endpoint import Endpoint, examine_and_answer
 from deployments.api.paths import Match, Paths
 from deployments.edge import cors, idempotency
-from deployments.edge.admission import Gate, bearer_user, enter, examine
+from deployments.edge.admission import Gate, bearer_user, enter
 from deployments.edge.arrival import Arrival, Scope, Send
 from deployments.edge.body import Gone, Receive
 from deployments.edge.client_address import DIRECT, ClientAddresses
+from deployments.edge.compression import ENCODED, LEAST_BYTES, LEAST_HOT_BYTES, accepts_gzip, gzip_beside
 from deployments.edge.credentials import HEADER as KEY_HEADER
-from deployments.edge.credentials import PARAMETER, find_key
+from deployments.edge.credentials import PARAMETER, find_key, key_fault
 from deployments.edge.deadline import Deadline, TookTooLong
 from deployments.edge.envelope import NO_STORE, NOSNIFF, REVALIDATED, Header, Reply, is_known
 from deployments.edge.errors import method_not_allowed, not_found, reply_to, timed_out
@@ -72,7 +73,7 @@ class Door:
             Places(most_slow_reads),
             Places(most_writes),
         )
-        "Reads answered in front of the framework, other reads, and writes; more of a kind are refused with 503."
+        "Reads answered in front of the framework, other reads, and writes; more of a kind are refused with 429."
         self.busy_s = 0.0
         "Seconds spent in requests so far, summed over them: its growth per second is how many ran at once."
 
@@ -100,7 +101,12 @@ class Door:
                 assert match is not None
                 arrival.ids = match.ids
                 reply = await self._reply(arrival, endpoint)
-            await _write(reply, arrival, send)
+            await _write(
+                reply,
+                arrival,
+                send,
+                LEAST_HOT_BYTES if endpoint is not None and endpoint.hot else LEAST_BYTES,
+            )
         except Gone:
             return
         took_s = self._clock.monotonic_s() - arrival.started_s
@@ -136,26 +142,28 @@ class Door:
         if arrival.method == "OPTIONS":
             return cors.preflight()
         given = arrival.headers.get(KEY_HEADER)
-        shown = given is not None or PARAMETER.encode() in arrival.query_string
-        if shown and self._gate.keyring.find(find_key(given, arrival.query_string)) is None:
-            return reply_to(Unauthenticated(messages.INVALID_KEY), "message", request_id=arrival.request_id)
+        query = arrival.query_string
+        shown = given is not None or PARAMETER.encode() in query
+        if shown and self._gate.keyring.find(find_key(given, query)) is None:
+            wrong = Unauthenticated(messages.INVALID_KEY, key_fault=key_fault(given, query, None))
+            return reply_to(wrong, "message", request_id=arrival.request_id)
         return not_found() if match is None else method_not_allowed(match.place.allowed)
 
     async def _answer_in_place(self, arrival: Arrival, endpoint: Endpoint) -> Reply:
         """Answer a request that is whole and whose key is known.
 
         Errors:
-            Unavailable: there are too many of its kind
+            TooMany: there are too many of its kind
         """
         places = self.writes if endpoint.rules.writes else self.reads if endpoint.hot else self.slow_reads
         if places.taken >= places.most:
-            raise Unavailable("over the bound of requests in flight", retry_after_s=1)
+            raise TooMany(messages.OVERLOADED, retry_after_s=1)
         places.taken += 1
         begun_s = self._clock.monotonic_s()
         try:
             key = arrival.headers.get(idempotency.HEADER)
             if key is None or not endpoint.rules.writes:
-                return await _examine_and_answer(arrival, endpoint)
+                return await examine_and_answer(arrival, endpoint)
             return await self._once(arrival, endpoint, key)
         finally:
             places.taken -= 1
@@ -163,7 +171,7 @@ class Door:
 
     async def _once(self, arrival: Arrival, endpoint: Endpoint, key: bytes) -> Reply:
         async def answer() -> Reply:
-            return await _examine_and_answer(arrival, endpoint)
+            return await examine_and_answer(arrival, endpoint)
 
         def refused(error: HouseError) -> Reply:
             return reply_to(error, endpoint.family, request_id=arrival.request_id)
@@ -202,11 +210,6 @@ def raw_path(scope: Scope) -> bytes:
     return path.partition(b"?")[0]
 
 
-async def _examine_and_answer(arrival: Arrival, endpoint: Endpoint) -> Reply:
-    await examine(arrival, endpoint.rules, endpoint.schema)
-    return await endpoint.answer(arrival)
-
-
 def _pairs(arrival: Arrival) -> tuple[bytes, ...]:
     """What of path and query makes a write another write; a key in the query does not."""
     ids = [f"{name}={value}".encode() for name, value in sorted(arrival.ids.items())]
@@ -219,7 +222,7 @@ _USUAL: Final = (*_ALWAYS, NO_STORE)
 _TAGGED: Final = (*_ALWAYS, *REVALIDATED)
 
 
-async def _write(reply: Reply, arrival: Arrival, send: Send) -> None:
+async def _write(reply: Reply, arrival: Arrival, send: Send, least_gzip_bytes: int) -> None:
     request_id = (b"x-request-id", arrival.request_id.encode())
     if reply.etag:
         tag = (b"etag", reply.etag)
@@ -232,12 +235,29 @@ async def _write(reply: Reply, arrival: Arrival, send: Send) -> None:
         usual: tuple[Header, ...] = (tag, *_TAGGED)
     else:
         usual = _USUAL
+    body = reply.body
+    if len(body) >= least_gzip_bytes and _takes_gzip(arrival):
+        body = await gzip_beside(body)
+        usual = _encoded(reply.etag)
     headers = [
         reply.content_type,
-        (b"content-length", b"%d" % len(reply.body)),
+        (b"content-length", b"%d" % len(body)),
         request_id,
         *usual,
         *reply.headers,
     ]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if arrival.method == "HEAD" else reply.body})
+    await send({"type": "http.response.body", "body": b"" if arrival.method == "HEAD" else body})
+
+
+def _takes_gzip(arrival: Arrival) -> bool:
+    given = arrival.headers.get(b"accept-encoding")
+    return given is not None and arrival.method != "HEAD" and accepts_gzip(given)
+
+
+def _encoded(etag: bytes) -> tuple[Header, ...]:
+    """Make the usual headers of a compressed answer; its tag names the content, not the bytes (RFC 9110, 8.8.1)."""
+    if not etag:
+        return (*_USUAL, *ENCODED)
+    vary = (b"vary", b"X-API-KEY, Authorization, Accept-Encoding")
+    return ((b"etag", b"W/" + etag), *_ALWAYS, REVALIDATED[0], vary, ENCODED[0])

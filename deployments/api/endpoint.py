@@ -6,13 +6,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from deployments.edge.admission import Rules
+from deployments.edge.admission import Rules, examine
 from deployments.edge.arrival import Arrival
 from deployments.edge.envelope import Reply
 from deployments.edge.errors import Family
 
 Answer = Callable[[Arrival], Awaitable[Reply]]
 Schema = Callable[[Arrival], Any]
+_REFUSED = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class About:
     "Status -> model, beyond the ones every endpoint has."
     query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     "Query parameter -> JSON schema."
+    needs_reader: bool = False
+    "A publishable key needs a reader token beside it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +48,16 @@ class Endpoint:
     schema: Schema | None = None
     hot: bool = False
     "Answered in front of the framework."
+
+
+async def examine_and_answer(arrival: Arrival, endpoint: Endpoint) -> Reply:
+    """Answer a request that was admitted; link the user and the visitor it names.
+
+    Errors:
+        HouseError: it is refused
+    """
+    await examine(arrival, endpoint.rules, endpoint.schema)
+    reply = await endpoint.answer(arrival)
+    if reply.status < _REFUSED:
+        arrival.gate.link_identities(arrival)
+    return reply

@@ -59,9 +59,7 @@ _STREAM = Rules(publishable=True, writes=True, body="raw", reads_token=True, bro
 _COUNT = Rules(body="json")
 _MANY = Rules(publishable=True, body="json")
 
-_DRY_RUN = {
-    "dry_run": {"type": "string", "enum": ["0", "1"], "description": "1 validates and writes nothing."}
-}
+_DRY_RUN = {"dry_run": {"type": "string", "enum": ["0", "1"]}}
 _EVERYTHING = {
     "everything": {
         "type": "string",
@@ -103,7 +101,7 @@ def endpoints(means: Means) -> tuple[Endpoint, ...]:
     banks = BankClient(means.stores.question_bank)
     suggestions = BankSuggestions(banks, means.recommender)
     table = (
-        *_interactions(Interactions(means.stores.interactions, means.clock)),
+        *_interactions(Interactions(means.stores.interactions, means.stores.records, means.clock)),
         *_erasures(users),
         *_records(users, Aggregation("user", means.stores.records), wire.enveloped(wire.StoredUser)),
         *_records(
@@ -148,7 +146,7 @@ def _search(searches: Searches, completions: Completions) -> tuple[Endpoint, ...
             "search.mget", "POST", "/v1/search/mget", _ASK, "detail", searches.answer_named,
             schema=searches.read_named, hot=True,
             about=About(
-                "Give products by their ids", "Search", ManyProducts,
+                "Read products by id", "Search", ManyProducts,
                 {200: wire.enveloped(NamedProducts), 404: wire.Told},
             ),
         ),
@@ -156,7 +154,7 @@ def _search(searches: Searches, completions: Completions) -> tuple[Endpoint, ...
             "search.autocomplete", "POST", "/v1/search/autocomplete", _ASK, "detail", completions.answer,
             schema=completions.read, hot=True,
             about=About(
-                "Complete what is typed", "Search", Autocomplete,
+                "Complete a search", "Search", Autocomplete,
                 {200: wire.enveloped(FoundCompletions), 404: wire.Told},
             ),
         ),
@@ -167,7 +165,7 @@ def _bulk(desk: BulkCalls) -> tuple[Endpoint, ...]:
     return (
         Endpoint(
             "bulk", "POST", "/v1/bulk", _MANY, "detail", desk.answer, schema=desk.read,
-            about=About("Ask several queries at once", "Bulk", Bulk, {200: FoundInBulk}),
+            about=About("Send several queries at once", "Bulk", Bulk, {200: FoundInBulk}),
         ),
     )  # fmt: skip
 
@@ -179,7 +177,9 @@ def _interactions(desk: Interactions) -> tuple[Endpoint, ...]:
     return (
         Endpoint(
             "interactions.upload", "POST", path, _STREAM, "upload", desk.upload, schema=desk.read_upload, hot=True,
-            about=About("Send interactions", tag, record_schema("interaction"), {200: wire.Told}, _DRY_RUN),
+            about=About(
+                "Send interactions", tag, record_schema("interaction"), {200: wire.UploadedInteractions}, _DRY_RUN
+            ),
         ),
         Endpoint(
             "interactions.erase", "DELETE", path, _UPLOAD, "detail", desk.erase, schema=desk.read_erase,
@@ -188,7 +188,7 @@ def _interactions(desk: Interactions) -> tuple[Endpoint, ...]:
         Endpoint(
             "interactions.erase_alias", "POST", path + "/_delete", _UPLOAD, "detail", desk.erase,
             schema=desk.read_erase,
-            about=About("Erase users' interactions (as an SDK asks)", tag, alias, {200: wire.Told}),
+            about=About("Erase users' interactions (form of some SDKs)", tag, alias, {200: wire.Told}),
         ),
     )  # fmt: skip
 
@@ -210,11 +210,7 @@ def _records(desk: Records, counting: Aggregation, stored: Any) -> tuple[Endpoin
     one, tag = f"{base}/{{{desk.id_field}}}", f"{desk.noun}s".capitalize()
     lost: Mapping[int, Any] = {404: wire.Told}
     counted: Mapping[int, Any] = {200: wire.enveloped(wire.Counts), **lost}
-    by_type = (
-        {"type": {"type": "string", "description": "Only products of this type."}}
-        if noun == "product"
-        else {}
-    )
+    by_type = {"type": {"type": "string"}} if noun == "product" else {}
     fields = {
         name: {"type": kind, "x-required": name == "field"}
         for name, kind in (
@@ -252,7 +248,7 @@ def _records(desk: Records, counting: Aggregation, stored: Any) -> tuple[Endpoin
         ),
         Endpoint(
             f"{noun}s.status", "GET", base + "/_status/{task_id}", _READ, "message", desk.status,
-            about=About("Follow a task", tag, None, {200: wire.TaskReply, **lost}),
+            about=About("Read the progress of a task", tag, None, {200: wire.TaskReply, **lost}),
         ),
         Endpoint(
             f"{noun}s.read", "GET", one, _READ, "message", desk.read, schema=desk.read_id, hot=True,
@@ -265,6 +261,14 @@ def _records(desk: Records, counting: Aggregation, stored: Any) -> tuple[Endpoin
     )  # fmt: skip
 
 
+_RECOMMENDS: dict[Kind, str] = {
+    "user_to_products": "Recommend products to a user",
+    "user_to_categories": "Recommend categories to a user",
+    "user_to_attributes": "Recommend values of a field to a user",
+    "user_to_trending": "List trending products",
+    "user_to_history": "List the products a user dealt with",
+    "product_to_products": "Recommend products that go with others",
+}
 _FOUND: dict[Kind, Any] = {
     "user_to_categories": wire.FoundCategories,
     "user_to_attributes": wire.FoundAttributes,
@@ -277,7 +281,7 @@ def _recommendations(desk: Recommendations) -> tuple[Endpoint, ...]:
             f"recommendation.{kind}", "POST", f"/v1/recommendation/{kind}", _ASK, "detail",
             desk.answerer(kind), schema=desk.reader(kind), hot=True,
             about=About(
-                f"Recommend: {kind.replace('_', ' ')}", "Recommendation", body,
+                _RECOMMENDS[kind], "Recommendation", body,
                 {200: wire.enveloped(_FOUND.get(kind, wire.FoundProducts)), 404: wire.Told},
             ),
         )

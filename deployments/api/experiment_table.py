@@ -31,7 +31,7 @@ def experiment_endpoints(events: ExperimentEvents, admin: ExperimentAdmin) -> tu
             "experiments.event", "POST", f"{_ONE}/events", _EVENT, "experiments", events.answer,
             schema=events.read, hot=True,
             about=About(
-                "Give a reader a variant", _TAG, shape.ExperimentBody, {200: shape.EventReply, 404: Told}
+                "Assign a user to a variant", _TAG, shape.ExperimentBody, {200: shape.EventReply, 404: Told}
             ),
         ),
         *_administration(admin),
@@ -59,24 +59,24 @@ def _administration(desk: ExperimentAdmin) -> tuple[Endpoint, ...]:
     return (
         row("list", "GET", BASE, _READ, desk.list, "List experiments", reply=many),
         row(
-            "create", "POST", BASE, _CHANGE, desk.create, "Make experiments, drafts until they are started",
+            "create", "POST", BASE, _CHANGE, desk.create, "Create experiments as drafts",
             reply=many, body=shape.EXPERIMENT_DRAFTS,
         ),
-        row("show", "GET", _ONE, _READ, desk.show, "Show an experiment"),
+        row("show", "GET", _ONE, _READ, desk.show, "Read an experiment"),
         row(
-            "edit", "PUT", _ONE, _CHANGE, desk.edit, "Change an experiment where it stands",
+            "edit", "PUT", _ONE, _CHANGE, desk.edit, "Change an experiment",
             body=shape.ExperimentEdit, schema=desk.reader(shape.ExperimentEdit),
         ),
-        step("start", "Let an experiment run from now on"),
+        step("start", "Start an experiment"),
         row(
-            "schedule", "POST", f"{_ONE}/schedule", _CHANGE, desk.schedule, "Let an experiment run from a moment on",
+            "schedule", "POST", f"{_ONE}/schedule", _CHANGE, desk.schedule, "Schedule an experiment",
             body=shape.Schedule, schema=desk.reader(shape.Schedule),
         ),
-        step("pause", "Stop an experiment for now"),
+        step("pause", "Pause an experiment"),
         step("complete", "End an experiment for good"),
-        step("archive", "Put an experiment away"),
+        step("archive", "Archive an experiment"),
         row(
-            "report", "GET", f"{_ONE}/report", _READ, desk.report, "Say what came of an experiment",
+            "report", "GET", f"{_ONE}/report", _READ, desk.report, "Read the report of an experiment",
             reply=enveloped(shape.ShownReport),
         ),
     )  # fmt: skip

@@ -30,7 +30,7 @@ def generation_endpoint() -> Endpoint:
     return Endpoint(
         "genai.generate", "POST", "/v1/genai/generate", Rules(body="json"), "detail", _answer, schema=_read,
         about=About(
-            "Generate text; nothing is set up for it here, so every task, template and instruction is unknown",
+            "Generate text (no generator is installed)",
             "Generation", Generation, {200: enveloped(Generated), 404: Told},
         ),
     )  # fmt: skip

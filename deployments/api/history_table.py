@@ -34,7 +34,7 @@ def history_endpoints(desk: History) -> tuple[Endpoint, ...]:
             replies[404] = wire.Told
         return Endpoint(
             f"history.{name}", "POST", BASE + path, rules, "detail", answer,
-            schema=desk.reader(body), hot=hot, about=About(about, _TAG, body, replies),
+            schema=desk.reader(body), hot=hot, about=About(about, _TAG, body, replies, needs_reader=True),
         )  # fmt: skip
 
     def change(name: Verb, body: shape.Body, about: str, path: str = "") -> Endpoint:
@@ -44,7 +44,10 @@ def history_endpoints(desk: History) -> tuple[Endpoint, ...]:
 
     enveloped = wire.enveloped
     return (
-        row("list", "/list", _READ, desk.list, shape.ThreadList, enveloped(shape.Threads), "List a reader's threads"),
+        row(
+            "list", "/list", _READ, desk.list, shape.ThreadList, enveloped(shape.Threads),
+            "List the threads of a user",
+        ),
         row(
             "thread", "/thread", _READ, desk.contents, shape.ThreadContents, enveloped(shape.ThreadQuestions),
             "List the questions of a thread", thread=True,
@@ -57,25 +60,25 @@ def history_endpoints(desk: History) -> tuple[Endpoint, ...]:
             "delete", "/delete", _CHANGE, desk.delete, shape.Deletion, enveloped(shape.DeletedThreads),
             "Delete threads",
         ),
-        change("delete_all", shape.OfReader, "Delete all threads of a reader", "/delete_all"),
+        change("delete_all", shape.OfReader, "Delete all threads of a user", "/delete_all"),
         row(
             "updates", "/thread/updates", _READ, desk.updates, shape.OfReader, enveloped(shape.Updates),
-            "Is there anything new?", hot=True,
+            "Check for news", hot=True,
         ),
         change("subscribe", shape.OfThread, "Watch a thread for news"),
-        change("unsubscribe", shape.OfThread, "Watch a thread no more"),
+        change("unsubscribe", shape.OfThread, "Stop watching a thread"),
         change("dismiss_thread", shape.OfThread, "Clear a thread's indicator"),
         change("dismiss_overall", shape.OfReader, "Clear the account's indicator"),
         row(
             "touch", "/thread/updates/touch", _OPERATE, desk.touch, shape.Touch, enveloped(shape.Touched),
-            "Raise a thread's indicator (tests, operations)", thread=True,
+            "Set a thread's indicator", thread=True,
         ),
     )  # fmt: skip
 
 
 _FETCH = Rules(publishable=True, reads_token=True)
 _STEP = Rules(publishable=True, writes=True, reads_token=True)
-_READER = {"user_id": {"type": "string", "description": "The reader, for servers; a token names its own."}}
+_READER = {"user_id": {"type": "string"}}
 
 
 def history_resources(desk: HistoryResources) -> tuple[Endpoint, ...]:
@@ -92,15 +95,15 @@ def history_resources(desk: HistoryResources) -> tuple[Endpoint, ...]:
         replies = {200: reply, **({404: wire.Told} if path.startswith(one) else {})}
         return Endpoint(
             f"history.{name}", method, path, rules, "detail", answer,
-            schema=desk.reader(body or shape.OfReader), about=About(about, _TAG, body, replies, _READER),
+            schema=desk.reader(body or shape.OfReader), about=About(about, _TAG, body, replies, _READER, True),
         )  # fmt: skip
 
     def change(name: str, verb: Verb, about: str) -> Endpoint:
         return row(f"threads.{name}", "POST", f"{one}/{name}", desk.changer(verb), about)
 
     return (
-        row("threads.list", "GET", threads, desk.list, "List a reader's threads", enveloped(shape.ThreadResources)),
-        row("threads.show", "GET", one, desk.show, "Show a thread", enveloped(shape.WholeThread)),
+        row("threads.list", "GET", threads, desk.list, "List the threads of a user", enveloped(shape.ThreadResources)),
+        row("threads.show", "GET", one, desk.show, "Read a thread", enveloped(shape.WholeThread)),
         row(
             "threads.rename", "PUT", one, desk.rename, "Give a thread another title", enveloped(shape.WholeThread),
             shape.NewTitle,
@@ -110,12 +113,12 @@ def history_resources(desk: HistoryResources) -> tuple[Endpoint, ...]:
             "threads.delete_many", "POST", f"{threads}/_delete", desk.delete_many, "Delete threads",
             enveloped(shape.DeletedThreads), shape.ThreadDeletion,
         ),
-        row("threads.delete_all", "POST", f"{threads}/_delete_all", desk.delete_all, "Delete all threads of a reader"),
+        row("threads.delete_all", "POST", f"{threads}/_delete_all", desk.delete_all, "Delete all threads of a user"),
         change("read", "dismiss_thread", "Clear a thread's indicator"),
         change("subscribe", "subscribe", "Watch a thread for news"),
-        change("unsubscribe", "unsubscribe", "Watch a thread no more"),
+        change("unsubscribe", "unsubscribe", "Stop watching a thread"),
         row(
-            "notifications", "GET", notifications, desk.notifications, "Is there anything new, and how much?",
+            "notifications", "GET", notifications, desk.notifications, "Count unread updates",
             enveloped(shape.Notifications),
         ),
         row("notifications.dismiss", "POST", f"{notifications}/dismiss", desk.dismiss, "Clear the account's indicator"),

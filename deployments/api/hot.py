@@ -24,7 +24,7 @@ from typing import Any
 
 from starlette.middleware import Middleware
 
-from cluster.errors import Unavailable
+from cluster.errors import TooMany, messages
 from deployments.api.door import Door
 from deployments.edge import cors
 from deployments.edge.arrival import Scope, Send
@@ -96,7 +96,7 @@ class HotPath:
             size = len(message.get("body", b""))
             if self._arriving[kind] + size > self._most_arriving[kind] and not refused:
                 # Answered here, because Serve takes an exception of this function for a fault of its own.
-                full = Unavailable("too many bodies are on their way", retry_after_s=1)
+                full = TooMany(messages.OVERLOADED, retry_after_s=1)
                 await _write(reply_to(full, "message", request_id=""), scope, send_and_close)
                 refused = True
             if refused:

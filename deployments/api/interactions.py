@@ -7,24 +7,38 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from dataclasses import replace
+from typing import Any
+
+import orjson
 
 from cluster.clock import Clock, from_ms
 from cluster.errors import messages
 from cluster.records.accepted import AcceptedInteractions
 from cluster.records.deletes import parse_interaction_delete
 from cluster.records.upload import parse_upload
-from cluster.store.ports import BrowserWriter, InteractionStore
+from cluster.store.ports import BrowserWriter, InteractionStore, RecordStore
 from deployments.api.browser_writes import WriterCheck
-from deployments.api.records import is_dry_run
+from deployments.api.records import checked_only, is_dry_run
 from deployments.edge.arrival import Arrival
-from deployments.edge.envelope import Reply, told
+from deployments.edge.envelope import Reply, bare, told
+
+MOST_WARNINGS = 20
+MOST_LOOKED_UP = 500
+"Products that a dry run looks for."
+_SHOWN = 100
+AHEAD = "the time is more than a day ahead; recommendations count it as now"
+UNNAMED = (
+    b"%d interactions name neither user_id nor anonymous_id; all of them count for one visitor, this server"
+)
 
 
 class Interactions:
     """Endpoints 1 and 2, and the alias of 2."""
 
-    def __init__(self, store: InteractionStore, clock: Clock) -> None:
+    def __init__(self, store: InteractionStore, records: RecordStore, clock: Clock) -> None:
         self._store = store
+        self._records = records
         self._clock = clock
 
     def read_upload(self, request: Arrival) -> tuple[AcceptedInteractions, BrowserWriter | None, int]:
@@ -53,10 +67,25 @@ class Interactions:
         if checkouts:
             most = request.credential.app.settings.checkouts_per_address
             request.gate.limits.spend_daily(request.credential, "checkout", request.ip, checkouts, most)
-        if accepted.count and not is_dry_run(request):
+        warnings = [_warning(at, "timestamp", AHEAD) for at in accepted.ahead[:MOST_WARNINGS]]
+        if is_dry_run(request):
+            warnings += await self._missing(request, accepted)
+            return checked_only(_taken(request, accepted, warnings))
+        if accepted.count:
             links = [(user_id, visitor_id, b"") for user_id, visitor_id in accepted.links]
             await self._store.append(request.app_id, accepted.payload, [*accepted.recents, *links], writer)
-        return told(messages.SUCCESS)
+        return _taken(request, accepted, warnings)
+
+    async def _missing(self, request: Arrival, accepted: AcceptedInteractions) -> list[dict[str, Any]]:
+        """Warn of interactions with products that are not there; a dry run only, because it asks the store."""
+        named: dict[str, int] = {}
+        for at, interaction in enumerate(orjson.loads(accepted.payload)):
+            for product_id in interaction.get("product_ids") or ():
+                named.setdefault(product_id, at)
+        product_ids = list(named)[:MOST_LOOKED_UP]
+        found = await self._records.get_many(request.app_id, "product", product_ids)
+        lost = [product_id for product_id, record in zip(product_ids, found, strict=True) if record is None]
+        return [_warning(named[one], "product_ids", f"no product has the id {one[:_SHOWN]}") for one in lost]
 
     def read_erase(self, request: Arrival) -> list[str]:
         """Validate whose interactions to erase; the alias wraps the ids in `data`."""
@@ -68,6 +97,19 @@ class Interactions:
         if user_ids:
             await self._store.erase(request.app_id, user_ids)
         return told(messages.SUCCESS)
+
+
+def _warning(index: int, field: str, message: str) -> dict[str, Any]:
+    return {"index": index, "field": field, "message": message}
+
+
+def _taken(request: Arrival, accepted: AcceptedInteractions, warnings: list[dict[str, Any]]) -> Reply:
+    """Answer an upload; the interface fixes the body of one that is in order."""
+    found = {"message": messages.SUCCESS, "warnings": warnings[:MOST_WARNINGS]} if warnings else None
+    reply = told(messages.SUCCESS) if found is None else bare(found)
+    if accepted.unnamed and request.credential.is_secret:
+        return replace(reply, headers=((b"x-kiosk-warning", UNNAMED % accepted.unnamed),))
+    return reply
 
 
 def default_anonymous_id(request: Arrival, now_ms: int) -> str:

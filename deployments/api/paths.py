@@ -3,6 +3,7 @@
     /v1/users/_ids            fixed paths first, also with one slash behind
     /v1/users/_status/{id}    then patterns, the longest prefix first
     /v1/users/{id}            an id is the rest of the path, decoded once; one that starts with `_` is none
+    /v1/x/{id}/events         what stands behind an id may have one slash behind it, too
 
 Source: reference 1 (ids in paths, trailing slash), section 2
 """
@@ -59,9 +60,13 @@ class Paths:
                 name, _, tail = rest.partition("}")
                 place = patterns.setdefault((head.encode(), name, tail.encode()), Place())
                 place.by_method[endpoint.method] = endpoint
+        # An id may end in a slash, so only what stands behind one is also served with a slash.
         self._patterns = sorted(
-            ((head, name, tail, place) for (head, name, tail), place in patterns.items()),
-            key=lambda entry: (len(entry[0]), len(entry[2])),
+            (
+                (head, name, (tail, tail + b"/") if tail else (b"",), place)
+                for (head, name, tail), place in patterns.items()
+            ),
+            key=lambda entry: (len(entry[0]), len(entry[2][0])),
             reverse=True,
         )
         self._reserving = {
@@ -76,9 +81,10 @@ class Paths:
         match = self._fixed.get(raw_path)
         if match is not None:
             return match
-        for head, name, tail, place in self._patterns:
-            if raw_path.startswith(head) and raw_path.endswith(tail):
-                found = self._identify(raw_path[len(head) : len(raw_path) - len(tail)], head, name, place)
+        for head, name, tails, place in self._patterns:
+            if raw_path.startswith(head) and raw_path.endswith(tails):
+                size = len(tails[0]) + (bool(tails[0]) and raw_path.endswith(b"/"))
+                found = self._identify(raw_path[len(head) : len(raw_path) - size], head, name, place)
                 if found is not None:
                     return found
         if raw_path.endswith(b"/"):

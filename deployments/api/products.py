@@ -9,7 +9,7 @@ from cluster.errors import messages
 from cluster.records.deletes import parse_product_delete
 from deployments.api.records import Records
 from deployments.edge.arrival import Arrival
-from deployments.edge.envelope import Reply, success_json
+from deployments.edge.envelope import Reply, success_json, tag_of, tagged
 
 
 class Products(Records):
@@ -24,8 +24,8 @@ class Products(Records):
         """Answer with the product itself, or in the envelope if the app says so."""
         found = await self._stored(request)
         if request.credential.app.settings.product_envelope:
-            return success_json(found)
-        return Reply(200, found)
+            return tagged(success_json(found))
+        return Reply(200, found, etag=tag_of(found))
 
     def _type_of(self, request: Arrival) -> str | None:
         return request.query.get("type") or None

@@ -13,6 +13,7 @@ from actors.recommender.messages import AnswersFound, ReaderQuery
 from actors.search.messages import Spelling
 from cluster.ids import ServiceId
 from deployments.api.confidential import check_query
+from deployments.api.notices import notices_of
 from deployments.api.query_log import QueryLog
 from deployments.api.treated import TreatedQueries
 from deployments.api.wire.faults import unprocessable
@@ -67,7 +68,7 @@ class QuestionAnswers:
         }
         return result(
             "answers",
-            dumps(found.answers) + b"," + dumps(more)[1:-1],
+            dumps(found.answers) + b"," + dumps(more)[1:-1] + notices_of(answered),
             took_ms=request.took_ms(),
             service_id=self._new_service_id(),
             alias=request.credential.app.settings.service_id_response_alias,

@@ -17,6 +17,7 @@ from cluster.errors import Forbidden
 from cluster.ids import ServiceId
 from deployments.api.confidential import check_query
 from deployments.api.endpoint import Answer, Schema
+from deployments.api.notices import notices_of
 from deployments.api.treated import TreatedQueries
 from deployments.api.wire.faults import unprocessable
 from deployments.api.wire.recommendation import (
@@ -97,7 +98,8 @@ class Recommendations:
 
 
 def _with_explanation(found: bytes, answered: RecommendationResult) -> bytes:
-    """Put the explanation behind the list."""
+    """Put what is said of the whole list behind it."""
+    found += notices_of(answered)
     if answered.explanation is None:
         return found
     return found + b',"explanation":' + dumps(answered.explanation)

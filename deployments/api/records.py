@@ -8,7 +8,8 @@ Source: reference 8.1 to 8.3
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, Final
 
 from cluster.clock import Clock, iso_ms
 from cluster.errors import Conflict, NotFound, messages
@@ -19,12 +20,14 @@ from cluster.records.upload import parse_upload
 from cluster.store.ports import Stores
 from deployments.api.wire.faults import refuse
 from deployments.edge.arrival import Arrival
-from deployments.edge.envelope import Reply, bare, dumps, success, success_json
+from deployments.edge.envelope import Header, Reply, bare, dumps, success, success_json, tagged
 
 INCONSISTENT = (
     "Some of the records are not inserted, because the data types of their custom attributes are not consistent "
     "with other records. Please see `data` field for details."
 )
+DRY_RUN: Final[Header] = (b"x-dry-run", b"1")
+"Says that nothing was written, and that `task_id` names no task."
 _CODES = {"queued": 202, "running": 202, "finished": 200, "failed": 500}
 _MOST_TRIES = 5
 
@@ -53,7 +56,7 @@ class Records:
         accepted: AcceptedRecords = request.parsed
         if is_dry_run(request):
             known = await self._stores.records.attribute_types(request.app_id, self.noun)
-            return _uploaded(self._new_task_id(), accepted.against(known))
+            return checked_only(_uploaded(self._new_task_id(), accepted.against(known)))
         known = {}
         for _ in range(_MOST_TRIES):
             # Nothing is read first: the store says which attributes clash, which is rare, and then we know.
@@ -96,7 +99,7 @@ class Records:
 
     async def read(self, request: Arrival) -> Reply:
         """Answer with one record in the envelope."""
-        return success_json(await self._stored(request))
+        return tagged(success_json(await self._stored(request)))
 
     async def _stored(self, request: Arrival) -> bytes:
         found = await self._stores.records.get(request.app_id, self.noun, request.parsed)
@@ -158,12 +161,16 @@ def is_dry_run(request: Arrival) -> bool:
     return request.query.get("dry_run", "").lower() in ("1", "true")
 
 
+def checked_only(reply: Reply) -> Reply:
+    """Mark the reply of a dry run; its body is the usual one, as the interface asks."""
+    return replace(reply, headers=(*reply.headers, DRY_RUN))
+
+
 def _uploaded(task_id: str, standing: Standing) -> Reply:
     if not standing.messages:
         return success({"task_id": task_id})
-    return bare(
-        {"errors": True, "message": INCONSISTENT, "data": list(standing.messages), "task_id": task_id}
-    )
+    body = {"errors": True, "message": INCONSISTENT, "data": list(standing.messages), "task_id": task_id}
+    return bare({**body, "details": list(standing.details)} if standing.details else body)
 
 
 def _task_body(task: Task, now_ms: int) -> dict[str, Any]:

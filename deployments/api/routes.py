@@ -19,11 +19,14 @@ from starlette.routing import BaseRoute, Route
 from deployments.api.docs import HEADERS, page
 from deployments.api.door import Door
 from deployments.api.openapi import TITLE, describe
+from deployments.api.page_parts import page_headers
+from deployments.api.published import PublishedDocument
+from deployments.api.start_page import start_json, start_page
+from deployments.api.try_out import try_page
 from deployments.edge.cors import ORIGIN
-from deployments.edge.envelope import NOSNIFF
+from deployments.edge.envelope import NOSNIFF, dumps
 
 Closing = Callable[[], Awaitable[None]]
-Document = Callable[[], dict[str, Any]]
 
 _OPEN = {name.decode(): value.decode() for name, value in (ORIGIN, NOSNIFF)} | {
     "cache-control": "public, max-age=300"
@@ -63,8 +66,12 @@ def ordinary_way(
             seen.add(endpoint.path)
             # No methods: the door knows them, and answers the wrong ones in our own shape.
             app.router.routes.append(Route(endpoint.path.replace("}", ":path}"), endpoint=_AsEndpoint(door)))
-    app.router.routes.append(Route("/openapi.json", endpoint=_json_page(document), methods=["GET"]))
-    app.router.routes.append(Route("/docs", endpoint=_html_page(document), methods=["GET"]))
+    described = PublishedDocument(lambda: dumps(document()), "application/json", _OPEN)
+    written = PublishedDocument(lambda: page(document()), "text/html", HEADERS)
+    app.router.routes.append(Route("/openapi.json", endpoint=described.endpoint, methods=["GET"]))
+    app.router.routes.append(Route("/docs", endpoint=written.endpoint, methods=["GET"]))
+    app.router.routes.append(Route("/docs/try", endpoint=_show_try_page, methods=["GET"]))
+    app.router.routes.append(Route("/", endpoint=_start(version), methods=["GET"]))
     app.router.routes.extend(more)
     app.router.default = door
     return app
@@ -80,18 +87,19 @@ class _AsEndpoint:
         await self._door(scope, receive, send)
 
 
-def _json_page(document: Document) -> Callable[[Request], Awaitable[Response]]:
-    async def show(_: Request) -> Response:
-        return JSONResponse(document(), headers=_OPEN)
-
-    return show
+async def _show_try_page(_: Request) -> Response:
+    written, headers = try_page()
+    return Response(written, media_type="text/html", headers=headers)
 
 
-def _html_page(document: Document) -> Callable[[Request], Awaitable[Response]]:
-    # Anybody may ask for it, so it is written once.
-    written = cache(lambda: page(document()))
+def _start(version: str) -> Callable[[Request], Awaitable[Response]]:
+    """Make the answer at `/`: a page for browsers, JSON for everything else."""
 
-    async def show(_: Request) -> Response:
-        return Response(written(), media_type="text/html", headers=HEADERS)
+    async def show(request: Request) -> Response:
+        vary = {"vary": "Accept"}
+        if "text/html" in request.headers.get("accept", ""):
+            page_bytes = start_page(TITLE, version)
+            return Response(page_bytes, media_type="text/html", headers={**page_headers(), **vary})
+        return JSONResponse(start_json(TITLE, version), headers={**_OPEN, **vary})
 
     return show

@@ -16,6 +16,7 @@ from actors.search.messages import SearchFound, SearchQuery, Spelling
 from cluster.clock import Clock
 from cluster.ids import ServiceId
 from deployments.api.confidential import check_query, hide
+from deployments.api.notices import notices_of
 from deployments.api.query_log import QueryLog
 from deployments.api.treated import TreatedQueries
 from deployments.api.wire.faults import unprocessable
@@ -75,7 +76,7 @@ class Searches:
             total=found.total, language=asked.prefer_language, served_by=answered.served_by,
             engine_id=query.engine_id,
         )  # fmt: skip
-        return self._reply(request, answered, b"," + dumps(_told(query, found))[1:-1])
+        return self._reply(request, answered, b"," + dumps(_told(query, found))[1:-1] + notices_of(answered))
 
     async def answer_named(self, request: Arrival) -> Reply:
         """Give products by their ids."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -10,6 +11,7 @@ from actors.recommender.client import RecommenderClient
 from actors.recommender.messages import ReaderQuery
 from cluster.clock import Clock
 from cluster.errors import HouseError
+from cluster.ids import DEFAULT_ENGINE
 from cluster.store.ports import Stores
 
 LATELY_MS = 10 * 60_000
@@ -17,6 +19,10 @@ WITHIN_S = 10.0
 "So long it waits in any case; what is not loaded by then loads when it is asked for."
 WHILE_OTHERS_S = 120.0
 "So long it waits while others answer: a replica that opens before it is loaded makes a part of the requests wait."
+
+EVERY_S = 2.0
+MOST_WATCHED = 16
+"Apps of which a replica looks whether they were written; who has more has requests that load them."
 
 _log = structlog.get_logger()
 
@@ -48,6 +54,39 @@ async def warm_up(
     except HouseError as error:
         _log.warning("replica_not_warmed", reason=error.message)
     return warm
+
+
+async def warm_written(
+    stores: Stores,
+    client: RecommenderClient,
+    app_ids: Callable[[], Sequence[str]],
+    *,
+    every_s: float = EVERY_S,
+) -> None:
+    """Load each app once whose products are written while this replica runs, before somebody asks; never returns.
+
+    So the first search after a first upload does not wait for the load.
+
+    Cost:
+        one read of the store for each app that is not loaded, every two seconds, for 16 apps at most
+    """
+    begun: dict[str, str] = {}
+    loaded: set[str] = set()
+    while True:
+        try:
+            for app_id in [one for one in app_ids() if one not in loaded][:MOST_WATCHED]:
+                offset = await stores.changes.last(app_id, "product")
+                if offset == begun.setdefault(app_id, offset):
+                    continue
+                query = ReaderQuery(kind="user_to_trending", app_id=app_id, engine_id=DEFAULT_ENGINE, rows=1)
+                if await _answers(client, query, WITHIN_S):
+                    loaded.add(app_id)
+                    _log.info("app_loaded_ahead", app=app_id)
+        except HouseError as error:
+            _log.debug("apps_not_watched", reason=error.message)
+        except Exception:  # noqa: BLE001 - a loop goes on; whatever is not loaded ahead loads when it is asked for
+            _log.exception("app_not_loaded_ahead")
+        await asyncio.sleep(every_s)
 
 
 async def _answers(client: RecommenderClient, query: ReaderQuery, within_s: float) -> bool:

@@ -128,26 +128,30 @@ class McpEndpoint:
         begun_s = self._clock.monotonic_s()
         self._at_once += 1
         try:
-            return transport.called(await self._answer(message, headers, person, request_id))
+            return transport.called(await self._answer(message, headers, person, request_id, begun_s))
         finally:
             self._at_once -= 1
             self.busy_s += self._clock.monotonic_s() - begun_s
 
-    async def _answer(self, call: Call, headers: _Headers, person: Person, request_id: str) -> bytes:
+    async def _answer(
+        self, call: Call, headers: _Headers, person: Person, request_id: str, begun_s: float
+    ) -> bytes:
         version = headers.one(b"mcp-protocol-version")
         if call.method != "initialize" and not _is_spoken(version):
             words = f"Unsupported MCP-Protocol-Version; supported are {', '.join(VERSIONS)}"
             return refusal(Problem(words, id=call.id))
         if self._at_once > self._most_at_once and call.method == "tools/call":
-            return refusal(Problem(BUSY.format(seconds=1), id=call.id))
+            busy = BUSY.format(seconds=1)
+            self._methods.note_refused(call, person, busy, begun_s)
+            return refusal(Problem(busy, id=call.id))
         try:
             rule = self._gate.check(person)
             if call.method == "tools/call":
                 await self._gate.spend(rule, person)
         except HouseError as error:
-            self._methods.note_refused(call, person, error.message)
+            self._methods.note_refused(call, person, error.message, begun_s)
             return refusal(problem_of(error, call.id, request_id))
-        return await self._methods.answer(call, person, request_id)
+        return await self._methods.answer(call, person, request_id, begun_s)
 
     async def _message(self, headers: _Headers, receive: Receive) -> Call | Problem | None:
         try:

@@ -16,7 +16,7 @@ import structlog
 from cluster.errors import HouseError, Invalid, NotFound, TooMany, Unavailable
 from deployments.archive.jsonrpc import Call, Problem, answer, dumps, refusal
 from deployments.archive.person import Person
-from deployments.archive.research import Research
+from deployments.archive.research import Research, ToolResult
 from deployments.archive.tools import ASK_ARCHIVE, GET_ARCHIVE_ARTICLE, TOOLS, Tool
 from deployments.archive.usage import Usage, UsageBook
 from deployments.edge.deadline import Deadline, TookTooLong
@@ -34,8 +34,15 @@ BUSY = "The archive is busy or restarting; try again in {seconds} s"
 TOOK_TOO_LONG = "The archive took too long to answer; try again, or ask a shorter question"
 CALL_S = 25.0
 
+_INITIALIZE = (
+    ("protocolVersion", str, "a string"),
+    ("capabilities", dict, "an object"),
+    ("clientInfo", dict, "an object"),
+)
+"The arguments of `initialize`: all are required."
+
 _log = structlog.get_logger()
-_Run = Callable[[Person, dict[str, Any]], Awaitable[dict[str, Any]]]
+_Run = Callable[[Person, dict[str, Any]], Awaitable[ToolResult]]
 
 
 class Methods:
@@ -57,28 +64,29 @@ class Methods:
         )
         self._listed = dumps({"tools": [tool.described() for tool in TOOLS]})
 
-    async def answer(self, call: Call, person: Person, request_id: str) -> bytes:
-        """Answer one call; whatever goes wrong is an answer too."""
+    async def answer(self, call: Call, person: Person, request_id: str, begun_s: float) -> bytes:
+        """Answer one call, whose message was whole at `begun_s`; whatever goes wrong is an answer too."""
         try:
             with Deadline(CALL_S):
-                return answer(call.id, await self._result(call, person))
+                return answer(call.id, await self._result(call, person, begun_s))
         except TookTooLong:
+            self.note_refused(call, person, TOOK_TOO_LONG, begun_s)
             return refusal(Problem(TOOK_TOO_LONG, id=call.id))
         except HouseError as error:
             return refusal(problem_of(error, call.id, request_id))
         except Exception as error:  # noqa: BLE001 - the last layer: a client that sees a 5xx gives up for good
             return refusal(_fault(error, call.id, request_id))
 
-    def note_refused(self, call: Call, person: Person, why: str) -> None:
+    def note_refused(self, call: Call, person: Person, why: str, begun_s: float) -> None:
         """Note a call of a tool that was refused before it was looked at."""
         name, arguments = call.params.get("name"), call.params.get("arguments")
         if call.method == "tools/call" and isinstance(name, str) and name in self._tools:
             given = arguments if isinstance(arguments, dict) else {}
-            self._usage.note(Usage.of(name, person, given).refused(why))
+            self._usage.note(Usage.of(name, person, given, begun_s).refused(why))
 
-    async def _result(self, call: Call, person: Person) -> bytes:
+    async def _result(self, call: Call, person: Person, begun_s: float) -> bytes:
         if call.method == "tools/call":
-            return await self._call_tool(call, person)
+            return await self._call_tool(call, person, begun_s)
         if call.method == "ping":
             return b"{}"
         if call.method == "tools/list":
@@ -88,7 +96,7 @@ class Methods:
             return self._initialized
         raise Invalid(f"Unknown method: {call.method[:200]}")
 
-    async def _call_tool(self, call: Call, person: Person) -> bytes:
+    async def _call_tool(self, call: Call, person: Person, begun_s: float) -> bytes:
         name = call.params.get("name")
         if not isinstance(name, str):
             raise Invalid("Invalid arguments for tools/call: name must be the name of a tool")
@@ -100,14 +108,14 @@ class Methods:
         if type(arguments) is not dict:
             raise Invalid(f"Invalid arguments for {name}: arguments must be an object")
         tool, run = self._tools[name]
-        usage = Usage.of(tool.name, person, arguments)
+        usage = Usage.of(tool.name, person, arguments, begun_s)
         try:
             result = await run(person, tool.check(arguments))
         except HouseError as error:
             self._usage.note(usage.refused(error.message))
             raise
-        self._usage.note(usage.answered(result))
-        return _told(result)
+        self._usage.note(usage.answered(result.document, result.coverage))
+        return _told(result.document)
 
 
 def problem_of(error: HouseError, call_id: bytes, request_id: str) -> Problem:
@@ -134,13 +142,12 @@ def _check_initialize(call: Call) -> None:
     """Refuse what is no proposal at all; every version a client may propose is fine."""
     if not call.has_params:
         raise Invalid("Invalid arguments for initialize: params is missing")
-    for name, kind, words in (
-        ("protocolVersion", str, "a string"),
-        ("capabilities", dict, "an object"),
-        ("clientInfo", dict, "an object"),
-    ):
+    for name, kind, words in _INITIALIZE:
         if name in call.params and not isinstance(call.params[name], kind):
             raise Invalid(f"Invalid arguments for initialize: {name} must be {words}")
+    missing = [name for name, _, _ in _INITIALIZE if name not in call.params]
+    if missing:
+        raise Invalid(f"Invalid arguments for initialize: missing required arguments: {', '.join(missing)}")
 
 
 def _told(result: dict[str, Any]) -> bytes:

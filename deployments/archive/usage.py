@@ -36,21 +36,24 @@ class Usage:
     person: Person
     skill_used: str
     question: str
+    begun_s: float
+    "Monotonic seconds at which its message was whole."
 
     @classmethod
-    def of(cls, tool: str, person: Person, arguments: Mapping[str, Any]) -> Usage:
+    def of(cls, tool: str, person: Person, arguments: Mapping[str, Any], begun_s: float) -> Usage:
         """Begin with what was sent, which may be anything."""
         return cls(
             tool,
             person,
             _text(arguments.get("skill_used"), _MOST_NAME),
             _text(arguments.get("question"), _MOST_QUESTION),
+            begun_s,
         )
 
-    def answered(self, result: Mapping[str, Any]) -> Noted:
+    def answered(self, result: Mapping[str, Any], coverage: float | None = None) -> Noted:
         """End with the articles of an answer."""
         found = result.get("results", (result,))
-        return Noted(self, tuple(dict.fromkeys(one["product_id"] for one in found)))
+        return Noted(self, tuple(dict.fromkeys(one["product_id"] for one in found)), coverage=coverage)
 
     def refused(self, why: str) -> Noted:
         """End with a refusal."""
@@ -65,6 +68,7 @@ class Noted:
     articles: tuple[str, ...] = ()
     outcome: Outcome = "answered"
     refusal: str = ""
+    coverage: float | None = None
 
 
 class UsageBook:
@@ -90,6 +94,8 @@ class UsageBook:
             articles=noted.articles,
             outcome=noted.outcome,
             refusal=noted.refusal,
+            coverage=None if noted.coverage is None else round(noted.coverage, 3),
+            took_ms=round((self._clock.monotonic_s() - usage.begun_s) * 1000, 3),
         )
         self._waiting.append(call)
 

@@ -25,7 +25,7 @@ from cluster.records.json_limits import load_json
 from deployments.edge.arrival import Arrival
 from deployments.edge.body import read_body
 from deployments.edge.caller import Caller, Credential, ReaderToken
-from deployments.edge.credentials import HEADER, find_key
+from deployments.edge.credentials import HEADER, check_single, find_key, key_fault
 from deployments.edge.keyring import Keyring
 from deployments.edge.limits import Limits
 from deployments.edge.proof import Claimed, prove_reader
@@ -61,6 +61,10 @@ class Rules:
     "Largest body of a publishable key."
 
 
+def _ignore_identities(arrival: Arrival) -> None:
+    """Leave the ids of a request as they are."""
+
+
 class Gate:
     """What admission needs to know and to spend."""
 
@@ -72,6 +76,7 @@ class Gate:
         *,
         most_bytes: int,
         why_no_writes: Callable[[], str] = str,
+        link_identities: Callable[[Arrival], None] = _ignore_identities,
     ) -> None:
         self.keyring = keyring
         self.limits = limits
@@ -79,6 +84,8 @@ class Gate:
         self.most_bytes = most_bytes
         self.why_no_writes = why_no_writes
         "Says why writes are refused just now (a full disk); empty while they are welcome."
+        self.link_identities = link_identities
+        "Is called with every request that was answered."
 
 
 async def enter(arrival: Arrival, rules: Rules, gate: Gate) -> None:
@@ -92,11 +99,15 @@ async def enter(arrival: Arrival, rules: Rules, gate: Gate) -> None:
     headers = arrival.headers
     credential = None
     if len(headers) == len(arrival.scope["headers"]) or not _contradicts_itself(arrival):
-        credential = gate.keyring.find(find_key(headers.get(HEADER), arrival.query_string))
+        header = headers.get(HEADER)
+        if not header:
+            check_single(arrival.query_string)
+        credential = gate.keyring.find(find_key(header, arrival.query_string))
     if credential is None:
         if not gate.keyring.ready:
             raise Unavailable("keys are not loaded yet", retry_after_s=1)
-        raise Unauthenticated(messages.INVALID_KEY)
+        fault = key_fault(headers.get(HEADER), arrival.query_string, headers.get(b"authorization"))
+        raise Unauthenticated(messages.INVALID_KEY, key_fault=fault)
     arrival.caller, arrival.gate = Caller(credential), gate
     await reach(arrival, rules, gate)
     if rules.body != "ignored":
@@ -120,6 +131,8 @@ async def reach(arrival: Arrival, rules: Rules, gate: Gate, *, spend: bool = Tru
         if not (rules.publishable or _is_switched_on(credential, rules.publishable_by)):
             raise Forbidden(messages.SECRET_ONLY)
         _check_robot(arrival, credential, gate.meter)
+    elif b"origin" in arrival.headers:
+        _check_origin(arrival, credential, gate)
     if spend:
         address = "" if credential.is_secret else arrival.ip
         await gate.limits.spend(credential, rules.bucket, address)
@@ -196,9 +209,27 @@ def _check_robot(arrival: Arrival, credential: Credential, meter: Meter) -> None
         app=credential.app.app_id,
         reason=reason,
         refused=rule == "on",
+        advice=f"kiosk apps switch {credential.app.app_id} bot_rule={'log' if rule == 'on' else 'on'}",
     )
     if rule == "on":
         raise Forbidden(messages.ROBOT)
+
+
+def _check_origin(arrival: Arrival, credential: Credential, gate: Gate) -> None:
+    """Record a secret key that a page of another origin sent; our own pages may hold the key of who opened them.
+
+    Errors:
+        Forbidden: the app wants such requests refused
+    """
+    headers = arrival.headers
+    _, _, origin = headers[b"origin"].partition(b"://")
+    if origin and origin == headers.get(b"host"):
+        return
+    gate.keyring.record_exposed(credential, arrival.clock.now_ms(), in_browser=True)
+    gate.meter.count("kiosk_secret_keys_in_browsers", app=credential.app.app_id)
+    rule = credential.app.settings.secret_key_in_browser
+    if rule == "refuse":
+        raise Forbidden(messages.SECRET_IN_BROWSER)
 
 
 def _contradicts_itself(arrival: Arrival) -> bool:

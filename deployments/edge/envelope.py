@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+import mmh3
 import orjson
 
 from cluster.errors import messages
@@ -45,13 +45,17 @@ def dumps(value: Any) -> bytes:
 
 
 def tagged(reply: Reply) -> Reply:
-    """Give a reply that is polled a tag of its content, so that an unchanged one need not be sent again.
+    """Give a reply that is asked for often a tag of its content, so that an unchanged one need not be sent again."""
+    return Reply(reply.status, reply.body, reply.headers, reply.content_type, tag_of(reply.body))
+
+
+def tag_of(body: bytes) -> bytes:
+    """Name a content by its hash, which needs no strength: who forges one cheats a cache of their own.
 
     Cost:
-        2 microseconds for 1 kB
+        half a microsecond for 1 kB
     """
-    digest = hashlib.blake2b(reply.body, digest_size=12).hexdigest()
-    return replace(reply, etag=b'"%s"' % digest.encode())
+    return b'"%s"' % mmh3.mmh3_x64_128_digest(body).hex().encode()
 
 
 def is_known(etag: bytes, if_none_match: bytes) -> bool:

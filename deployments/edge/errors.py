@@ -26,6 +26,8 @@ Family = Literal["message", "detail", "upload", "experiments"]
 
 BUSY = "The service is busy or restarting. Please retry."
 METHOD_NOT_ALLOWED = "method not allowed"
+_ANSWERED_EVERYWHERE = ("HEAD", "OPTIONS")
+_HELP: Header = (b"link", b'</docs>; rel="help"')
 
 _log = structlog.get_logger()
 
@@ -57,12 +59,13 @@ def reply_to(error: BaseException, family: Family, *, request_id: str) -> Reply:
 def method_not_allowed(allowed: tuple[str, ...]) -> Reply:
     """Answer a path that exists under other methods."""
     allow: Header = (b"allow", ", ".join(allowed).encode())
-    return Reply(405, dumps({"message": METHOD_NOT_ALLOWED}), (allow,))
+    right = " or ".join(name for name in allowed if name not in _ANSWERED_EVERYWHERE)
+    return Reply(405, dumps({"message": f"{METHOD_NOT_ALLOWED}; use {right} on this path"}), (allow,))
 
 
 def not_found() -> Reply:
-    """Answer a path that does not exist."""
-    return Reply(404, dumps({"message": messages.NOT_FOUND}))
+    """Answer a path that does not exist; the text is the specification's, so the way out stands in a header."""
+    return Reply(404, dumps({"message": messages.NOT_FOUND}), (_HELP,))
 
 
 def timed_out() -> Reply:
@@ -105,7 +108,8 @@ def _upload(error: HouseError) -> dict[str, Any]:
     told = error.facts.get("messages")
     if told is None:
         told = [_sentence(entry) for entry in detail_of(error)]
-    return {"errors": True, "message": error.message or messages.UPLOAD_REJECTED, "data": list(told)}
+    more = {"details": error.facts["details"]} if error.facts.get("details") else {}
+    return {"errors": True, "message": error.message or messages.UPLOAD_REJECTED, "data": list(told), **more}
 
 
 def _sentence(entry: dict[str, Any]) -> str:
@@ -114,6 +118,10 @@ def _sentence(entry: dict[str, Any]) -> str:
 
 
 def _headers(error: HouseError, status: int) -> tuple[Header, ...]:
+    if status == 401 and "key_fault" in error.facts:
+        # The body is fixed by the interface; a 401 names its scheme anyway (RFC 9110, 11.6.1).
+        text = f'ApiKey realm="kiosk", error_description="{error.facts["key_fault"]}"'
+        return ((b"www-authenticate", text.encode()),)
     if status not in (429, 503):
         return ()
     wait_s = max(1, int(error.facts.get("retry_after_s", 1)))

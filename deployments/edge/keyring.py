@@ -13,7 +13,7 @@ from collections.abc import Callable
 import structlog
 
 from cluster.errors import Fault, HouseError, Unavailable
-from cluster.records.access import ApiKey
+from cluster.records.access import IN_BROWSER, ApiKey
 from cluster.records.issue import reveal_key
 from cluster.secrecy import Vault, derive_token_key, key_sha256
 from cluster.store.ports import AccessBook, AccessStore
@@ -52,16 +52,20 @@ class Keyring:
         """Call `listener` with the ids of all live keys after every change."""
         self._listeners.append(listener)
 
-    def record_exposed(self, credential: Credential, now_ms: int) -> None:
-        """Record that a secret key came in an address, which proxies write down; once an hour for each key.
+    def record_exposed(self, credential: Credential, now_ms: int, *, in_browser: bool = False) -> None:
+        """Record that a secret key came in an address, which proxies write down, or from a page of another origin.
+
+        Once an hour for each key and way.
 
         Cost:
             0.2 microseconds when that happened within the hour
         """
-        if now_ms - self._exposed.get(credential.key_id, -EXPOSED_EVERY_MS) < EXPOSED_EVERY_MS:
+        name = IN_BROWSER + credential.key_id if in_browser else credential.key_id
+        if now_ms - self._exposed.get(name, -EXPOSED_EVERY_MS) < EXPOSED_EVERY_MS:
             return
-        self._exposed[credential.key_id] = self._unwritten[credential.key_id] = now_ms
-        _log.warning("secret_key_in_address", key_id=credential.key_id, app=credential.app.app_id)
+        self._exposed[name] = self._unwritten[name] = now_ms
+        event = "secret_key_in_browser" if in_browser else "secret_key_in_address"
+        _log.warning(event, key_id=credential.key_id, app=credential.app.app_id)
 
     @property
     def app_ids(self) -> tuple[str, ...]:
@@ -110,7 +114,9 @@ class Keyring:
         live = frozenset(credential.key_id for credential in self._credentials.values())
         for listener in self._listeners:
             listener(live)
-        self._exposed = {key_id: at_ms for key_id, at_ms in self._exposed.items() if key_id in live}
+        self._exposed = {
+            name: at_ms for name, at_ms in self._exposed.items() if name.removeprefix(IN_BROWSER) in live
+        }
         _log.info("keys_loaded", keys=len(live), version=book.version)
 
     def _open(self, book: AccessBook) -> dict[str, Credential]:

@@ -182,4 +182,4 @@ class Limits:
 
 
 def _too_many(wait_s: float) -> TooMany:
-    return TooMany(messages.TOO_MANY, retry_after_s=max(1, math.ceil(wait_s)))
+    return TooMany(messages.TOO_MANY, retry_after_s=max(1, math.ceil(wait_s)), wait_s=wait_s)

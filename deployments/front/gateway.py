@@ -46,11 +46,12 @@ from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from deployments.api.door import Door
 from deployments.api.endpoints import Means, endpoints
+from deployments.api.identity_links import IdentityLinks
 from deployments.api.placement import PlacedRecommenders
 from deployments.api.query_book import QueryBook
 from deployments.api.questions import AskMeans, noted_in
 from deployments.api.routes import ordinary_way
-from deployments.api.warming import warm_up
+from deployments.api.warming import warm_up, warm_written
 from deployments.archive.citation import CitationRules
 from deployments.archive.door import ArchiveConfig, archive_routes, open_archive
 from deployments.edge.admission import Gate
@@ -71,6 +72,7 @@ MEMORY_BUDGET_MB = 512
 ARCHIVE_BUDGET_MB = 2_048
 "For archives: mapped files, which replicas of a node share."
 _AWAY = (RayError, RayServeException, BackPressureError, DeploymentUnavailableError)
+_place = partial(PlacedRecommenders, away=_AWAY, overloaded=(BackPressureError,))
 
 
 class Gateway:
@@ -82,13 +84,11 @@ class Gateway:
     async def __serve_build_asgi_app__(self) -> Any:
         """Open everything and build the ordinary way in; Serve calls it inside the replica."""
         set_up_logging()
-        settings, clock = Settings(), SystemClock()
-        meter = RayMeter()
+        settings, clock, meter = Settings(), SystemClock(), RayMeter()
         url = settings.redis_url
         if url is None:
             raise RuntimeError("no Redis: KIOSK_REDIS_URL is not set and the data directory names none")
-        self.loop = asyncio.get_running_loop()
-        self._meter = meter
+        self.loop, self._meter = asyncio.get_running_loop(), meter
         self._stores = await open_stores(url.get_secret_value(), meter=meter, clock=clock)
         vault = vault_of(settings)
         self._keyring = Keyring(self._stores.access, vault)
@@ -102,9 +102,8 @@ class Gateway:
         self._host = RecommenderHost(self._stores, segments, clock, meter, self._budget_mb, models=models)
         run_dir = Places.of(settings.data_dir).run_dir
         self._reaching = Reaching(run_dir, self._stores.engine_watch, _find_handle, (RayActorError,))
-        self._placed = PlacedRecommenders(
-            self._stores.engines, LocalRecommenderClient(self._host), self._reaching.reach, clock, away=_AWAY
-        )
+        here = LocalRecommenderClient(self._host)
+        self._placed = _place(self._stores.engines, here, self._reaching.reach, clock)
         find = partial(find_encoder, settings.data_dir / "models")
         passages = PassageShelf(settings.shelf_dir, find, shelf.signer)
         self._answers = AnswersHost(self._stores, segments, passages, clock, meter, ARCHIVE_BUDGET_MB)
@@ -114,6 +113,7 @@ class Gateway:
         self._memory = guard_writes(settings.data_dir, settings.disk_limit, self._stores.info, meter, clock)
         gate = Gate(self._keyring, self._limits, meter, most_bytes=settings.max_body_mb << 20)
         gate.why_no_writes = self._memory.reason
+        gate.link_identities = IdentityLinks(self._stores.interactions, meter).record
         means = self._open_means(settings, shelf, clock)
         self.door = Door(
             endpoints(means), gate, replays=self._stores.idempotency, clock=clock, tally=self._tally,
@@ -130,8 +130,9 @@ class Gateway:
         come_first()
         self._warming = self.loop.create_task(self._warm(config.app_id))
         self._telling = self.loop.create_task(self._tell())
-        more = archive_routes(self._archive)
-        return ordinary_way(self.door, version=version(), close=self.close, more=more)
+        return ordinary_way(
+            self.door, version=version(), close=self.close, more=archive_routes(self._archive)
+        )
 
     def _open_means(self, settings: Settings, shelf: Shelf, clock: SystemClock) -> Means:
         """Make what the endpoints work with."""
@@ -182,9 +183,10 @@ class Gateway:
         await self._stores.close()
 
     async def _warm(self, app_id: str) -> None:
-        """Load the archive before somebody asks."""
+        """Load the archive before somebody asks, and from then on the apps that are written."""
         with contextlib.suppress(HouseError):
             await self._answers.ask(ArchiveQuery(app_id, "news"))
+        await warm_written(self._stores, self._placed, lambda: self._keyring.app_ids)
 
     async def _tell(self) -> None:
         for second in itertools.count(1):

@@ -31,6 +31,7 @@ def main() -> int:
         restart=given.restart,
         passages=not given.no_passages,
         embedder=given.embedder or "",
+        as_json=given.json,
     )
     try:
         report = asyncio.run(run(wishes, Settings()))

@@ -39,6 +39,8 @@ class Wishes:
     passages: bool = True
     embedder: str = ""
     "`built-in`, `imported`, or empty: imported when there is one."
+    as_json: bool = False
+    "Does standard output belong to a JSON object?"
 
     def order(self) -> Order:
         """What the ingest behind it is told."""
@@ -67,7 +69,7 @@ async def run(wishes: Wishes, settings: Settings) -> Report | None:
 async def _ingest(wishes: Wishes, settings: Settings, stores: Stores, segments: SegmentShelf) -> Report:
     # another licence or topic makes other records, so such a run is another run
     mark = hashlib.sha256(repr(wishes.reading).encode()).hexdigest()[:8]
-    with Display() as display:
+    with Display(as_json=wishes.as_json) as display:
         report = await ingest(
             wishes.order(),
             stores,

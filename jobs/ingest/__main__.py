@@ -38,9 +38,9 @@ def main() -> int:
         if settings.redis_url is None:
             raise Unavailable("no Redis is known: start the system first, or set KIOSK_REDIS_URL")
         if arguments.at_once > 1:
-            report = _ingest_files(order, state_dir, arguments.restart, arguments.at_once)
+            report = _ingest_files(order, state_dir, arguments.restart, arguments.at_once, arguments.json)
         else:
-            report = asyncio.run(_ingest(order, settings, state_dir, arguments.restart))
+            report = asyncio.run(_ingest(order, settings, state_dir, arguments.restart, arguments.json))
     except HouseError as error:
         return tell_stop(error, arguments.json)
     if arguments.json:
@@ -48,10 +48,10 @@ def main() -> int:
     return 1 if report.refused or report.failed else 0
 
 
-def _ingest_files(order: Order, state_dir: Path, restart: bool, at_once: int) -> Report:
+def _ingest_files(order: Order, state_dir: Path, restart: bool, at_once: int, as_json: bool) -> Report:
     from jobs.ingest.driver import ingest_files  # brings Ray along
 
-    display = Display()
+    display = Display(as_json=as_json)
     report = ingest_files(
         order, state_dir=state_dir, restart=restart, at_once=at_once, told=display.end_of_file
     )
@@ -59,11 +59,11 @@ def _ingest_files(order: Order, state_dir: Path, restart: bool, at_once: int) ->
     return report
 
 
-async def _ingest(order: Order, settings: Settings, state_dir: Path, restart: bool) -> Report:
+async def _ingest(order: Order, settings: Settings, state_dir: Path, restart: bool, as_json: bool) -> Report:
     assert settings.redis_url is not None
     segments = SegmentShelf(open_shelf(settings))
     async with open_stores(settings.redis_url.get_secret_value(), slow_s=10.0) as stores:
-        with Display() as display:
+        with Display(as_json=as_json) as display:
             report = await ingest(
                 order, stores, state_dir=state_dir, segments=segments, restart=restart, watch=display.show
             )

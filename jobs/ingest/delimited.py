@@ -83,7 +83,8 @@ def delimited_rows(text: TextIO, separator: str, name: str, longest: int) -> Ite
     # the limit of the csv module holds for the process, and its own is too small for the text of an article
     csv.field_size_limit(LONGEST_CELL)
     lines = _Lines(text, longest)
-    separator = separator or _separator(lines.peek())
+    first = _first_line(lines, name)
+    separator = separator or _separator(first)
     reader = csv.reader(lines, delimiter=separator)
     names = _header(reader, name)
     while True:
@@ -105,7 +106,8 @@ def header_names(text: TextIO, separator: str, name: str, longest: int) -> list[
         Invalid: there is no header, it is not in the file's encoding, or names two columns alike
     """
     lines = _Lines(text, longest)
-    return _header(csv.reader(lines, delimiter=separator or _separator(lines.peek())), name)
+    first = _first_line(lines, name)
+    return _header(csv.reader(lines, delimiter=separator or _separator(first)), name)
 
 
 class _Lines:
@@ -135,6 +137,20 @@ class _Lines:
             if rest.endswith(_NEWLINES):
                 break
         raise csv.Error(f"a line is longer than {self._longest:,} characters")
+
+
+def _first_line(lines: _Lines, name: str) -> str:
+    """Peek at the header line; refuse UTF-16, which shows as NUL characters between the letters.
+
+    The csv module of Python 3.10 stops at NUL with an error of its own, later ones read it as part of a name.
+
+    Errors:
+        Invalid: the line holds NUL characters
+    """
+    first = lines.peek()
+    if "\0" in first:
+        raise Invalid(f"{name} is not UTF-8; it looks like UTF-16, read it with --encoding utf-16")
+    return first
 
 
 def _separator(header: str) -> str:

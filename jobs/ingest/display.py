@@ -20,22 +20,24 @@ _LONGEST_SAMPLE = 2_000
 
 
 class Display:
-    """Draws on standard error; in a pipe it only says how it ended."""
+    """Draws progress on standard error and the summary on standard output.
 
-    def __init__(self, console: Console | None = None) -> None:
+    With `as_json`, standard output belongs to the JSON object, so the summary is on standard error too.
+    """
+
+    def __init__(self, console: Console | None = None, *, as_json: bool = False) -> None:
         self._console = Console(stderr=True) if console is None else console
+        self._summary = self._console if as_json or console is not None else Console()
         self._bars = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn(
-                "{task.fields[rows]:,} rows  {task.fields[rate]:,.0f}/s  {task.fields[refused]:,} refused"
-            ),
+            BarColumn(bar_width=12),
+            TextColumn("{task.fields[counts]}"),
             TimeElapsedColumn(),
             console=self._console,
             disable=not self._console.is_terminal,
         )
-        self._task = self._bars.add_task("ingest", total=None, rows=0, rate=0.0, refused=0)
+        self._task = self._bars.add_task("ingest", total=None, counts="reading the first rows")
         self._first: int | None = None
 
     def __enter__(self) -> Display:
@@ -59,14 +61,12 @@ class Display:
             description=f"file {min(standing.file + 1, files)} of {files}",
             completed=standing.file,
             total=files,
-            rows=standing.rows,
-            rate=rate,
-            refused=standing.refused,
+            counts=f"{standing.rows:,} rows  {rate:,.0f}/s  {standing.refused:,} refused",
         )
 
     def end_of_file(self, address: str, report: Report) -> None:
         """Say what one of many files came to."""
-        self._console.print(
+        self._summary.print(
             f"{report.accepted:,} accepted, {report.refused:,} refused, {report.failed:,} failed: {address}",
             markup=False,
             highlight=False,
@@ -74,16 +74,16 @@ class Display:
 
     def end(self, report: Report) -> None:
         """Say what it came to."""
-        self._console.print(
+        self._summary.print(
             f"{report.accepted:,} accepted, {report.refused:,} refused, {report.failed:,} failed; "
             f"{report.rows:,} rows in {report.seconds:.1f} s ({report.rows_per_s:,.0f}/s)",
             highlight=False,
         )
-        print_reasons(self._console, report.reasons, report.warnings)
+        print_reasons(self._summary, report.reasons, report.warnings)
         if report.already:
-            self._console.print("all of it was in already; --restart takes it a second time")
+            self._summary.print("all of it was in already; --restart takes it a second time", highlight=False)
         if report.quarantine is not None:
-            self._console.print(
+            self._summary.print(
                 f"refused rows and reasons: {report.quarantine}",
                 markup=False,
                 highlight=False,

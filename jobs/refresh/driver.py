@@ -13,6 +13,7 @@ more once another one has claimed the run, and a worker Ray forgot still ends it
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -39,6 +40,7 @@ from cluster.store.connect import OpenStores
 from jobs.refresh.running.foreman import Errand, Foreman
 from jobs.refresh.running.here import scratch_of, step_aside, work_here
 from jobs.refresh.running.orders import order
+from jobs.refresh.running.shipped_code import code_of, keep, package_of, ship
 
 if TYPE_CHECKING:
     from jobs.refresh.comparisons.sweep import Variant
@@ -124,7 +126,11 @@ class RayCrew:
 
     def send(self, errand: Errand) -> None:
         """Start a worker."""
-        self._at_work[self._task.remote(errand, *self._given)] = errand
+        package = None
+        if errand.code:  # goes along: the node that works may have another data directory
+            with contextlib.suppress(HouseError, OSError):  # the worker says in the run that it is missing
+                package = package_of(code_of(Path(self._given[2]).parent), errand.code)
+        self._at_work[self._task.remote(errand, *self._given, package)] = errand
 
     def gone(self) -> list[Errand]:
         """Say which workers have ended since the last time."""
@@ -142,8 +148,12 @@ class RayCrew:
         return [self._at_work.pop(reference) for reference in done]
 
 
-def _work(errand: Errand, connect: Connect, open_shelf: OpenShelf, scratch: str) -> str | Refusal:
+def _work(
+    errand: Errand, connect: Connect, open_shelf: OpenShelf, scratch: str, package: bytes | None = None
+) -> str | Refusal:
     step_aside()
+    if package is not None:
+        keep(code_of(Path(scratch).parent), package)
     give_up_keys()
     ALLOWED.read_from(partial(allowed_learners, Settings()))
 
@@ -179,14 +189,16 @@ def train(
     watch: Callable[[Run], None] | None = None,
     connect: Connect = connect_actor,
     settings: Settings | None = None,
+    working_dir: str | Path | None = None,
 ) -> Run:
     """Train an engine as a Ray task and wait for the end; `recipe` is a name, a file, or a `Recipe`.
 
-    When this process dies the training goes on: the trainer finds it.
+    When this process dies the training goes on: the trainer finds it. `working_dir` is a folder whose code the
+    training may import; what it publishes can't be promoted, since processes that serve do not see the folder.
 
     Errors:
         NotFound: no such app, engine or recipe
-        Invalid: the recipe makes no sense
+        Invalid: the recipe makes no sense, or `working_dir` can't be shipped
         Unavailable: the store is away, or no installation runs in the data directory
     """
     from jobs.refresh.recipe import Recipe, load  # numpy and all learners: not for the actor
@@ -196,6 +208,8 @@ def train(
     if not ray.is_initialized():
         connect_installation(settings)
     ALLOWED.read_from(partial(allowed_learners, settings))
+    facts = chosen.model_dump(mode="json")
+    code = "" if working_dir is None else ship(Path(working_dir), facts, settings.data_dir, promote=promote)
     shelf_of = partial(open_shelf_of, str(settings.data_dir))
     crew = RayCrew(connect, shelf_of, str(scratch_of(settings.data_dir)))
 
@@ -203,10 +217,10 @@ def train(
         async with connect() as stores:
             owner = f"{by} {os.getpid()} {new_request_id()}"
             run = await order(
-                stores, app_id, engine_id, chosen.model_dump(mode="json"),
-                now_ms=SystemClock().now_ms(), by=by, promote=promote, owner=owner,
+                stores, app_id, engine_id, facts,
+                now_ms=SystemClock().now_ms(), by=by, promote=promote, owner=owner, code=code,
             )  # fmt: skip
-            crew.send(Errand(app_id, run.run_id, owner))
+            crew.send(Errand(app_id, run.run_id, owner, code))
             while not run.has_ended:
                 await asyncio.sleep(FOLLOW_S)
                 run = await stores.runs.get(app_id, run.run_id) or run

@@ -123,10 +123,12 @@ class ValidationRecipe(BaseModel):
     "`auto`: by time when that asks enough readers, and not in the middle of their only sitting; else leave last out."
     share: float = Field(default=0.1, gt=0, lt=0.5)
     "Share of the events that is held back by time."
-    seen: Literal["auto", "out", "allowed"] = "auto"
-    "May a reader's own items be recommended again? `auto`: when a fifth of what they take is taken again."
+    seen: Literal["auto", "out", "other_kinds", "allowed"] = "auto"
+    """May a reader's own items be recommended again? `auto`: when a fifth of what they take is taken again.
+    `other_kinds`: only those that no event of `kinds` led to, as what lies in a cart and was not bought."""
     kinds: tuple[str, ...] = ()
-    "Types of events that are asked for; all that speak for an item when empty."
+    """Types of events that are asked for. When empty: all that speak for an item; where the last one is left out and
+    enough readers buy after other events, purchases."""
     readers: int = Field(default=4_000, ge=10)
     "Readers that weights are chosen by."
     folds: int = Field(default=2, ge=1, le=5)

@@ -6,10 +6,10 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cluster.artifacts.shelf import Shelf
 from cluster.clock import SystemClock
@@ -20,6 +20,9 @@ from jobs.refresh.recipe import Recipe, load
 from jobs.refresh.running.display import Display
 from jobs.refresh.running.here import be_modest, new_owner, work_here
 from jobs.refresh.running.orders import order
+
+if TYPE_CHECKING:
+    from jobs.refresh.learners.conformance import Check
 
 NO_REDIS = Unavailable("no Redis is known: start the system first, or set KIOSK_REDIS_URL")
 
@@ -85,13 +88,27 @@ def conform(arguments: argparse.Namespace) -> int:
         raise Invalid(f"--config is not JSON: {error}") from None
     if not isinstance(config, dict):
         raise Invalid("--config is no JSON object; write the constructor's arguments as {...}")
-    found = checked(arguments.learner, config)
+    lines, fits = conformance_lines(checked(arguments.learner, config))
+    print("\n".join(lines))  # noqa: T201
+    return 0 if fits else 1
+
+
+def conformance_lines(found: Sequence[Check]) -> tuple[list[str], bool]:
+    """Say which promises a learner keeps, which need work and which are advice; and whether it can be used."""
+    lines = []
     for check in found:
-        mark = "kept  " if check.kept else "BROKEN"
-        print(f"{mark} {check.promise}" + ("" if check.kept else f"\n       {check.reason}"))  # noqa: T201
-    broken = sum(not check.kept for check in found)
-    print(f"{len(found) - broken} of {len(found)} promises are kept")  # noqa: T201
-    return 1 if broken else 0
+        mark = "kept  " if check.kept else "advice" if check.is_advice else "BROKEN"
+        lines += [f"{mark} {check.promise}", *([] if check.kept else [f"       {check.reason}"])]
+    kept = sum(check.kept for check in found)
+    needed = sum(check.forbids_use for check in found)
+    lines.append(f"{kept} of {len(found)} promises are kept")
+    if needed:
+        lines.append(
+            f"{needed} that are needed are broken: it can't be used yet. docs/learners.md explains them"
+        )
+    elif kept < len(found):
+        lines.append("only advice is left: it can be trained, published and served as it is")
+    return lines, not needed
 
 
 def parser(about: str) -> argparse.ArgumentParser:

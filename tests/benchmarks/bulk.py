@@ -103,8 +103,8 @@ def start_ingest(stack: Stack, path: Path, noun: str, *options: str) -> subproce
         command,
         cwd=ROOT,
         env={**os.environ, "KIOSK_DATA_DIR": str(stack.data_dir)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     )
 
 
@@ -115,7 +115,7 @@ def ingest(stack: Stack, path: Path, noun: str, *options: str) -> Ingested:
     while process.poll() is None:
         peak = max(peak, sum(memory_of(process)))
         time.sleep(0.2)
-    said = (process.stderr.read() if process.stderr else b"").decode()
+    said = (process.stdout.read() if process.stdout else b"").decode()
     found = _SUMMARY.search(said)
     if process.returncode or found is None:
         raise RuntimeError(f"kiosk ingest ended with {process.returncode}: {said[-2000:]}")

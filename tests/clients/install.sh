@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the MCP clients that the drill in test_clients.py runs, each in a room of its own.
+# Installs the MCP clients that the drill in test_clients.py runs, and the generator of test_generated_client.py.
 #
 #   tests/clients/install.sh            into .clients beside this checkout's tests
 #   KIOSK_TEST_CLIENTS=DIR              somewhere else; the drill reads the same variable
@@ -22,6 +22,7 @@ room() {
 room python2 'mcp>=2.3,<3'
 room python1 'mcp>=1.30,<2'
 room fastmcp 'fastmcp>=4,<5'
+room openapi 'openapi-python-client>=0.29,<0.30'
 npm --prefix "$rooms/node" install --silent --no-audit --no-fund --no-save \
     '@modelcontextprotocol/sdk@^1.32' '@modelcontextprotocol/client@^2.3' \
     '@modelcontextprotocol/inspector@^2.12' 'mcp-remote@^0.15' \

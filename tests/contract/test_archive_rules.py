@@ -27,6 +27,7 @@ SHORT = {
     "citation": "unit/deployments/archive/test_citation.py", "quoting": "unit/deployments/archive/test_quoting.py",
     "redirects": "unit/deployments/archive/oauth/test_redirects.py",
     "signing": "unit/deployments/archive/oauth/test_signing.py",
+    "management": "contract/oauth/test_management.py",
     "nobody": "unit/deployments/archive/oauth/test_asks_nobody.py",
     "clients": "clients/test_clients.py", "conformance": "clients/test_conformance.py",
     "soak": "drills/test_archive_soak.py", "flood": "drills/test_oauth_flood.py",
@@ -37,7 +38,8 @@ SPECIFICATION: dict[str, tuple[str, ...]] = {
     "request: id is a string or an integer": ("row:no id", "row:the id None", "row:the id 1.5"),
     "request: method is a string": ("row:no method", "row:the method 7"),
     "request: params is an object, needed by initialize and tools/call": (
-        "row:params []", "row:initialize without params", "row:tools/call without params",
+        "row:params []", "row:initialize without params", "row:initialize without anything",
+        "row:initialize without capabilities", "row:tools/call without params",
     ),
     "response: the id comes back, value and type": (
         "row:the id 0 comes back", "row:the id '0' comes back", "jsonrpc::test_an_id_of_any_size_comes_back_as_it_was",
@@ -165,9 +167,15 @@ CLIENTS: dict[str, tuple[str, ...]] = {
         "registration::test_a_body_over_20_kb_is_refused_while_it_arrives",
         "attacks::test_programs_and_pages_have_limits_too",
     ),
-    "4.1 durable and idempotent": (
-        "registration::test_the_same_public_client_gets_the_same_id_and_another_one_another",
+    "4.1 durable, an id for every registration": (
+        "registration::test_every_registration_gets_an_id_of_its_own",
         "revocation::test_a_restart_is_not_noticed",
+    ),
+    "4.1 registrations are managed by whoever holds their token (RFC 7592)": (
+        "management::test_a_registration_reads_back_as_it_was_answered",
+        "management::test_an_update_replaces_everything_and_is_in_force_at_once",
+        "management::test_a_removal_takes_the_client_its_grants_and_their_tokens",
+        "management::test_nobody_manages_with_another_token",
     ),
     "4.2 no redirect for unknown clients and addresses": (
         "authorization::test_an_unknown_client_is_told_to_the_person_and_to_nobody_else",

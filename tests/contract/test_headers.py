@@ -150,12 +150,30 @@ async def test_pages_and_documents_load_nothing_and_can_not_be_framed(app: Any) 
     assert not re.search(
         r"<(?:script|link|img|iframe|base)\b|\ssrc=|\sstyle=|@import|url\(|\son[a-z]+=", text
     )
-    assert not re.search(r'href="(?!#|openapi\.json)', text)
-    for path in ("/docs", "/openapi.json", "/llms.txt", "/.well-known/mcp-server-card"):
+    assert not re.search(r'href="(?!#|openapi\.json|docs/try)', text)
+    for path in ("/", "/docs/try", "/docs", "/openapi.json", "/llms.txt", "/.well-known/mcp-server-card"):
         answer = await call(app, "GET", path)
         assert answer.status == 200
         assert answer.headers["x-content-type-options"] == "nosniff", path
         assert answer.headers["cache-control"].startswith("public"), path
+
+
+async def test_the_page_to_try_requests_runs_one_script_and_reaches_this_installation_only(app: Any) -> None:
+    page = await call(app, "GET", "/docs/try")
+    policy, text = page.headers["content-security-policy"], page.body.decode()
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert "connect-src 'self'" in policy
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert not re.search(r"https?://", text)
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacent|document\.write|eval|localStorage|cookie", script
+    )
+    assert not re.search(r"<(?:link|img|iframe|base)\b|\ssrc=|\sstyle=|@import|url\(|\son[a-z]+=", text)
+    assert not re.search(r'href="(?!\.\./docs"|\.\./openapi\.json")', text)
 
 
 @pytest.mark.parametrize(

@@ -252,6 +252,16 @@ METHODS = [
     ),
     Row("initialize without params", {**PING, "method": "initialize"}, 200,
         error("Invalid arguments for initialize: params is missing")),
+    *(
+        Row(f"initialize without {name}",
+            {**PING, "method": "initialize", "params": {one: INITIALIZE[one] for one in INITIALIZE if one != name}},
+            200,
+            error(f"Invalid arguments for initialize: missing required arguments: {name}"))
+        for name in ("protocolVersion", "capabilities", "clientInfo")
+    ),
+    Row("initialize without anything", {**PING, "method": "initialize", "params": {}}, 200,
+        error("Invalid arguments for initialize: missing required arguments: protocolVersion, capabilities, "
+              "clientInfo")),
     Row("a version that is no text", {**PING, "method": "initialize", "params": {"protocolVersion": 5}}, 200,
         error("Invalid arguments for initialize: protocolVersion must be a string")),
     Row("capabilities that are no object",

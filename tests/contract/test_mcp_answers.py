@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actors.answers.archive.messages import ArchiveQuery, ArchiveResult
 from cluster.errors import Fault, Unavailable
 from cluster.records.client_rule import ClientRule
 from cluster.secrecy import Vault
@@ -73,7 +74,8 @@ async def test_initialize_speaks_one_version_whatever_is_proposed(
 
 
 async def test_initialize_is_not_held_to_the_version_header(corner: ArchiveCorner) -> None:
-    body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
     answer = await corner.post(json.dumps(body).encode(), headers={"mcp-protocol-version": "2025-11-25"})
     assert "result" in answer.json()
 
@@ -383,6 +385,34 @@ async def test_every_call_is_noted_with_client_skill_question_articles_and_refus
     assert (read.tool, read.articles, read.question) == ("get_archive_article", ("na-1002",), "")
     assert (made_up.outcome, made_up.refusal) == ("refused", NOT_ISSUED)
     assert empty.refusal == "Invalid arguments for ask_archive: missing required arguments: question"
+
+
+async def test_every_call_is_noted_with_the_time_it_took(
+    corner: ArchiveCorner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, asked = corner.clock, corner.archive.ask
+
+    async def ask_slowly(query: ArchiveQuery) -> ArchiveResult:
+        clock.pass_ms(37)
+        return await asked(query)
+
+    monkeypatch.setattr(corner.archive, "ask", ask_slowly)
+    await corner.ask("river")
+    corner.archive.wrong = Unavailable("away")
+    await corner.tool("ask_archive", {"question": "river"})
+    await corner.means.usage.write()
+    calls = await corner.stores.archive_calls.since("playground", 0)
+    assert [(call.outcome, call.took_ms) for call in calls] == [("answered", 37.0), ("refused", 37.0)]
+
+
+async def test_how_much_was_found_is_noted_for_the_report_and_not_answered(corner: ArchiveCorner) -> None:
+    await corner.ask("zebra quantum comet")
+    first, *_ = await corner.ask("was seen again in June")
+    assert "coverage" not in json.dumps(first)
+    await corner.tool("get_archive_article", pair(first))
+    await corner.means.usage.write()
+    calls = await corner.stores.archive_calls.since("playground", 0)
+    assert [call.coverage for call in calls] == [0.333, 1.0, None]
 
 
 async def test_the_book_survives_a_store_that_is_away_and_stays_bounded(

@@ -29,6 +29,8 @@ from deployments.api.hot import HotPath
 from deployments.api.routes import ordinary_way
 from tests.fakes.door import open_corner
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = int(os.environ.get("KIOSK_FUZZ_EXAMPLES", "25"))
 CHECKS = [
     not_a_server_error,

@@ -27,6 +27,7 @@ from cluster.store.memory import memory_stores
 from cluster.store.ports import RecordPut, Stores
 from deployments.api.door import Door
 from deployments.api.endpoints import Means, endpoints
+from deployments.api.identity_links import IdentityLinks
 from deployments.api.query_log import QueryLog, SilentQueryLog
 from deployments.api.questions import AskMeans
 from deployments.edge.admission import Gate
@@ -96,6 +97,7 @@ class Corner:
     archive: AnswersHost
     asking: LocalQuestions
     "Answers questions once it was started; close it then."
+    links: IdentityLinks
     keys: dict[tuple[str, str], str] = field(default_factory=dict)
     "(app id, kind of key) -> key"
 
@@ -192,15 +194,16 @@ async def open_corner(
         history=history,
         shelf=shelf,
     )
+    links = IdentityLinks(stores.interactions, SilentMeter())
     door = Door(
         endpoints(means),
-        Gate(keyring, purses, SilentMeter(), most_bytes=most_bytes),
+        Gate(keyring, purses, SilentMeter(), most_bytes=most_bytes, link_identities=links.record),
         replays=stores.idempotency,
         clock=clock,
         tally=tally,
         access_log=AccessLog(share, Random(1)),
     )
-    corner = Corner(stores, clock, vault, keyring, recommender, door, experiments, archive, asking)
+    corner = Corner(stores, clock, vault, keyring, recommender, door, experiments, archive, asking, links)
     await corner.open_app("shop")
     await corner.open_app("other")
     await corner.open_app("playground", "playground")

@@ -18,6 +18,8 @@ import pytest
 
 from tests.house.tree import sources
 
+pytestmark = pytest.mark.slow
+
 _CALLS = {"compile", "fullmatch", "match", "search", "sub", "subn", "split", "findall", "finditer"}
 _MODES = ("fullmatch", "match", "search", "sub", "subn", "split", "findall", "finditer")
 _SIZES = (2_000, 4_000, 8_000)

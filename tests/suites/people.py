@@ -8,6 +8,7 @@ import hashlib
 import pytest
 
 from cluster.records.account import Account, Code, Grant
+from cluster.records.registration import Registration, client_mark
 from cluster.store.oauth import MOST_GRANTS, MOST_SIBLINGS
 from cluster.store.ports import Rotated, Stores
 from tests.suites.doing import NOW
@@ -214,3 +215,60 @@ class GrantSuite(_Suite):
         held = await stores.grants.of_user("usr-ada")
         assert len(held) == MOST_GRANTS
         assert {one.grant.grant_id for one in held}.isdisjoint({"g0", "g1", "g2"})
+
+    async def test_a_clients_grants_end_together_and_nobody_elses(self, stores: Stores) -> None:
+        others = a_grant("g3", "grace").model_copy(update={"client_id": "c_2"})
+        for grant in (a_grant("g1"), a_grant("g2", "grace"), others):
+            await begin(stores, grant)
+        before = await stores.grants.version()
+        assert await stores.grants.revoke_client("c_1", now_ms=NOW + 1) == 2
+        assert [await stores.grants.grant(name) is not None for name in ("g1", "g2", "g3")] == [
+            False,
+            False,
+            True,
+        ]
+        revoked = await stores.grants.revocations()
+        assert {"g1", "g2", client_mark("c_1")} == revoked.grant_ids
+        assert revoked.version > before
+        assert [held.grant.grant_id for held in await stores.grants.of_user("usr-grace")] == ["g3"]
+        assert await stores.grants.revoke_client("c_1", now_ms=NOW + 1) == 0
+
+    async def test_a_refresh_does_not_hide_a_grant_from_its_client(self, stores: Stores) -> None:
+        await begin(stores, a_grant())
+        await stores.grants.rotate("g1", sha("r0"), sha("r1"), now_ms=NOW + 1, grace_ms=GRACE_MS)
+        assert await stores.grants.revoke_client("c_1", now_ms=NOW + 2) == 1
+
+
+class RegistrationSuite(_Suite):
+    async def test_a_change_reads_back_and_a_removal_is_for_good(self, stores: Stores) -> None:
+        first = Registration(client_id="c_1", name="Reader", redirect_uris=("app.x:/cb",), issued_at=1)
+        assert await stores.registrations.get("c_1") is None
+        assert await stores.registrations.put(first, now_ms=NOW)
+        second = first.model_copy(update={"name": "Writer", "method": "client_secret_post"})
+        assert await stores.registrations.put(second, now_ms=NOW + 1)
+        assert await stores.registrations.get("c_1") == second
+        assert await stores.registrations.put(second.model_copy(update={"removed": True}), now_ms=NOW + 2)
+        assert not await stores.registrations.put(first, now_ms=NOW + 3)
+        found = await stores.registrations.get("c_1")
+        assert found is not None
+        assert found.removed
+
+    async def test_changes_and_a_removal_at_once_end_removed(self, stores: Stores) -> None:
+        first = Registration(client_id="c_1", issued_at=1)
+        removal = first.model_copy(update={"removed": True})
+        changes = [first.model_copy(update={"name": f"n{number}"}) for number in range(3)]
+        await asyncio.gather(*(stores.registrations.put(one, now_ms=NOW) for one in (*changes, removal)))
+        found = await stores.registrations.get("c_1")
+        assert found is not None
+        assert found.removed
+
+    async def test_the_one_used_longest_ago_makes_room(self, narrow: Stores) -> None:
+        for number in range(3):
+            await narrow.registrations.put(
+                Registration(client_id=f"c_{number}", issued_at=1), now_ms=NOW + number
+            )
+        await narrow.registrations.touch("c_0", now_ms=NOW + 9)
+        await narrow.registrations.touch("c_unknown", now_ms=NOW + 9)
+        await narrow.registrations.put(Registration(client_id="c_3", issued_at=1), now_ms=NOW + 10)
+        kept = [await narrow.registrations.get(f"c_{number}") is not None for number in range(4)]
+        assert kept == [True, False, True, True]

@@ -13,6 +13,8 @@ from tests.suites.experiment_machine import ExperimentMachine
 from tests.suites.machines import run_machine
 from tests.suites.redis_process import RedisProcess
 
+pytestmark = pytest.mark.slow
+
 SEQUENCES, STEPS = 200, 40
 
 

@@ -46,7 +46,7 @@ from tests.suites.canary import APP, SECOND, USER, VISITOR
 from tests.suites.redis_process import RedisProcess
 from tests.suites.waiting import until
 
-pytestmark = pytest.mark.redis
+pytestmark = [pytest.mark.redis, pytest.mark.slow]
 RECIPE = load("fast").changed({"limits.memory_mb": 4096})
 READERS, EVENTS, ITEMS = 60, 20, 90
 START = "2026-03-{day:02d}T09:{minute:02d}:30.250Z"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cluster.store.memory import memory_stores as make
 from cluster.store.ports import Stores
 from cluster.store.twin.intake import MemoryIntake
+from cluster.store.twin.oauth import MemoryRegistrations
 from tests.suites.changes import ChangeLogSuite
 from tests.suites.doing import APP
 from tests.suites.intake import IntakeSuite
 from tests.suites.interactions import InteractionSuite
-from tests.suites.people import AccountSuite, GrantSuite
+from tests.suites.people import AccountSuite, GrantSuite, RegistrationSuite
 from tests.suites.publishing import ArchiveCallSuite, ClientRuleSuite
 from tests.suites.record_store import RecordStoreSuite
 from tests.suites.runs import PromotionSuite, RunSuite, ScheduleSuite
@@ -94,6 +97,12 @@ class TestAccounts(_Memory, AccountSuite): ...
 
 
 class TestGrants(_Memory, GrantSuite): ...
+
+
+class TestRegistrations(_Memory, RegistrationSuite):
+    @pytest.fixture
+    def narrow(self, stores: Stores) -> Stores:
+        return replace(stores, registrations=MemoryRegistrations(most=3))
 
 
 class TestArchiveCalls(_Memory, ArchiveCallSuite): ...

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
+from cluster.clock import SystemClock
+from cluster.meter import SilentMeter
 from cluster.store import keys
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.ports import Stores
+from cluster.store.quarantine import Quarantine
+from cluster.store.registrations import RedisRegistrations
 from tests.suites.changes import ChangeLogSuite
 from tests.suites.doing import APP
 from tests.suites.intake import IntakeSuite
 from tests.suites.interactions import InteractionSuite
-from tests.suites.people import AccountSuite, GrantSuite
+from tests.suites.people import AccountSuite, GrantSuite, RegistrationSuite
 from tests.suites.publishing import ArchiveCallSuite, ClientRuleSuite
 from tests.suites.record_store import RecordStoreSuite
 from tests.suites.runs import PromotionSuite, RunSuite, ScheduleSuite
@@ -99,6 +104,15 @@ class TestAccounts(_Redis, AccountSuite): ...
 
 
 class TestGrants(_Redis, GrantSuite): ...
+
+
+class TestRegistrations(_Redis, RegistrationSuite):
+    @pytest.fixture
+    def narrow(self, redis_stores: OpenStores) -> Stores:
+        quarantine = Quarantine(redis_stores.server, SystemClock(), SilentMeter())
+        return replace(
+            redis_stores, registrations=RedisRegistrations(redis_stores.server, quarantine, most=3)
+        )
 
 
 class TestArchiveCalls(_Redis, ArchiveCallSuite): ...

@@ -22,6 +22,8 @@ from cluster.errors import Conflict, Fault
 from tests.fakes.bucket import Bucket
 from tests.fakes.dying_shelf import DyingShelf, Killed
 
+pytestmark = pytest.mark.slow
+
 SMALL = MergeRules(runs=3, full_rows=1_000_000, piece_bytes=400)
 
 

@@ -24,6 +24,8 @@ from tests.suites.redis_process import RedisProcess
 from tests.suites.thread_histories import KILLED, Call, Clients, explained, seen
 from tests.suites.thread_machine import ThreadMachine
 
+pytestmark = pytest.mark.slow
+
 SEQUENCES, STEPS = 200, 25
 HISTORIES = int(os.environ.get("HOUSE_HISTORIES", "150"))
 

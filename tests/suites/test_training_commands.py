@@ -23,7 +23,7 @@ from cluster.store.connect import open_stores
 from tests.fakes import market
 from tests.suites.redis_process import RedisProcess
 
-pytestmark = [pytest.mark.redis, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.redis, pytest.mark.timeout(180), pytest.mark.slow]
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -166,6 +166,27 @@ def test_a_learner_is_held_to_the_protocol_from_the_command_line(shop: Shop) -> 
     done = shop.kiosk(*own, module="jobs.refresh")
     assert done.returncode == 0, done.stderr
     assert "13 of 13 promises are kept" in done.stdout
+
+
+def test_a_learner_of_a_folder_trains_without_being_installed(shop: Shop) -> None:
+    """Its class is known from nowhere but the folder; who serves can't import it, so it is not promoted."""
+    examples = str(ROOT / "docs" / "examples")
+    mine = ("train", market.APP, "--local", "--recipe", f"{examples}/my_recipe.toml")
+    said = shop.refused(*mine, "--working-dir", examples)
+    assert "kiosk learners allow my_learner:NextItem" in said.replace("\n", " ")
+    assert shop.kiosk("learners", "allow", "my_learner:NextItem").returncode == 0
+    assert "leave out --promote" in shop.refused(*mine, "--working-dir", examples, "--promote")
+    done = shop.kiosk(*mine, "--working-dir", examples)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert "Chosen: " in done.stdout
+    assert "next_item" in done.stdout
+    assert "Its code was shipped for this run only" in done.stdout
+    run = shop.told("runs", "list", market.APP, "--limit", "1")["runs"][0]
+    assert run["parts"][0]["part"] == "next_item"
+    assert "weight" in shop.kiosk("runs", "show", market.APP, run["run_id"]).stdout
+    refused = shop.refused("promote", market.APP, run["version"]).replace("\n", " ")
+    assert "train again without --working-dir" in refused
+    assert "kiosk train --working-dir DIR" in shop.refused(*mine)
 
 
 def test_a_program_without_an_installation_is_told_at_once_what_to_set(tmp_path: Path) -> None:

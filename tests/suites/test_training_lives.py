@@ -33,7 +33,7 @@ from tests.fakes.dying_stores import Life, mortal
 from tests.suites.experiments import an_experiment
 from tests.suites.manual_clock import ManualClock
 
-pytestmark = pytest.mark.redis
+pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
 RECIPE = load("fast").changed({"limits.memory_mb": 4096}).model_dump(mode="json")
 

@@ -1,5 +1,5 @@
 -- Exchange a refresh token for the next one.
--- KEYS  1 grant  2 grants of the user
+-- KEYS  1 grant  2 grants of the user  3 grants of the client
 -- ARGV  1 presented sha  2 next sha  3 now ms  4 grace ms  5 life ms  6 grant id  7 most siblings
 local held = redis.call('HMGET', KEYS[1], 'current', 'previous', 'until')
 local current, previous = held[1], held[2] or ''
@@ -22,4 +22,6 @@ end
 redis.call('PEXPIRE', KEYS[1], ARGV[5])
 redis.call('ZADD', KEYS[2], ARGV[3], ARGV[6])
 redis.call('PEXPIRE', KEYS[2], ARGV[5])
+redis.call('ZADD', KEYS[3], ARGV[3], ARGV[6])
+redis.call('PEXPIRE', KEYS[3], ARGV[5])
 return 'rotated'

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cluster.records.account import Account, Code, Grant
-from cluster.store import oauth
+from cluster.records.registration import Registration, client_mark
+from cluster.store import oauth, registrations
 from cluster.store.ports import Held, Redeemed, Revocations, Rotated
 
 
@@ -132,6 +133,12 @@ class MemoryGrants:
         mine = [held.grant.grant_id for held in await self.of_user(user_id)]
         return sum([await self.revoke(grant_id, now_ms=now_ms) for grant_id in mine])
 
+    async def revoke_client(self, client_id: str, *, now_ms: int) -> int:
+        self._revoked[client_mark(client_id)] = now_ms
+        self._version += 1
+        theirs = [name for name, family in self._families.items() if family.grant.client_id == client_id]
+        return sum([await self.revoke(name, now_ms=now_ms) for name in theirs])
+
     async def of_user(self, user_id: str) -> list[Held]:
         mine = [family for family in self._families.values() if family.grant.user_id == user_id]
         return [Held(family.grant, family.used_at) for family in sorted(mine, key=lambda one: -one.used_at)]
@@ -145,3 +152,27 @@ class MemoryGrants:
     def _forget(self, now_ms: int) -> None:
         old = now_ms - oauth.REVOKED_LIFE_MS
         self._revoked = {name: at for name, at in self._revoked.items() if at > old}
+
+
+class MemoryRegistrations:
+    """`RegistrationStore` in a dictionary, the one used longest ago first."""
+
+    def __init__(self, most: int = registrations.MOST_REGISTRATIONS) -> None:
+        self._kept: dict[str, Registration] = {}
+        self._most = most
+
+    async def get(self, client_id: str) -> Registration | None:
+        return self._kept.get(client_id)
+
+    async def put(self, registration: Registration, *, now_ms: int) -> bool:
+        known = self._kept.pop(registration.client_id, None)
+        is_removed = known is not None and known.removed
+        self._kept[registration.client_id] = known if known is not None and is_removed else registration
+        while len(self._kept) > self._most:
+            self._kept.pop(next(iter(self._kept)))
+        return not is_removed
+
+    async def touch(self, client_id: str, *, now_ms: int) -> None:
+        known = self._kept.pop(client_id, None)
+        if known is not None:
+            self._kept[client_id] = known

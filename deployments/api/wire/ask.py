@@ -31,6 +31,7 @@ from deployments.api.wire.shared import (
     Offset,
     Real,
     VisitorName,
+    Warnings,
     Wire,
 )
 
@@ -168,7 +169,7 @@ class AskAnswers(Formatted):
 
 
 class AskSearch(Formatted):
-    """A search that may be a question."""
+    """A search by words and meaning, which can also be asked as a question."""
 
     q: Text
     answer: Switch = True
@@ -190,27 +191,27 @@ class AskSearch(Formatted):
 
 
 class RelatedQuestions(AskBody):
-    """Questions about one product; about no product in particular when none is named."""
+    """A request for questions about a product, or for trending questions without one."""
 
     product_id: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     rows: Count = 5
 
 
 class TrendingQuestions(AskBody):
-    """What is often asked lately."""
+    """A request for questions that many users asked lately."""
 
     rows: Count = 5
 
 
 class Suggestion(AskBody):
-    """What was typed."""
+    """The text typed so far."""
 
     q: Typed
     rows: Count = 5
 
 
 class SearchSuggestion(Suggestion):
-    """What was typed, and what it may be completed with."""
+    """The text typed so far, and where completions come from."""
 
     completion_fields: Annotated[list[Name], Field(min_length=1, max_length=20)] = Field(
         default_factory=lambda: ["title"]
@@ -218,7 +219,7 @@ class SearchSuggestion(Suggestion):
 
 
 class AskedQuestion(BaseModel):
-    """Where to read the answer."""
+    """The id of the new question."""
 
     question_id: str
 
@@ -235,7 +236,7 @@ class ShownImage(BaseModel):
 
 
 class ShownAnswer(BaseModel):
-    """An answer as far as it is."""
+    """An answer record, which grows until `finished` is true."""
 
     question: str = Field(
         description="The question as it was understood: a follow-up has the subject of the questions before it "
@@ -260,14 +261,14 @@ class ShownAnswer(BaseModel):
 
 
 class ShownAnswers(BaseModel):
-    """Answers in the order asked for; null for what is unknown."""
+    """Answer records in the order of the request."""
 
     message: str
     data: list[ShownAnswer | None]
 
 
 class FoundByAsking(BaseModel):
-    """Products by words and meaning, and where to read the answer."""
+    """A page of products, and the id of the question."""
 
     took: int
     service_id: str
@@ -276,6 +277,7 @@ class FoundByAsking(BaseModel):
     products: list[dict[str, Any]]
     facet_counts: dict[str, Any] = Field(default_factory=dict)
     question_id: str = ""
+    warnings: Warnings = None
 
 
 class FoundQuestions(BaseModel):

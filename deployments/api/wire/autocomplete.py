@@ -15,14 +15,14 @@ from cluster.query.values import canonical
 from cluster.records.product import TRANSLATION_NAME, Product
 from deployments.api.wire.asked import query_of
 from deployments.api.wire.faults import refuse
-from deployments.api.wire.shared import Count, Name, Query
+from deployments.api.wire.shared import Count, Name, Query, Warnings
 
 MOST_TYPED = 1_000
 "Characters of `q` that are read; nobody types more, and what was pasted begins like that too."
 
 
 class Autocomplete(Query):
-    """What was typed, and what it may be completed with."""
+    """The text typed so far, and where completions come from."""
 
     q: Annotated[str, Field(max_length=65_536)]
     completion_fields: Annotated[list[Name], Field(min_length=1, max_length=20)] = Field(
@@ -61,6 +61,7 @@ class FoundCompletions(BaseModel):
     took: int
     service_id: str
     completions: dict[str, list[Completion]]
+    warnings: Warnings = None
 
 
 def to_completion_query(

@@ -13,7 +13,7 @@ MOST_REQUESTS = 100
 
 
 class BulkItem(BaseModel):
-    """One request: which endpoint, and the body it would get alone."""
+    """One query: an endpoint and its body."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -23,7 +23,7 @@ class BulkItem(BaseModel):
 
 
 class Bulk(BaseModel):
-    """Several requests at once."""
+    """A list of queries."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -31,11 +31,15 @@ class Bulk(BaseModel):
 
 
 class BulkEntry(BaseModel):
-    """What one request would have been answered alone."""
+    """The answer to one query of the list."""
 
     error: bool
     status_code: int
     body: Any
+    retry_after_s: int | None = Field(
+        None,
+        description="Only when the request was refused for now: seconds to wait before it is sent again.",
+    )
 
 
 class FoundInBulk(BaseModel):

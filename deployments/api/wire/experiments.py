@@ -16,7 +16,7 @@ from deployments.api.wire.shared import Name, Real, VisitorName, Wire
 
 
 class ExperimentBody(Wire):
-    """Who met an experiment. Fields it does not know are none of its business."""
+    """A user or visitor who meets an experiment. Unknown fields are ignored."""
 
     model_config = ConfigDict(**{**Wire.model_config, "extra": "ignore"})
 
@@ -29,7 +29,7 @@ class ExperimentBody(Wire):
 
 
 class ExperimentEdit(Wire):
-    """What is to be changed; absent: nothing of that kind. What may be changed when is the experiment's to say."""
+    """Changes of an experiment. What is absent stays as it is."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     traffic: Annotated[Real, Field(ge=0, le=1)] | None = None
@@ -52,8 +52,23 @@ class Schedule(Wire):
     ends_at: Moment | None = None
 
 
+_VARIANT: dict[str, Any] = {
+    "type": "object",
+    "description": "A variant of an experiment that does not exist yet.",
+    "required": ["name"],
+    "properties": {
+        "name": {"type": "string", "minLength": 1, "maxLength": 200},
+        "slug": {"type": "string"},
+        "weight": {"type": "number", "minimum": 0},
+        "configuration": {"anyOf": [{"type": "object"}, {"type": "array", "items": {}}, {"type": "string"}]},
+        "engine_id": {"type": "string"},
+        "snapshot": {"type": "string"},
+        "boost_rule": {"type": "string"},
+    },
+}
 _DRAFT: dict[str, Any] = {
     "type": "object",
+    "description": "An experiment that does not exist yet.",
     "required": ["name", "variants"],
     "properties": {
         "name": {"type": "string", "minLength": 1, "maxLength": 200},
@@ -67,31 +82,30 @@ _DRAFT: dict[str, Any] = {
             "type": "array",
             "minItems": 1,
             "maxItems": 50,
-            "description": "The first one is the control.",
-            "items": {
-                "type": "object",
-                "required": ["name"],
-                "properties": {
-                    "name": {"type": "string", "minLength": 1, "maxLength": 200},
-                    "slug": {"type": "string"},
-                    "weight": {"type": "number", "minimum": 0},
-                    "configuration": {"type": ["object", "array", "string"]},
-                    "engine_id": {"type": "string"},
-                    "snapshot": {"type": "string"},
-                    "boost_rule": {"type": "string"},
-                },
-            },
+            "items": {"$ref": "#/components/schemas/ExperimentDraftVariant"},
         },
     },
 }
-_DRAFTS: dict[str, Any] = {"type": "array", "minItems": 1, "maxItems": 100, "items": _DRAFT}
+_DRAFTS: dict[str, Any] = {
+    "type": "array", "minItems": 1, "maxItems": 100, "items": {"$ref": "#/components/schemas/ExperimentDraft"},
+}  # fmt: skip
 
 EXPERIMENT_DRAFTS: dict[str, Any] = {
     "anyOf": [
-        _DRAFT,
+        {"$ref": "#/components/schemas/ExperimentDraft"},
         _DRAFTS,
-        {"type": "object", "required": ["experiments"], "properties": {"experiments": _DRAFTS}},
-    ]
+        {"$ref": "#/components/schemas/ExperimentDrafts"},
+    ],
+    "$defs": {
+        "ExperimentDraft": _DRAFT,
+        "ExperimentDraftVariant": _VARIANT,
+        "ExperimentDrafts": {
+            "type": "object",
+            "description": "Several experiments that do not exist yet.",
+            "required": ["experiments"],
+            "properties": {"experiments": _DRAFTS},
+        },
+    },
 }
 "What `actors/experiments/drafts.py` reads."
 
@@ -113,7 +127,7 @@ class RefusedEvent(BaseModel):
 
 
 class ShownVariant(BaseModel):
-    """A variant as callers see it."""
+    """A variant of an experiment."""
 
     id: str
     name: str
@@ -123,7 +137,7 @@ class ShownVariant(BaseModel):
 
 
 class EventReply(BaseModel):
-    """What the reader gets."""
+    """The variant of the user."""
 
     took: int
     in_experiment: bool
@@ -131,7 +145,7 @@ class EventReply(BaseModel):
 
 
 class AdministeredVariant(BaseModel):
-    """A variant as its administrator sees it."""
+    """A variant with its settings."""
 
     variant_id: str
     name: str
@@ -145,7 +159,7 @@ class AdministeredVariant(BaseModel):
 
 
 class ShownExperiment(BaseModel):
-    """An experiment as its administrator sees it; `status` is where it stands now."""
+    """An experiment with its settings."""
 
     app_id: str
     experiment_id: str
@@ -174,7 +188,7 @@ class ShownExperiments(BaseModel):
 
 
 class ShownDifference(BaseModel):
-    """How a variant differs from the control, with an interval that holds for all looks; null ends: endless."""
+    """A difference to the control, with an interval that stays valid when the report is read every day."""
 
     value: float
     low: float | None
@@ -185,7 +199,7 @@ class ShownDifference(BaseModel):
 
 
 class ReportedVariant(BaseModel):
-    """What came of one variant. `served` and `guardrails` are about requests the experiment treated itself."""
+    """The figures of one variant. `served` and `guardrails` count requests that the experiment changed."""
 
     variant_id: str
     slug: str
@@ -203,7 +217,7 @@ class ReportedVariant(BaseModel):
 
 
 class SplitFound(BaseModel):
-    """Were readers split as intended, and if not, which part of the traffic deviates?"""
+    """Whether users were split as intended, and which part of the traffic deviates."""
 
     p_value: float
     mismatch: bool
@@ -212,7 +226,7 @@ class SplitFound(BaseModel):
 
 
 class ShownReport(BaseModel):
-    """What came of an experiment; nobody is named."""
+    """The figures of an experiment. It names no person."""
 
     experiment_id: str
     slug: str

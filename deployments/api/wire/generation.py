@@ -17,7 +17,7 @@ _ONE_OF: JsonDict = {"anyOf": [{"required": [name]} for name in ("template", "in
 
 
 class Generation(BaseModel):
-    """What to generate; `null` equals absence."""
+    """What to generate. `null` equals absence."""
 
     model_config = ConfigDict(extra="ignore", json_schema_extra=_ONE_OF)
 
@@ -33,6 +33,6 @@ class Generation(BaseModel):
 
 
 class Generated(BaseModel):
-    """What was generated; its fields are not settled."""
+    """Generated text. Its fields are not settled."""
 
     model_config = ConfigDict(extra="allow")

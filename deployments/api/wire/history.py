@@ -31,7 +31,7 @@ Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, ma
 
 
 class OfReader(Wire):
-    """Whose history; fields it does not know are none of its business."""
+    """The user whose history is meant. Unknown fields are ignored."""
 
     model_config = ConfigDict(**{**Wire.model_config, "extra": "ignore"})
 
@@ -42,7 +42,7 @@ class OfReader(Wire):
 
 
 class ThreadList(OfReader):
-    """Which threads."""
+    """A page of the thread list."""
 
     rows: Count = 100
     start: Offset = 0
@@ -51,13 +51,13 @@ class ThreadList(OfReader):
 
 
 class OfThread(OfReader):
-    """One thread, by any question of it."""
+    """A thread, named by any of its questions."""
 
     thread_id: QuestionId
 
 
 class ThreadContents(OfThread):
-    """Which questions of a thread."""
+    """A page of the questions of a thread."""
 
     rows: Count = 30
     order: Literal["asc", "desc"] = "asc"
@@ -72,7 +72,7 @@ class Rename(OfThread):
 
 
 class Deletion(OfReader):
-    """Threads by their root questions; what is unknown is skipped."""
+    """Threads to delete, named by their first questions."""
 
     question_ids: Annotated[list[QuestionId], Field(max_length=MOST_IDS)]
 
@@ -84,13 +84,13 @@ class NewTitle(OfReader):
 
 
 class ThreadDeletion(OfReader):
-    """Threads by their ids; what is unknown is skipped."""
+    """Threads to delete, named by their ids."""
 
     thread_ids: Annotated[list[QuestionId], Field(max_length=MOST_IDS)]
 
 
 class Touch(OfThread):
-    """Raise a thread's indicator, for tests and operations."""
+    """A thread whose indicator to set."""
 
     generate: Flag = False
     "Ask the thread's question again and append the answer."
@@ -100,7 +100,7 @@ class Touch(OfThread):
 
 
 class ShownThread(BaseModel):
-    """A thread as callers see it; `id` and `question_id` are both its root question."""
+    """A thread. `id` and `question_id` are both the id of its first question."""
 
     id: str
     question_id: str
@@ -146,7 +146,7 @@ class Updates(BaseModel):
 
 
 class Touched(BaseModel):
-    """What a touch came to; the last two only with `generate`."""
+    """The result of a touch: `generated` comes with `generate`, `question_id` when an answer was generated."""
 
     touched: Literal[0, 1]
     generated: bool | None = None
@@ -164,7 +164,7 @@ class ThreadResource(BaseModel):
 
 
 class ThreadResources(BaseModel):
-    """All threads of a reader, latest activity first."""
+    """All threads of a user, latest activity first."""
 
     threads: list[ThreadResource]
 
@@ -176,7 +176,7 @@ class WholeThread(ThreadResource):
 
 
 class Notifications(BaseModel):
-    """What a reader was not told of yet."""
+    """The unread updates of a user."""
 
     has_new: bool
     unread_count: int

@@ -22,6 +22,7 @@ from deployments.api.wire.shared import (
     Flag,
     Offset,
     Real,
+    Warnings,
     Wire,
     number_not_bool,
 )
@@ -47,7 +48,7 @@ class BankEntry(Wire):
 
 
 class QuestionBank(Wire):
-    """All questions of the bank; what was in it before is gone."""
+    """All questions of the bank. They replace the stored ones."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -62,7 +63,7 @@ class BankTaken(BaseModel):
 
 
 class QuestionAutocomplete(Wire):
-    """What was typed of a question."""
+    """The text typed so far."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -86,7 +87,7 @@ class FoundBankQuestions(BaseModel):
 
 
 class QuestionAnswering(Asked):
-    """A question to the pages of products, and which answers are good enough."""
+    """A question, and how probable an answer must be."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -115,7 +116,7 @@ class Answer(BaseModel):
 
 
 class AnswerBlock(BaseModel):
-    """The block a paragraph stands in."""
+    """The block of the page around a paragraph."""
 
     html: str
     css_selector: str
@@ -142,6 +143,7 @@ class FoundAnswers(BaseModel):
     total: int
     spellcheck: SpellcheckReply
     answers: list[FoundAnswer]
+    warnings: Warnings = None
 
 
 def to_answer_query(body: QuestionAnswering, *, app_id: str, user_id: str) -> ReaderQuery:

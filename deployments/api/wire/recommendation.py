@@ -91,22 +91,22 @@ class Paged(Recommendation):
 
 
 class UserToProducts(Paged):
-    """Products for a reader."""
+    """A request for products for a user."""
 
 
 class UserToTrending(Paged):
-    """Products that many readers turn to now."""
+    """A request for products that many users turn to at present."""
 
 
 class UserToCategories(Recommendation):
-    """Categories for a reader, each with products."""
+    """A request for categories for a user, each with products."""
 
     products_per_category: Count = 5
     root_category: Annotated[list[Name], Field(max_length=64)] | None = None
 
 
 class UserToAttributes(Recommendation):
-    """Values of one field for a reader, each with products."""
+    """A request for values of one field for a user, each with products."""
 
     field: Annotated[str, Field(min_length=1, max_length=512)]
     boost_attributes: Names = Field(default_factory=list)
@@ -115,13 +115,13 @@ class UserToAttributes(Recommendation):
 
 
 class UserToHistory(Recommendation):
-    """What a reader did, newest first."""
+    """A request for the products a user dealt with, newest first."""
 
     history_type: Literal["last_checkout", "last_view", "last_read", "last_add_to_cart"] | None = None
 
 
 class ProductToProducts(Paged):
-    """Products that go with others. At least one anchor is needed."""
+    """A request for products that go with others. At least one anchor is required."""
 
     product_id: OneOrMany | None = None
     product_ids: Annotated[NamedList, Field(min_length=1)] | None = None

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from cluster.records.deletes import MAX_ID, MAX_IDS
 from cluster.records.erasure import ErasedPlace
-from deployments.api.wire.shared import Filter, Wire
+from deployments.api.wire.shared import Filter, Warnings, Wire
 
 
 def delete_schema(name: str, *, wrapped: bool) -> dict[str, Any]:
@@ -42,7 +42,7 @@ class Aggregate(Wire):
 
 
 class Told(BaseModel):
-    """A message and nothing else."""
+    """A message."""
 
     message: str
 
@@ -55,7 +55,7 @@ class NoDataSet(BaseModel):
 
 
 class Entry(BaseModel):
-    """One thing that is wrong with a request."""
+    """One fault of a request."""
 
     loc: list[str | int]
     msg: str
@@ -63,32 +63,67 @@ class Entry(BaseModel):
 
 
 class Detail(BaseModel):
-    """Everything that is wrong with a request."""
+    """The faults of a request."""
 
     detail: list[Entry]
 
 
+class RecordFaults(BaseModel):
+    """Everything that is wrong with one record of an upload."""
+
+    index: int = Field(description="Position of the record in the request, from 0.")
+    messages: list[str] = Field(description="One message for each fault, in the form of `data`.")
+    more: int | None = Field(None, description="How many messages are left out; absent when all are here.")
+
+
+_DETAILS = (
+    "All messages of each bad record, only when one of them has several; `data` has the first one of each record. "
+    "At most 20 messages of a record and 1,000 in all."
+)
+
+
 class RefusedUpload(BaseModel):
-    """An upload with schema errors; nothing was written."""
+    """An upload with invalid records. Nothing was written."""
 
     errors: Literal[True]
     message: str
     data: list[str]
+    details: list[RecordFaults] | None = Field(None, description=_DETAILS)
 
 
 class TaskId(BaseModel):
-    """Names the task of an upload or delete."""
+    """The task of an upload or delete."""
 
     task_id: str
 
 
 class PartialUpload(BaseModel):
-    """An upload some of whose records failed alone."""
+    """An upload of which some records were not written."""
 
     errors: Literal[True]
     message: str
     data: list[str]
     task_id: str
+    details: list[RecordFaults] | None = Field(None, description=_DETAILS)
+
+
+class UploadWarning(BaseModel):
+    """Something in an upload that is allowed and most probably a mistake."""
+
+    index: int = Field(description="Position of the record in the request, from 0.")
+    field: str = Field(description="The field that is probably wrong.")
+    message: str = Field(description="What is probably wrong with it.")
+
+
+class UploadedInteractions(BaseModel):
+    """Interactions were taken."""
+
+    message: str
+    warnings: list[UploadWarning] | None = Field(
+        None,
+        description="Only when there is something to warn of; at most 20. Times more than a day ahead always, "
+        "products that do not exist with `dry_run=1` only.",
+    )
 
 
 class IdList(BaseModel):
@@ -98,7 +133,7 @@ class IdList(BaseModel):
 
 
 class TaskState(BaseModel):
-    """What became of an upload or delete."""
+    """The progress of an upload or delete."""
 
     task_id: str
     type: Literal["upload", "delete"]
@@ -122,7 +157,7 @@ class TaskReply(BaseModel):
 
 
 class ErasureReceipt(BaseModel):
-    """What was found of a person, and what is left until when. It names nobody."""
+    """Where data of a person was found, and what is left until when. It names nobody."""
 
     erasure_id: str
     app_id: str
@@ -154,7 +189,7 @@ class StoredUser(BaseModel):
 
 
 class Shown(BaseModel):
-    """A product in a reply: `product_id` and what was asked for."""
+    """A product: `product_id` and the fields that `fl` names."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -162,7 +197,7 @@ class Shown(BaseModel):
 
 
 class Recommended(Shown):
-    """A recommended product. Underscore fields say what was found out about it; `fl` never hides them."""
+    """A recommended product. `fl` chooses stored fields; fields that begin with `_` come always."""
 
     personalization_score: Annotated[float, Field(ge=0, le=1, alias="_personalization_score")]
     boosted: bool | None = Field(None, alias="_boosted", description="Only when something was boosted.")
@@ -219,6 +254,11 @@ class Found(BaseModel):
     took: int
     service_id: str
     explanation: Explanation | None = None
+    warnings: Warnings = None
+    anchor_found: bool | None = Field(
+        None,
+        description="false: no product that was named exists, so the list is what the reader likes anyway.",
+    )
 
 
 class FoundProducts(Found):
@@ -241,4 +281,9 @@ class FoundAttributes(Found):
 
 def enveloped(data: Any) -> type[BaseModel]:
     """Make the model of `{message, data}`."""
-    return create_model(f"{data.__name__}Reply", message=(str, ...), data=(data, ...))
+    return create_model(
+        f"{data.__name__}Reply",
+        __doc__="The answer to a call that succeeded.",
+        message=(str, ...),
+        data=(data, ...),
+    )

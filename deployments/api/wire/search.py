@@ -42,6 +42,7 @@ from deployments.api.wire.shared import (
     Real,
     SessionContext,
     VisitorName,
+    Warnings,
     Wire,
     number_not_bool,
     spacing_of,
@@ -66,15 +67,19 @@ class Spellcheck(Wire):
 
 
 class Existence(Wire):
-    """Products whose place in the result is asked for."""
+    """Products to look for in the whole result."""
 
     product_ids: _Ids
 
 
 class Search(Query):
-    """What to search for, among what, in which order, and what to tell about it."""
+    """A search: words, filters, order and facets."""
 
-    q: _Text | None = None
+    q: _Text | None = Field(
+        None,
+        description="The words to search for; every word must match. `*` returns everything, and so do blanks "
+        "alone. `q` or `advanced_q` is required. The first 1,000 characters count.",
+    )
     advanced_q: _Text | None = None
     category: Annotated[list[Name], Field(max_length=64)] | None = None
     include: _Ids = Field(default_factory=list)
@@ -107,7 +112,7 @@ class Search(Query):
 
 
 class ManyProducts(Wire):
-    """Which products to give. Other fields are ignored."""
+    """Products to read by id. Unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -129,7 +134,7 @@ class FoundProduct(BaseModel):
 
 
 class SpellcheckReply(BaseModel):
-    """What became of the words."""
+    """The original and the corrected words."""
 
     spelling_errors: bool
     auto_spelling_correction: bool
@@ -148,7 +153,7 @@ class FacetCounts(BaseModel):
 
 
 class FoundBySearch(BaseModel):
-    """A page of results and what was asked about all of them."""
+    """A page of results, with facets and spelling."""
 
     took: int
     service_id: str
@@ -162,10 +167,11 @@ class FoundBySearch(BaseModel):
     custom_assets: list[Any]
     boosting_rules: list[str]
     filtering_rule: str | None = None
+    warnings: Warnings = None
 
 
 class NamedProduct(BaseModel):
-    """A product that was named, or its id when it is not there."""
+    """A product, or its id when it does not exist."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -174,7 +180,7 @@ class NamedProduct(BaseModel):
 
 
 class NamedProducts(BaseModel):
-    """Products in the order they were named."""
+    """Products in the order of the request."""
 
     took: int
     service_id: str

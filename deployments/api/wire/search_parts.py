@@ -97,7 +97,7 @@ Term = Annotated[str, Field(max_length=4_096), BeforeValidator(_term)]
 
 
 class ChosenRange(Wire):
-    """A range of values; it begins with `from` and ends before `to`. A choice needs no name."""
+    """A range of values from `from` to `to`, which is not included. `key` may be absent."""
 
     from_: Bound | None = Field(None, alias="from")
     to: Bound | None = None
@@ -119,7 +119,7 @@ class FacetRange(ChosenRange):
 
 
 class ChosenQuery(Wire):
-    """A filter. A choice needs no name."""
+    """A filter. `key` may be absent."""
 
     query: Annotated[str, Field(min_length=1, max_length=65_536)]
     key: Name | None = None
@@ -144,7 +144,7 @@ class FacetField(Wire):
 
 
 class FacetChoice(Wire):
-    """What was chosen in a facet; one of them must hold."""
+    """The chosen values of a facet. One of them must match."""
 
     terms: Annotated[list[Term], Field(max_length=MOST_TERMS)] = Field(default_factory=list)
     ranges: Annotated[list[ChosenRange], Field(max_length=MOST_KEYS)] = Field(default_factory=list)
@@ -173,7 +173,7 @@ class Point(Wire):
 
 
 class OrderBy(Wire):
-    """One key of an order."""
+    """One sort key."""
 
     field: Annotated[str, Field(min_length=1, max_length=1_000)]
     order: Literal["desc", "asc"] = "desc"
@@ -183,7 +183,7 @@ class OrderBy(Wire):
 
 
 class AnchoringSetting(Wire):
-    """A product that stands beside another one."""
+    """A product to place beside another one."""
 
     product_id: FieldName
     anchor_ids: Annotated[list[Name], Field(min_length=1, max_length=1_000)]

@@ -135,6 +135,24 @@ Simulated = Annotated[
 "Read by `records.event.read_simulated`, which knows interactions."
 
 
+class FieldWarning(BaseModel):
+    """A field that the query names and no product has; the query was answered as it stands."""
+
+    field: str = Field(description="The name that the query used.")
+    parameter: str = Field(description="The parameter that has the name, for example `fq`.")
+    message: str = Field(description="What is wrong with the name.")
+    did_you_mean: str | None = Field(None, description="The field that was probably meant.")
+
+
+Warnings = Annotated[
+    list[FieldWarning] | None,
+    Field(
+        description="Only when the query names fields that no product has, in filters, boosts, orders, facets or "
+        "`field`; at most 10."
+    ),
+]
+
+
 class GeoFilter(Wire):
     """A distance condition."""
 

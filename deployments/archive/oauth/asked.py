@@ -13,12 +13,11 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from deployments.archive.oauth.addresses import AUTHORIZE_PATH, issuer_of, resource_of
-from deployments.archive.oauth.clients import Client, read_client
+from deployments.archive.oauth.clients import Client, Clients
 from deployments.archive.oauth.forms import Parameters
 from deployments.archive.oauth.pkce import is_challenge
 from deployments.archive.oauth.redirects import extend
 from deployments.archive.oauth.replies import Refused
-from deployments.archive.oauth.signing import Signing
 from deployments.archive.oauth.token import same_resource
 
 LONGEST_STATE = 3000
@@ -87,18 +86,19 @@ class Asked:
         return asdict(self)
 
 
-def read_asked(parameters: Parameters, signing: Signing, base: str) -> tuple[Asked, Client]:
+async def read_asked(parameters: Parameters, clients: Clients, base: str) -> tuple[Asked, Client]:
     """Check a request.
 
     Errors:
         NotAnswerable: unknown client, or an address it did not register
         Declined: anything else
+        Unavailable: the store is away
     """
     try:
         client_id, redirect_uri = parameters.once("client_id"), parameters.once("redirect_uri")
     except Refused as refused:
         raise NotAnswerable(refused.description) from refused
-    client = read_client(signing, client_id) if client_id else None
+    client = await clients.find(client_id) if client_id else None
     if client is None:
         raise NotAnswerable(f"The application is not registered here. {_AGAIN}")
     if redirect_uri is None or not client.allows(redirect_uri):

@@ -12,6 +12,7 @@ to the person it was shown to, so what is allowed is what was seen.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import structlog
@@ -21,14 +22,14 @@ from starlette.responses import Response
 from cluster.records.account import Account, Code, new_grant_id
 from deployments.archive.oauth.addresses import AUTHORIZE_PATH, CLIENTS_PATH
 from deployments.archive.oauth.asked import Asked, Declined, NotAnswerable, read_asked
-from deployments.archive.oauth.clients import Client, read_client, short_id
+from deployments.archive.oauth.clients import Client, short_id
 from deployments.archive.oauth.forms import form_of, query_of
 from deployments.archive.oauth.means import CODE_LIFE_S, OAuthMeans
 from deployments.archive.oauth.pages import Pages, go
-from deployments.archive.oauth.redirects import is_loopback_target, is_on_this_machine, shown_target
+from deployments.archive.oauth.redirects import is_loopback_target, shown_target
 from deployments.archive.oauth.replies import Refused
 from deployments.archive.oauth.sessions import Sessions, is_own_page
-from deployments.archive.oauth.signin import SignIn
+from deployments.archive.oauth.signin import ConnectingClient, SignIn
 from deployments.archive.oauth.signing import sha256
 
 _log = structlog.get_logger()
@@ -49,7 +50,9 @@ class Authorize:
         if request.method == "POST":
             return await self._decide(request)
         try:
-            asked, client = read_asked(query_of(request), self._means.signing, self._means.base(request))
+            asked, client = await read_asked(
+                query_of(request), self._means.clients, self._means.base(request)
+            )
         except NotAnswerable as fault:
             return self._pages.stop("This request can’t be answered", fault.reason)
         except Declined as declined:
@@ -57,7 +60,8 @@ class Authorize:
         account = await self._sessions.account(request)
         if account is None:
             values = _values(asked, None)
-            return self._sign_in.show(request, values, action=AUTHORIZE_PATH, client_name=client.shown_name)
+            connecting = ConnectingClient.of(client, asked.redirect_uri)
+            return self._sign_in.show(request, values, action=AUTHORIZE_PATH, client=connecting)
         return self._consent(request, asked, client, account)
 
     async def _redirect_error(self, request: Request, declined: Declined) -> Response:
@@ -84,11 +88,9 @@ class Authorize:
             "consent",
             action=AUTHORIZE_PATH,
             form=self._sessions.form(browser, _values(asked, account)),
-            client_name=client.shown_name,
-            target=shown_target(asked.redirect_uri),
-            is_local=is_on_this_machine(asked.redirect_uri),
             username=account.username,
             clients_path=CLIENTS_PATH,
+            **asdict(ConnectingClient.of(client, asked.redirect_uri)),
         )
         self._sessions.remember(response, browser, secure=asked.base.startswith("https:"))
         return response
@@ -101,7 +103,7 @@ class Authorize:
         if values is None or "asked" not in values:
             return self._strange()
         asked = Asked(**values["asked"])
-        client = read_client(self._means.signing, asked.client_id)
+        client = await self._means.clients.find(asked.client_id)
         decision = form.once("decision")
         if client is None or not in_time or decision not in ("sign-in", "allow", "deny", "switch"):
             # The same question again, with a fresh form.
@@ -119,7 +121,7 @@ class Authorize:
                 values,
                 goal=asked.address(),
                 action=AUTHORIZE_PATH,
-                client_name=client.shown_name,
+                client=ConnectingClient.of(client, asked.redirect_uri),
             )
         account = await self._sessions.account(request)
         if account is None or account.user_id != values["user_id"]:

@@ -18,6 +18,7 @@ import structlog
 from cluster.clock import Clock
 from cluster.errors import HouseError, Unavailable
 from cluster.records.account import Grant
+from cluster.records.registration import mark_of_short
 from cluster.store.ports import GrantStore
 from deployments.archive.oauth.clients import short_id
 from deployments.archive.oauth.redirects import host_of_target
@@ -36,6 +37,7 @@ _log = structlog.get_logger()
 class _Known:
     person: Person
     grant_id: str
+    client_mark: str
     resource: str
     expires_s: int
 
@@ -65,7 +67,7 @@ class Bearer:
         if not self.ready:
             await self.refresh()
         known = self._known.get(token) or self._read(token)
-        if known is None or known.grant_id in self._revoked:
+        if known is None or known.grant_id in self._revoked or known.client_mark in self._revoked:
             return None
         now_s = self._clock.now_ms() / 1000
         if now_s >= known.expires_s or not hmac.compare_digest(known.resource.encode(), resource.encode()):
@@ -134,7 +136,8 @@ class Bearer:
         if not claims["iat"] <= now_s + SKEW_S or now_s >= claims["exp"]:
             return None
         person = Person(claims["sub"], claims["client"], claims["name"], str(claims.get("host", "")))
-        known = _Known(person, claims["grant"], claims["aud"], claims["exp"])
+        mark = mark_of_short(claims["client"])
+        known = _Known(person, claims["grant"], mark, claims["aud"], claims["exp"])
         if len(self._known) >= MOST_KNOWN:
             self._known.clear()
         self._known[token] = known

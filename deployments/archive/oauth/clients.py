@@ -1,25 +1,25 @@
 """Registered clients, of which we keep nothing: a client id is its own signed registration.
 
-    c_<name, method, fingerprints of redirect addresses, signature>
+    c_<name, method, fingerprints of redirect addresses, nonce, signature>
 
-Registering a hundred thousand clients leaves no trace here, a restart forgets none, and the same public client
-registering again gets the same id. Redirect addresses stand in it as fingerprints, so an id stays short however
-long they are.
+Registering a hundred thousand clients leaves no trace here, and a restart forgets none. Redirect addresses stand in
+it as fingerprints, so an id stays short however long they are.
 """
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import unicodedata
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import cast, get_args
 
+from cluster.records.registration import AuthMethod, Registration
+from cluster.records.registration import short_id as short_id
+from cluster.store.ports import RegistrationStore
 from deployments.archive.oauth.redirects import fingerprint
 from deployments.archive.oauth.signing import Signing
 
-Method = Literal["none", "client_secret_post", "client_secret_basic"]
-METHODS: tuple[Method, ...] = ("none", "client_secret_post", "client_secret_basic")
+METHODS: tuple[AuthMethod, ...] = get_args(AuthMethod)
 LONGEST_NAME = 100
 "Characters."
 UNNAMED = "A client without a name"
@@ -36,8 +36,10 @@ class Client:
     client_id: str
     name: str
     "Clean, but a stranger's words; may be empty."
-    method: Method
+    method: AuthMethod
     fingerprints: frozenset[str]
+    is_changed: bool = False
+    "The client changed its registration since; the store has it."
 
     @property
     def shown_name(self) -> str:
@@ -49,11 +51,10 @@ class Client:
         return fingerprint(redirect_uri) in self.fingerprints
 
 
-def mint_client(signing: Signing, name: str, method: Method, redirect_uris: list[str]) -> Client:
-    """Make the id of a registration. Confidential clients are never the same twice: each has its own secret."""
+def mint_client(signing: Signing, name: str, method: AuthMethod, redirect_uris: list[str]) -> Client:
+    """Make the id of a registration. No id is made twice, so each has a secret and a life of its own."""
     marks = sorted({fingerprint(uri) for uri in redirect_uris})
-    nonce = [] if method == "none" else [signing.random(9)]
-    text = signing.clients.seal([name, METHODS.index(method), ".".join(marks), *nonce])
+    text = signing.clients.seal([name, METHODS.index(method), ".".join(marks), signing.random(9)])
     return Client(_PREFIX + text, name, method, frozenset(marks))
 
 
@@ -68,15 +69,43 @@ def read_client(signing: Signing, client_id: str) -> Client | None:
     return Client(client_id, cast(str, name), METHODS[method], frozenset(marks.split(".")))
 
 
+class Clients:
+    """Finds clients: what their ids say, or what they changed since."""
+
+    def __init__(self, signing: Signing, store: RegistrationStore) -> None:
+        self._signing = signing
+        self._store = store
+
+    async def find(self, client_id: str) -> Client | None:
+        """Find a client; None when we did not make this id, or it was removed. Cost: one read of the store.
+
+        Errors:
+            Unavailable: the store is away
+        """
+        client = read_client(self._signing, client_id)
+        if client is None:
+            return None
+        changed = await self._store.get(client_id)
+        return client if changed is None else client_of_registration(changed)
+
+    async def touch(self, client: Client, now_ms: int) -> None:
+        """Note that a client was used, so that what it changed is kept."""
+        if client.is_changed:
+            await self._store.touch(client.client_id, now_ms=now_ms)
+
+
+def client_of_registration(registration: Registration) -> Client | None:
+    """Make the client of a changed registration; None when it was removed."""
+    if registration.removed:
+        return None
+    marks = frozenset(fingerprint(uri) for uri in registration.redirect_uris)
+    return Client(registration.client_id, registration.name, registration.method, marks, is_changed=True)
+
+
 def is_secret_of(signing: Signing, client: Client, secret: str) -> bool:
     """Compare a client's secret, in constant time."""
     wanted = signing.client_secret(client.client_id)
     return hmac.compare_digest(secret.encode("utf-8", "surrogatepass"), wanted.encode())
-
-
-def short_id(client_id: str) -> str:
-    """Shorten a client id for people, reports and rules."""
-    return "c-" + hashlib.sha256(client_id.encode()).hexdigest()[:16]
 
 
 def clean_name(text: str) -> str:

@@ -11,19 +11,20 @@ from urllib.parse import unquote_plus
 
 from starlette.requests import Request
 
-from deployments.archive.oauth.clients import Client, is_secret_of, read_client
+from deployments.archive.oauth.clients import Client, is_secret_of
 from deployments.archive.oauth.forms import Parameters
+from deployments.archive.oauth.means import OAuthMeans
 from deployments.archive.oauth.replies import Refused
-from deployments.archive.oauth.signing import Signing
 
 CHALLENGE = {"www-authenticate": 'Basic realm="archive"'}
 
 
-def client_of(request: Request, form: Parameters, signing: Signing) -> Client:
+async def client_of(request: Request, form: Parameters, means: OAuthMeans) -> Client:
     """Tell which registered client calls.
 
     Errors:
-        Refused: invalid_client: none, one we never registered, or one without its secret
+        Refused: invalid_client: none, one that is not registered, or one without its secret
+        Unavailable: the store is away
     """
     client_id, secret = form.once("client_id"), form.once("client_secret")
     basic = _basic(request)
@@ -31,10 +32,10 @@ def client_of(request: Request, form: Parameters, signing: Signing) -> Client:
         if client_id not in (None, basic[0]):
             raise _unknown("the body names another client than the header")
         client_id, secret = basic
-    client = read_client(signing, client_id) if client_id else None
+    client = await means.clients.find(client_id) if client_id else None
     if client is None:
         raise _unknown("this client is not registered; register it again")
-    if client.method != "none" and not is_secret_of(signing, client, secret or ""):
+    if client.method != "none" and not is_secret_of(means.signing, client, secret or ""):
         raise _unknown("the client's secret is missing or wrong")
     return client
 

@@ -8,12 +8,13 @@ from starlette.requests import Request
 
 from cluster.clock import Clock
 from cluster.secrecy import Vault
-from cluster.store.ports import AccountStore, GrantStore, Stores
+from cluster.store.ports import AccountStore, GrantStore, RegistrationStore, Stores
 from deployments.archive.oauth.addresses import Addresses
 from deployments.archive.oauth.bearer import Bearer
+from deployments.archive.oauth.clients import Clients
 from deployments.archive.oauth.replies import Refused
 from deployments.archive.oauth.signing import Signing
-from deployments.archive.oauth.throttle import Knocks, OAuthLimits, Rate, SignInLimits
+from deployments.archive.oauth.throttle import ChangeLimit, Knocks, OAuthLimits, Rate, SignInLimits
 from deployments.edge.client_address import DIRECT, ClientAddresses
 
 ACCESS_LIFE_S = 3600
@@ -29,12 +30,15 @@ class OAuthMeans:
     accounts: AccountStore
     grants: GrantStore
     signing: Signing
+    clients: Clients
+    registrations: RegistrationStore
     clock: Clock
     addresses: Addresses
     bearer: Bearer
     "Started and closed by whoever mounts the routes."
     knocks: Knocks
     sign_ins: SignInLimits
+    changes: ChangeLimit
     limits: OAuthLimits
     title: str
     "What the archive is called on pages and in metadata."
@@ -77,11 +81,14 @@ def open_oauth(
         accounts=stores.accounts,
         grants=stores.grants,
         signing=signing,
+        clients=Clients(signing, stores.registrations),
+        registrations=stores.registrations,
         clock=clock,
         addresses=addresses,
         bearer=Bearer(stores.grants, signing, clock),
         knocks=Knocks(clock),
         sign_ins=SignInLimits(stores.limits, signing, clock, limits),
+        changes=ChangeLimit(stores.limits, clock, limits.changes),
         limits=limits,
         title=title,
         client_addresses=client_addresses,

@@ -41,6 +41,7 @@ class Pages:
         )  # fmt: skip
 
         self._environment.filters["shortened"] = _shortened
+        self._environment.filters["shortened_host"] = _shortened_host
 
     def show(self, name: str, status: int = 200, *, retry_after_s: int = 0, **values: Any) -> Response:
         """Write a page of its template."""
@@ -59,6 +60,11 @@ class Pages:
 def _shortened(name: str) -> str:
     """Keep a stranger's name from pushing the rest of the page out of sight."""
     return name if len(name) <= MOST_SHOWN else name[: MOST_SHOWN - 1].rstrip() + "…"
+
+
+def _shortened_host(host: str) -> str:
+    """Keep the end of a long host: it says whose host it is, and its beginning may claim anything."""
+    return host if len(host) <= MOST_SHOWN else "…" + host[1 - MOST_SHOWN :]
 
 
 def go(location: str, status: int = 303) -> Response:

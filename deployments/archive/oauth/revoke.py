@@ -24,7 +24,7 @@ class Revoke:
         """Answer a request."""
         self._means.knock(request, "token", self._means.limits.token_calls)
         form = await form_of(request, self._means.limits.body_s)
-        client = client_of(request, form, self._means.signing)
+        client = await client_of(request, form, self._means)
         token = form.once("token")
         if token is None:
             raise Refused("invalid_request", "token is missing")

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from cluster.errors import HouseError
+from cluster.errors import HouseError, TooMany
 from deployments.archive.oauth.addresses import (
     AUTHORIZE_PATH,
     CLIENTS_PATH,
@@ -25,6 +25,7 @@ from deployments.archive.oauth.addresses import (
 from deployments.archive.oauth.authorize import Authorize, as_page
 from deployments.archive.oauth.connected import Connected
 from deployments.archive.oauth.credentials import CHALLENGE, uses_basic
+from deployments.archive.oauth.manage import Manage
 from deployments.archive.oauth.means import OAuthMeans
 from deployments.archive.oauth.metadata import Metadata
 from deployments.archive.oauth.pages import Pages
@@ -39,6 +40,7 @@ from deployments.edge.body import Gone
 Answering = Callable[[Request], Awaitable[Response]]
 READ = ("GET", "HEAD")
 WRITE = ("POST",)
+MANAGE = ("GET", "PUT", "DELETE")
 
 NEEDS_HTTPS = (
     "A password would travel in the clear here. Whoever runs this archive sets KIOSK_PUBLIC_URL to its https address, "
@@ -64,6 +66,7 @@ def oauth_routes(means: OAuthMeans) -> list[BaseRoute]:
         (SERVER_METADATA_PATH + ISSUER_PATH, server, READ),
         (SERVER_METADATA_PATH, server, READ),
         (REGISTER_PATH, Register(means), WRITE),
+        (REGISTER_PATH + "/{client_id}", Manage(means), MANAGE),
         (TOKEN_PATH, Token(means), WRITE),
         (REVOKE_PATH, Revoke(means), WRITE),
     ]
@@ -147,5 +150,8 @@ def _told(error: Exception) -> Refused:
     if isinstance(error, HouseError) and error.code == "unavailable":
         wait_s = int(error.facts.get("retry_after_s", 1))
         return Refused("temporarily_unavailable", "the service is busy; try again in a moment", 503, wait_s)
+    if isinstance(error, TooMany):
+        wait_s = int(error.facts.get("retry_after_s", 1))
+        return Refused("temporarily_unavailable", error.message, 429, wait_s)
     _log.error("oauth_failed", exc_info=error)
     return Refused("server_error", "something went wrong", 500)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -11,15 +12,36 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cluster.records.account import NAME_FORM
+from deployments.archive.oauth.clients import Client
 from deployments.archive.oauth.forms import Parameters
 from deployments.archive.oauth.means import OAuthMeans
 from deployments.archive.oauth.pages import Pages, go
+from deployments.archive.oauth.redirects import is_on_this_machine, shown_target
 from deployments.archive.oauth.sessions import Passwords, Sessions
 
 WRONG = "This user name and password do not belong together."
 _NAME = re.compile(NAME_FORM)
 
 _log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectingClient:
+    """The client that a person signs in for, as pages show it."""
+
+    client_name: str
+    "The client's own claim; empty: the person signs in for no client."
+    target: str = ""
+    "Host or scheme the answer is sent to: the only fact about the client that is verified."
+    is_local: bool = False
+
+    @classmethod
+    def of(cls, client: Client, redirect_uri: str) -> ConnectingClient:
+        """Describe a client whose answer goes to a registered address."""
+        return cls(client.shown_name, shown_target(redirect_uri), is_on_this_machine(redirect_uri))
+
+
+NO_CLIENT = ConnectingClient("")
 
 
 class SignIn:
@@ -37,7 +59,7 @@ class SignIn:
         values: dict[str, Any],
         *,
         action: str,
-        client_name: str = "",
+        client: ConnectingClient = NO_CLIENT,
         username: str = "",
         fault: str = "",
         status: int = 200,
@@ -47,8 +69,8 @@ class SignIn:
         secure = self._means.base(request).startswith("https:")
         browser = self._sessions.browser(request)
         response = self._pages.show(
-            "sign_in", status, retry_after_s=retry_after_s, action=action, client_name=client_name,
-            form=self._sessions.form(browser, values), username=username, fault=fault,
+            "sign_in", status, retry_after_s=retry_after_s, action=action,
+            form=self._sessions.form(browser, values), username=username, fault=fault, **asdict(client),
         )  # fmt: skip
         self._sessions.remember(response, browser, secure=secure)
         return response
@@ -61,14 +83,12 @@ class SignIn:
         *,
         goal: str,
         action: str,
-        client_name: str = "",
+        client: ConnectingClient = NO_CLIENT,
     ) -> Response:
         """Check a name and a password; to `goal` when they are right, back to the form when not."""
         username = (form.get("username") or "").strip().lower()
         known_form = username if _NAME.fullmatch(username) else ""
-        again = partial(
-            self.show, request, values, action=action, client_name=client_name, username=known_form
-        )
+        again = partial(self.show, request, values, action=action, client=client, username=known_form)
         address = self._means.address(request)
         device = self._sessions.device(request, known_form) if known_form else ""
         wait_s = await self._means.sign_ins.wait_s(username[:200], address, device)

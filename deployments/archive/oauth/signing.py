@@ -1,4 +1,5 @@
-"""What we sign so that we need not remember it: client ids, forms, browser sessions, refresh and access tokens.
+"""What we sign so that we need not remember it: client ids, registration tokens, forms,
+browser sessions, refresh and access tokens.
 
 Every purpose has a key of its own, derived from the master key, so all replicas agree before and after a restart
 and nothing signed for one purpose passes for another.
@@ -74,6 +75,7 @@ class Signing:
         self._randomness = randomness
         root = vault.derive("oauth")
         self.clients = Signed(root, "client")
+        self.registrations = Signed(root, "registration")
         self.forms = Signed(root, "form")
         self.sessions = Signed(root, "session")
         self.devices = Signed(root, "device")

@@ -31,6 +31,8 @@ class OAuthLimits:
 
     registrations: Rate = Rate(5.0, 60)
     "Per address and replica. A registration keeps nothing, so this protects processors only."
+    changes: Rate = Rate(0.2, 500)
+    "Of registrations, by all clients of all replicas: each change is kept, so a flood of them is bounded here."
     token_calls: Rate = Rate(20.0, 200)
     "Per address and replica; one address may be a provider's whole fleet of assistants."
     pages: Rate = Rate(10.0, 100)
@@ -66,6 +68,23 @@ class Knocks:
         if len(self._buckets) > self._most:
             self._buckets.popitem(last=False)
         return wait_s
+
+
+class ChangeLimit:
+    """Changes and removals of registrations, counted for all replicas together."""
+
+    def __init__(self, store: LimitStore, clock: Clock, rate: Rate) -> None:
+        self._store = store
+        self._clock = clock
+        self._rate = rate
+
+    async def wait_s(self) -> int:
+        """Count one change; 0 to let it in, else the seconds to wait."""
+        lease = await self._store.take(
+            APP, "all", "registration-changes",
+            rate=self._rate.per_s, burst=self._rate.burst, want=1, now_ms=self._clock.now_ms(),
+        )  # fmt: skip
+        return 0 if lease.granted else max(1, math.ceil(lease.retry_after_ms / 1000))
 
 
 class SignInLimits:

@@ -35,7 +35,7 @@ class Token:
         """Answer a request."""
         self._means.knock(request, "token", self._means.limits.token_calls)
         form = await form_of(request, self._means.limits.body_s)
-        client = client_of(request, form, self._means.signing)
+        client = await client_of(request, form, self._means)
         return await self._exchange(form, client)
 
     async def _exchange(self, form: Parameters, client: Client) -> Response:
@@ -76,6 +76,7 @@ class Token:
                 _log.warning("code_replayed", grant=code.grant_id, client=short_id(code.client_id))
             raise _invalid("code")
         _log.info("grant_begun", grant=grant.grant_id, client=short_id(grant.client_id))
+        await self._means.clients.touch(client, now_ms)
         return self._tokens(grant, refresh)
 
     async def _compare(self, form: Parameters, client: Client, code: Code, now_ms: int) -> None:
@@ -111,6 +112,7 @@ class Token:
             if became == "stolen":
                 _log.warning("refresh_reused", grant=grant.grant_id, client=short_id(grant.client_id))
             raise _invalid("refresh_token")
+        await self._means.clients.touch(client, now_ms)
         return self._tokens(grant, fresh)
 
     async def _check_account(self, username: str, user_id: str) -> None:

@@ -33,6 +33,8 @@ class Origin:
     release: str = ""
     erasures: int = 0
     "How often people were erased before the events were read."
+    code: str = ""
+    "Digest of code that was shipped with the run: processes that serve can't import it."
 
 
 def build(
@@ -123,6 +125,7 @@ def _facts(engine: Engine, extras: Mapping[str, Parts], origin: Origin) -> dict[
         "embedder": origin.embedder,
         "release": origin.release,
         "erasures": origin.erasures,
+        **({"code": origin.code} if origin.code else {}),
     }
 
 

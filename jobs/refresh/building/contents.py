@@ -17,9 +17,9 @@ from jobs.refresh.learners.ease import Ease, EaseRecipe
 from jobs.refresh.learners.item_knn import ItemKnn, ItemKnnRecipe
 from jobs.refresh.learners.registry import rng_for
 
-_EASE_ITEMS = 6_000
+EASE_ITEMS = 6_000
 "EASE is trained for this alone in catalogs up to so many items."
-_USABLE = ("ease", "graph_filter", "item_knn")
+USABLE = ("ease", "graph_filter", "item_knn")
 "Parts of a blend whose weights are explained, the best first."
 
 
@@ -53,11 +53,11 @@ def content_of(
 
 def _item_weights(data: Interactions, parts: Mapping[str, str], blend: Blend, seed: int) -> Neighbours:
     """Take the weights between items from the blend, or learn them."""
-    for learner in _USABLE:
+    for learner in USABLE:
         for part in blend.parts:
             if parts[part.name] == learner and isinstance(part.model, Neighbours):
                 return part.model
     rng = rng_for(seed, CONTENT)
-    if data.n_items <= _EASE_ITEMS:
+    if data.n_items <= EASE_ITEMS:
         return Ease(EaseRecipe(regularisation=100.0)).train(data, rng)
     return ItemKnn(ItemKnnRecipe()).train(data, rng)

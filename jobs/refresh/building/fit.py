@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -93,6 +94,12 @@ def fit(recipe: Recipe, data: Interactions, tell: Tell = say_nothing) -> Engine:
         tell("train cohorts")
         cohorts = cohorts_of(recipe.cohorts, data, rng_for(recipe.seed, "cohorts"))
     return Engine(recipe, Blend(tuple(parts)), data.items, DataFacts.of(data), baskets, cohorts)
+
+
+def without_weight(engine: Engine, parts: Collection[str]) -> Engine:
+    """Give an engine in which some parts have no weight for readers with a history."""
+    kept = (replace(part, weight=0.0) if part.name in parts else part for part in engine.blend.parts)
+    return replace(engine, blend=Blend(tuple(kept)))
 
 
 def train(recipe: Recipe, data: Interactions, tell: Tell = say_nothing) -> tuple[Engine, Plan]:

@@ -65,5 +65,5 @@ def evaluated(
     tell(f"split ({protocol})")
     split = splitted(recipe, data, protocol)
     plan = planned(recipe, data, split, tell)
-    found = examined(plan.recipe, split.test, serving=serving, readers=readers, tell=tell)
+    found = examined(plan, split.test, serving=serving, readers=readers, tell=tell)
     return {**found, "protocol": protocol}

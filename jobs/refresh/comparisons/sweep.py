@@ -20,7 +20,7 @@ from cluster.errors import Invalid
 from jobs.refresh.events.dataset import Interactions
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.running.checkpoint import Checkpoints
-from jobs.refresh.running.stages import READERS, examined, planned, splitted
+from jobs.refresh.running.stages import READERS, confirmed, examined, planned, splitted
 
 MOST = 200
 "Variants of one sweep."
@@ -96,8 +96,9 @@ def tried(variant: Variant, data: Interactions, readers: int = READERS) -> dict[
     """Examine one variant."""
     split = splitted(variant.recipe, data)
     plan = planned(variant.recipe, data, split)
-    report = examined(plan.recipe, split.test, readers=readers, k=_K)
-    return {**report, "changes": dict(variant.changes), "settled": plan.recipe.model_dump(mode="json")}
+    report = examined(plan, split.test, readers=readers, k=_K)
+    settled = confirmed(plan, report).recipe
+    return {**report, "changes": dict(variant.changes), "settled": settled.model_dump(mode="json")}
 
 
 def examine_variant(variant: Variant, checkpoints: Checkpoints) -> dict[str, Any]:

@@ -10,22 +10,15 @@ from typing import Any
 import numpy as np
 import orjson
 
-from actors.learned.cohorts import text_of_value
+from actors.learned.cohorts import ATTRIBUTES, FIELDS, LEAST_USERS, text_of_value
 from actors.learned.vocabulary import Vocabulary
 from actors.vectors.types import Codes
 from cluster.query.values import canonical
-
-FIELDS = ("country", "state", "city", "gender", "group_id")
-"Profile fields that are looked at when a recipe names none."
-
-ATTRIBUTES = "custom_attributes."
-"What the names of attributes of one's own begin with; those with few values are looked at likewise."
 
 _MOST_ATTRIBUTES = 8
 _FEW_VALUES = 20
 _LEAST_SHARE = 0.1
 _MOST_VALUES = 100
-_LEAST_READERS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +83,7 @@ def _attributes(records: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _common(texts: Iterable[str]) -> tuple[str, ...]:
     counts = Counter(texts)
-    often = [(-count, text) for text, count in counts.items() if count >= _LEAST_READERS]
+    often = [(-count, text) for text, count in counts.items() if count >= LEAST_USERS]
     return tuple(sorted(text for _, text in sorted(often)[:_MOST_VALUES]))
 
 

@@ -21,7 +21,8 @@ from actors.vectors.types import Mask, Rows
 from cluster.errors import Invalid
 from jobs.refresh.events.dataset import Interactions
 
-Seen = Literal["out", "allowed"]
+Seen = Literal["out", "other_kinds", "allowed"]
+"""Which items of a history may be answered: none, those that events of other kinds than the target's led to, or all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +80,29 @@ class Trial:
     targets: Targets
     seen: Seen
     "May items of the history be answered? `out` hides them and does not ask for them."
+    kinds: tuple[str, ...] = ()
+    "Event types that are asked for; all when empty."
+    taken: Targets | None = None
+    "With `other_kinds`: what each reader took before by events of `kinds`; only that is hidden."
 
     def __len__(self) -> int:
         return len(self.targets)
 
     def pick(self, which: Rows) -> Trial:
         """Keep some of the readers who are asked about."""
-        return replace(self, histories=self.histories.pick(which), targets=self.targets.pick(which))
+        taken = None if self.taken is None else self.taken.pick(which)
+        return replace(
+            self, histories=self.histories.pick(which), targets=self.targets.pick(which), taken=taken
+        )
+
+    def hidden(self) -> Targets:
+        """List the known items that may not be answered, by reader."""
+        if self.seen == "other_kinds" and self.taken is not None:
+            return self.taken
+        if self.seen == "allowed":
+            return Targets(np.zeros(len(self) + 1, np.int64), np.zeros(0, np.int64))
+        known = self.histories.items >= 0
+        return Targets.of_pairs(self.histories.owners()[known], self.histories.items[known], len(self))
 
     def sample(self, most: int, rng: np.random.Generator) -> Trial:
         """Keep at most so many readers, drawn evenly."""
@@ -102,22 +119,20 @@ class Split:
     test: Trial
 
 
-def leave_last_out(data: Interactions, folds: int = 1) -> Split:
+def leave_last_out(
+    data: Interactions, folds: int = 1, *, kinds: tuple[str, ...] = (), seen: Seen = "out"
+) -> Split:
     """Ask for the last item of every reader; for validation, for the one before it and so on.
 
-    Readers with fewer events than there are trials, and one, only train.
+    With `kinds`, the last item of an event of these kinds. What follows the event is known to nobody. Readers with
+    fewer events than there are trials, and one, only train.
     """
     liked = data.pick(data.weight > 0)
-    bounds = liked.starts()
-    from_end = np.repeat(bounds[1:], np.diff(bounds)) - np.arange(len(liked))
-    readers = np.flatnonzero(np.diff(bounds) >= 3)
-    earlier = [np.flatnonzero(np.diff(bounds) >= fold + 3) for fold in range(folds)]
     return Split(
         validation=tuple(
-            _last_out("leave last out, validation", liked, from_end, fold + 2, asked)
-            for fold, asked in enumerate(earlier)
+            _last_out("leave last out, validation", liked, fold + 2, 1, kinds, seen) for fold in range(folds)
         ),
-        test=_last_out("leave last out", liked, from_end, 1, readers),
+        test=_last_out("leave last out", liked, 1, 2, kinds, seen),
     )
 
 
@@ -174,11 +189,13 @@ def trial_at(
     readers = np.unique(after.reader)
     owner, item = np.searchsorted(readers, after.reader), after.item
     histories = Histories.of(train, readers, instant_s)
-    if seen == "out":
-        fresh = ~_contains(histories, owner, item)
+    taken = _taken(train, readers, kinds) if seen == "other_kinds" else None
+    if seen != "allowed":
+        old = (histories.owners(), histories.items) if taken is None else (taken.owners(), taken.items)
+        fresh = ~_contained(*old, owner, item, data.n_items)
         owner, item = owner[fresh], item[fresh]
     targets = Targets.of_pairs(owner, item, len(readers))
-    trial = Trial(name, train, histories, targets, seen)
+    trial = Trial(name, train, histories, targets, seen, kinds, taken)
     return trial.pick(np.flatnonzero(targets.lengths > 0))
 
 
@@ -249,20 +266,58 @@ def rest_of_basket(data: Interactions, instant_s: float, rng: np.random.Generato
     return whole.pick(np.flatnonzero(sizes > 1))
 
 
-def _last_out(name: str, data: Interactions, from_end: Rows, place: int, readers: Rows) -> Trial:
-    """Ask some readers for the item at a place from the end; what comes after it is known to nobody."""
-    asked = np.isin(data.reader, readers)
-    train = data.pick(from_end > np.where(asked, place, place - 1))
-    targets = data.item[asked & (from_end == place)]
+def _last_out(
+    name: str, data: Interactions, place: int, least_before: int, kinds: tuple[str, ...], seen: Seen
+) -> Trial:
+    """Ask for the item at a place from the end; what comes after it is known to nobody."""
+    is_target = _is_of_kinds(data, kinds)
+    bounds = data.starts()
+    counted = np.concatenate(([0], np.cumsum(is_target)))
+    # events of `kinds` from this one on, itself included
+    from_end = counted[bounds[1:]][data.reader] - counted[:-1]
+    before = np.arange(len(data)) - bounds[data.reader]
+    targets = np.flatnonzero(is_target & (from_end == place) & (before >= least_before))
+    readers = data.reader[targets]
+    asked = np.zeros(data.n_readers, np.bool_)
+    asked[readers] = True
+    remaining = np.where(asked[data.reader], place, place - 1)
+    train = data.pick(np.where(is_target, from_end > remaining, from_end >= remaining))
     histories = Histories.of(train, readers)
-    trial = Trial(name, train, histories, Targets(np.arange(len(readers) + 1), targets), "out")
+    count = len(readers)
+    trial = Trial(name, train, histories, Targets(np.arange(count + 1), data.item[targets]), seen, kinds)
+    if seen == "other_kinds":
+        trial = replace(trial, taken=_taken(train, readers, kinds))
+    if seen == "allowed":
+        return trial
     # a reader who took the item before can't be asked for it as something new
-    return trial.pick(np.flatnonzero(~_contains(histories, np.arange(len(readers)), targets)))
+    hidden = trial.hidden()
+    again = _contained(hidden.owners(), hidden.items, np.arange(count), trial.targets.items, data.n_items)
+    return trial.pick(np.flatnonzero(~again))
 
 
-def _contains(histories: Histories, owner: Rows, item: Rows) -> Mask:
-    """Say which pairs of history and item occur."""
-    width = histories.n_items + 1
-    have = np.unique(histories.owners() * width + histories.items)
-    found: Mask = np.isin(owner * width + item, have)
+def _is_of_kinds(data: Interactions, kinds: tuple[str, ...]) -> Mask:
+    """Mark the events of some kinds; all when none is named."""
+    if not kinds:
+        return np.ones(len(data), np.bool_)
+    wanted = [code for code, kind in enumerate(data.kinds) if kind in kinds]
+    found: Mask = np.isin(data.kind, wanted)
+    return found
+
+
+def _taken(data: Interactions, readers: Rows, kinds: tuple[str, ...]) -> Targets:
+    """List what readers took by events of some kinds.
+
+    Shapes:
+        readers: int64 [q], ascending
+    """
+    events = data.of_kinds(kinds)
+    places = np.searchsorted(readers, events.reader)
+    known = np.isin(events.reader, readers)
+    return Targets.of_pairs(places[known], events.item[known], len(readers))
+
+
+def _contained(owners: Rows, items: Rows, owner: Rows, item: Rows, n_items: int) -> Mask:
+    """Say which pairs of owner and item occur among others."""
+    width = n_items + 1
+    found: Mask = np.isin(owner * width + item, np.unique(owners * width + items))
     return found

@@ -162,8 +162,8 @@ def ranked(scorer: Scorer, trial: Trial, k: int) -> metrics.Lists:
         raise Invalid(
             "scores hold what is no number; `python -m jobs.refresh conform` says which learner gives it"
         )
-    if trial.seen == "out":
-        scores[histories.seen().nonzero()] = -np.inf
+    hidden = trial.hidden()
+    scores[hidden.owners(), hidden.items] = -np.inf
     return metrics.best_first(scores, k)
 
 

@@ -88,6 +88,8 @@ def as_markdown(reports: Sequence[Mapping[str, Any]], title: str) -> str:
             cells = [f"{other['segments']['all'][figure]:.4f}" for figure in names]
             lines.append(f"| {name} | | " + " | ".join(cells) + " |")
         lines += ["", f"Coverage {found['coverage']:.3f}. {judge(found).sentence}.", ""]
+        if found.get("chosen"):
+            lines += [f"{found['chosen']}.", ""]
     return "\n".join(lines)
 
 

@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import BaseModel, Field
 
-from actors.learned.cohorts import Cohorts
+from actors.learned.cohorts import ATTRIBUTES, Cohorts, estimate_prior
 from actors.learned.histories import DAY_S
 from actors.vectors.types import Codes, Floats, Mask, Rows
 from cluster.errors import Invalid
 from jobs.refresh.events.dataset import Interactions
-from jobs.refresh.events.profiles import ATTRIBUTES, Profiles
+from jobs.refresh.events.profiles import Profiles
 from jobs.refresh.events.split import Targets
 from jobs.refresh.figures import metrics
 from jobs.refresh.learner import STRICT
@@ -37,7 +37,9 @@ class CohortRecipe(BaseModel):
     fields: tuple[str, ...] = ()
     "Profile fields by which readers are grouped, as `country` or `custom_attributes.plan`."
     prior: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
-    "Votes of everybody that are added to every cohort: the smaller it is, the more it follows the crowd."
+    """Votes of everybody that are added to every cohort: the smaller a cohort is, the more it follows everybody.
+
+    `auto` chooses it by validation; with too few readers for that, it is estimated for each cohort."""
     half_life_days: Annotated[float, Field(gt=0)] | Literal["auto"] | None = "auto"
     "Halves a vote for every so many days of age; `auto` chooses it, and the prior, by readers who were held back."
 
@@ -59,7 +61,9 @@ def cohorts_of(recipe: CohortRecipe, data: Interactions, rng: np.random.Generato
 
 
 def train_cohorts(recipe: CohortRecipe, data: Interactions, profiles: Codes) -> Cohorts:
-    """Count what the readers of each profile value take; `auto` stands for its first value.
+    """Count what the readers of each profile value take.
+
+    An `auto` half-life stands for its first value; an `auto` prior is estimated for each profile value.
 
     Shapes:
         profiles: int32 [readers, f], codes from 0 within each field, -1 for unknown
@@ -70,7 +74,7 @@ def train_cohorts(recipe: CohortRecipe, data: Interactions, profiles: Codes) -> 
     """
     if len(profiles) != data.n_readers:
         raise Invalid(f"there are {len(profiles)} profiles for {data.n_readers} readers")
-    prior, half_life_days = _values(recipe.prior, PRIORS)[0], _values(recipe.half_life_days, HALF_LIVES)[0]
+    half_life_days = _values(recipe.half_life_days, HALF_LIVES)[0]
     votes = daily_votes(data)
     weights = votes.weight.astype(np.float64)
     if half_life_days is not None and data.clock:
@@ -79,26 +83,27 @@ def train_cohorts(recipe: CohortRecipe, data: Interactions, profiles: Codes) -> 
     everybody = counts / max(float(counts.sum()), 1e-12)
     sizes = profiles.max(axis=0, initial=-1).astype(np.int64) + 1
     first = np.concatenate(([0], np.cumsum(sizes)))[:-1].astype(np.int64)
-    shares = [
-        _shares(
-            profiles[votes.reader, field], votes.item, weights, everybody, int(sizes[field]), prior or 0.0
-        )
+    counted = [
+        _count_values(profiles[votes.reader, field], votes.item, weights, int(sizes[field]), data.n_items)
         for field in range(profiles.shape[1])
     ]
-    whole = np.concatenate(shares) if shares else np.zeros((0, data.n_items))
-    return Cohorts(whole.astype(np.float32), everybody.astype(np.float32), first)
+    whole = np.concatenate(counted) if counted else np.zeros((0, data.n_items))
+    if recipe.prior == "auto":
+        priors = _estimate_priors(votes, weights, profiles, first, len(whole), everybody)
+    else:
+        priors = np.full(len(whole), recipe.prior)
+    mass = whole.sum(axis=1) + priors
+    shares = (whole + priors[:, None] * everybody) / np.maximum(mass, 1e-12)[:, None]
+    return Cohorts(
+        shares.astype(np.float32), everybody.astype(np.float32), first, mass=mass.astype(np.float32)
+    )
 
 
 def _chosen(
     recipe: CohortRecipe, data: Interactions, profiles: Profiles, rng: np.random.Generator
 ) -> tuple[CohortRecipe, list[int]]:
     """Choose half-life, prior and the custom attributes that help, by readers whose events were held back."""
-    settled = recipe.model_copy(
-        update={
-            "prior": _values(recipe.prior, PRIORS)[0],
-            "half_life_days": _values(recipe.half_life_days, HALF_LIVES)[0],
-        }
-    )
+    settled = recipe.model_copy(update={"half_life_days": _values(recipe.half_life_days, HALF_LIVES)[0]})
     offered = [
         at for at, field in enumerate(profiles.fields) if field.startswith(ATTRIBUTES) and not recipe.fields
     ]
@@ -106,7 +111,9 @@ def _chosen(
     described: Mask = profiles.codes.max(axis=1) >= 0
     train, readers, targets = _held_back(data, described, rng)
     if len(readers) < _ENOUGH_READERS:
+        # nobody can say which prior is best, but the votes themselves say how much cohorts differ
         return settled, fields
+    settled = settled.model_copy(update={"prior": _values(recipe.prior, PRIORS)[0]})
 
     def figures(changed: CohortRecipe, chosen: list[int]) -> Floats:
         codes = profiles.codes[:, chosen]
@@ -168,11 +175,24 @@ def _values(asked: float | Literal["auto"] | None, choices: tuple[float | None, 
     return list(choices) if asked == "auto" else [asked]
 
 
-def _shares(codes: Codes, item: Rows, weights: Floats, everybody: Floats, size: int, prior: float) -> Floats:
+def _count_values(codes: Codes, item: Rows, weights: Floats, size: int, n_items: int) -> Floats:
     known = codes >= 0
-    keys = codes[known].astype(np.int64) * len(everybody) + item[known]
-    counts = np.bincount(keys, weights[known], size * len(everybody)).reshape(size, -1)
-    shares: Floats = (counts + prior * everybody) / np.maximum(
-        counts.sum(axis=1, keepdims=True) + prior, 1e-12
-    )
-    return shares
+    keys = codes[known].astype(np.int64) * n_items + item[known]
+    counts: Floats = np.bincount(keys, weights[known], size * n_items).astype(np.float64)
+    return counts.reshape(size, n_items)
+
+
+def _estimate_priors(
+    votes: Interactions, weights: Floats, profiles: Codes, first: Rows, rows: int, everybody: Floats
+) -> Floats:
+    """Estimate the prior of each row of the shares; a reader has one vote per item, however many days it took."""
+    keys, pair = np.unique(votes.reader.astype(np.int64) * len(everybody) + votes.item, return_inverse=True)
+    once = np.minimum(np.bincount(pair, weights, len(keys)), 1.0)
+    reader, item = np.divmod(keys, len(everybody))
+    row = np.where(profiles[reader] >= 0, profiles[reader] + first, -1)
+    priors = np.zeros(rows)
+    for at in range(rows):
+        of_row = (row == at).any(axis=1)
+        counts: Floats = np.bincount(item[of_row], once[of_row], len(everybody)).astype(np.float64)
+        priors[at] = estimate_prior(counts, float(once[of_row] @ once[of_row]), everybody)
+    return priors

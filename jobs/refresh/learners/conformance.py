@@ -3,7 +3,9 @@
     for check in conform("shop.markov:Markov", {"order": 2}):
         print(check.kept, check.promise, check.reason)
 
-The data is a checkerboard: even readers take even items, odd readers odd ones, so the right answer is visible.
+A promise is needed, or advice: a learner that breaks a needed one can't be trained, published or served rightly; one
+that breaks advice can, and the reason says what is lost. The data is a checkerboard: even readers take even items, odd
+readers odd ones, so the right answer is visible.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import numpy as np
 import polars as pl
 
 from actors.learned.histories import Histories
-from actors.learned.model import CommonModel, Model, Parts, SparseModel
+from actors.learned.model import Batch, CommonModel, Model, Parts, SparseModel
 from actors.learned.registry import imported_loader
 from actors.learned.vocabulary import Vocabulary
 from cluster.errors import Invalid
@@ -39,6 +41,17 @@ class Check:
     promise: str
     kept: bool
     reason: str = ""
+    is_advice: bool = False
+    "Can a learner that breaks it be used all the same?"
+
+    @property
+    def forbids_use(self) -> bool:
+        """Is a promise broken that is needed?"""
+        return not self.kept and not self.is_advice
+
+
+class AdviceBroken(AssertionError):
+    """A promise is broken that a learner can be used without."""
 
 
 def conform(learner: str, config: Mapping[str, Any] | None = None) -> list[Check]:
@@ -61,12 +74,24 @@ def checked(promise: str, check: Callable[[Learner], None], learner: Learner) ->
     """Look at one promise; whatever is raised breaks it."""
     try:
         check(learner)
+    except AdviceBroken as error:
+        return Check(promise, False, str(error), is_advice=True)
     except AssertionError as error:
-        return Check(promise, False, str(error) or "it is not so")
+        return Check(promise, False, str(error) or "it is not so", is_advice=promise in ADVICE)
     except Exception as error:  # noqa: BLE001 - a learner of yours may raise anything
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        return Check(promise, False, f"{type(error).__name__}: {error} ({last.filename}:{last.lineno})")
-    return Check(promise, True)
+        return Check(promise, False, _told(error, "it"), is_advice=promise in ADVICE)
+    return Check(promise, True, is_advice=promise in ADVICE)
+
+
+def _told(error: Exception, what: str) -> str:
+    """Say what was raised, where, and what often is behind it."""
+    places = [one for one in traceback.extract_tb(error.__traceback__) if one.filename != __file__]
+    own = [one for one in places if "site-packages" not in one.filename] or places
+    where = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
+    hint = ""
+    if isinstance(error, ValueError) and "read-only" in str(error):
+        hint = "; what is given is read-only: copy an array before you change it"
+    return f"{what} raised {type(error).__name__}: {error}{where}{hint}"
 
 
 # --- the data -----------------------------------------------------------------------------------------------------
@@ -108,7 +133,65 @@ def bytes_of(parts: Parts) -> dict[str, bytes]:
 
 
 def _trained(learner: Learner, data: Interactions | None = None) -> Model:
-    return learner.train(checkerboard() if data is None else data, np.random.default_rng(1))
+    """Train, and see that what comes back is a model."""
+    try:
+        model = learner.train(checkerboard() if data is None else data, np.random.default_rng(1))
+    except Exception as error:
+        raise AssertionError(_told(error, "train(data, rng)")) from error
+    return _model(model, "train(data, rng)")
+
+
+def _model(found: Any, method: str) -> Model:
+    lacking = [name for name in ("score", "save") if not callable(getattr(found, name, None))]
+    assert not lacking, (
+        f"{method} must return a model with the methods score(histories) and save(); "
+        f"{type(found).__name__} lacks {' and '.join(lacking)}"
+    )
+    model: Model = found
+    return model
+
+
+def _saved(model: Model) -> Parts:
+    """Save, and see that plain parts come back."""
+    try:
+        parts = model.save()
+    except Exception as error:
+        raise AssertionError(_told(error, "save()")) from error
+    assert isinstance(parts, Parts), (
+        f"save() must return actors.learned.model.Parts, got {type(parts).__name__}; "
+        'write Parts({"counts": array}, {"facts": "that fit JSON"})'
+    )
+    for name, array in parts.arrays.items():
+        assert isinstance(array, np.ndarray), (
+            f"save(): Parts.arrays[{name!r}] must be a numpy array, got {type(array).__name__}"
+        )
+    return parts
+
+
+def _loaded(learner: Learner, parts: Parts) -> Model:
+    """Load, and see that what comes back is a model."""
+    try:
+        model = learner.load(parts)
+    except Exception as error:
+        raise AssertionError(_told(error, "load(parts)")) from error
+    return _model(model, "load(parts)")
+
+
+def _scored(model: Model, histories: Histories) -> Batch:
+    """Score, and see that an array with a row for each history comes back."""
+    try:
+        scores: Any = model.score(histories)
+    except Exception as error:
+        raise AssertionError(_told(error, f"score(histories) of {len(histories)} histories")) from error
+    assert isinstance(scores, np.ndarray), (
+        f"score(histories) must return a numpy array float32 [q, n], got {type(scores).__name__}"
+    )
+    expected = (len(histories), histories.n_items)
+    assert scores.shape == expected, (
+        f"scores have the shape {scores.shape}, {expected} was expected: a row for each history (len(histories)), "
+        "a column for each item (histories.n_items)"
+    )
+    return scores
 
 
 def _everybody(data: Interactions | None = None) -> Histories:
@@ -119,14 +202,14 @@ def _everybody(data: Interactions | None = None) -> Histories:
 
 
 def _same_bytes(learner: Learner) -> None:
-    first, again = _trained(learner).save(), _trained(learner, frozen(checkerboard())).save()
+    first, again = _saved(_trained(learner)), _saved(_trained(learner, frozen(checkerboard())))
     assert bytes_of(first) == bytes_of(again), "two trainings with an equal rng saved different arrays"
     assert first.facts == again.facts, "two trainings with an equal rng saved different facts"
 
 
 def _input_untouched(learner: Learner) -> None:
     data = checkerboard()
-    _trained(learner, data).score(_everybody(data))
+    _scored(_trained(learner, data), _everybody(data))
     untouched = checkerboard()
     for name in _ARRAYS:
         assert np.array_equal(getattr(data, name), getattr(untouched, name)), f"{name} was changed"
@@ -134,46 +217,51 @@ def _input_untouched(learner: Learner) -> None:
 
 def _loads_back(learner: Learner) -> None:
     model = _trained(learner)
-    parts = model.save()
+    parts = _saved(model)
     arrays = {}
     for name, array in parts.arrays.items():
         arrays[name] = np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
-    loaded = learner.load(Parts(arrays, json.loads(json.dumps(dict(parts.facts)))))
-    same = np.array_equal(loaded.score(_everybody()), model.score(_everybody()))
+    facts = json.loads(json.dumps(dict(parts.facts), default=str))
+    loaded = _loaded(learner, Parts(arrays, facts))
+    same = np.array_equal(_scored(loaded, _everybody()), _scored(model, _everybody()))
     assert same, "the loaded model scores differently"
 
 
 def _plain(learner: Learner) -> None:
-    parts = _trained(learner).save()
+    parts = _saved(_trained(learner))
     for name, array in parts.arrays.items():
         assert not array.dtype.hasobject, f"array {name} holds objects"
-    json.dumps(dict(parts.facts), allow_nan=False)
+    try:
+        json.dumps(dict(parts.facts), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise AssertionError(f"the facts of Parts must fit JSON: {error}") from error
 
 
 def _fresh_rows(learner: Learner) -> None:
     model, histories = _trained(learner), _everybody()
-    scores = model.score(histories)
-    expected = (READERS, ITEMS + 1)
+    scores = _scored(model, histories)
     assert scores.dtype == np.float32, f"scores are {scores.dtype}, float32 was expected"
-    assert scores.shape == expected, f"scores have the shape {scores.shape}, {expected} was expected"
     assert np.isfinite(scores).all(), "there are NaN or infinite scores"
     kept = scores.copy()
     scores[:] = -7
-    assert np.array_equal(model.score(histories), kept), "scores share memory with the model"
+    assert np.array_equal(_scored(model, histories), kept), "scores share memory with the model"
 
 
 def _nothing_known(learner: Learner) -> None:
     model, data = _trained(learner), checkerboard()
-    scores = model.score(Histories.of(data, np.array([-1, -1])))
+    scores = _scored(model, Histories.of(data, np.array([-1, -1])))
     assert np.array_equal(scores[0], scores[1]), "two empty histories get different rows"
     assert np.isfinite(scores).all(), "an empty history gets NaN or infinite scores"
-    if not isinstance(model, CommonModel):
-        assert np.ptp(scores[0]) == 0, "an empty history has preferences of its own"
+    if not isinstance(model, CommonModel) and np.ptp(scores[0]) != 0:
+        raise AdviceBroken(
+            "an empty history has preferences of its own. A model that says the same to everybody should have "
+            "common() -> float32 [n]: then it ranks for users without a history as well. Others should give zeros"
+        )
 
 
 def _nobody(learner: Learner) -> None:
-    scores = _trained(learner).score(Histories.of(checkerboard(), np.zeros(0, np.int64)))
-    assert scores.shape == (0, ITEMS + 1), f"no history at all gives the shape {scores.shape}"
+    scores = _scored(_trained(learner), Histories.of(checkerboard(), np.zeros(0, np.int64)))
+    assert not len(scores), f"no history at all gives the shape {scores.shape}"
 
 
 def _unknown_items(learner: Learner) -> None:
@@ -186,32 +274,32 @@ def _unknown_items(learner: Learner) -> None:
         at_s=np.array([0.0, *plain.at_s]),
         weights=np.ones(3, np.float32),
     )
-    same = np.allclose(model.score(with_unknown), model.score(plain), rtol=1e-5)
+    same = np.allclose(_scored(model, with_unknown), _scored(model, plain), rtol=1e-5)
     assert same, "an unknown item (-1) in a history changes its scores"
 
 
 def _untrained_item(learner: Learner) -> None:
-    scores = _trained(learner).score(Histories.of_lists([[ITEMS], [2, ITEMS]], ITEMS + 1))
+    scores = _scored(_trained(learner), Histories.of_lists([[ITEMS], [2, ITEMS]], ITEMS + 1))
     assert np.isfinite(scores).all(), "an item without events gives NaN or infinite scores"
 
 
 def _alone_as_together(learner: Learner) -> None:
     model, histories = _trained(learner), _everybody()
-    alone = np.concatenate([model.score(histories.block(at, at + 1)) for at in range(READERS)])
-    same = np.allclose(alone, model.score(histories), rtol=1e-4, atol=1e-6)
+    alone = np.concatenate([_scored(model, histories.block(at, at + 1)) for at in range(READERS)])
+    same = np.allclose(alone, _scored(model, histories), rtol=1e-4, atol=1e-6)
     assert same, "histories are scored differently alone and together"
 
 
 def _nothing_to_learn(learner: Learner) -> None:
     data = checkerboard()
     model = _trained(learner, data.pick(np.zeros(len(data), np.bool_)))
-    scores = model.score(Histories.of_lists([[], [1, 3]], ITEMS + 1))
+    scores = _scored(model, Histories.of_lists([[], [1, 3]], ITEMS + 1))
     assert np.isfinite(scores).all(), "a model without data gives NaN or infinite scores"
 
 
 def _cheaper_forms(learner: Learner) -> None:
     model, histories = _trained(learner), _everybody()
-    scores = model.score(histories)
+    scores = _scored(model, histories)
     if isinstance(model, SparseModel):
         assert np.array_equal(model.sparse(histories).toarray(), scores), "`sparse` says something else"
     if isinstance(model, CommonModel):
@@ -222,12 +310,13 @@ def _own_colour(learner: Learner) -> None:
     model = _trained(learner)
     if isinstance(model, CommonModel):
         return
-    scores = model.score(_everybody())[:, :ITEMS]
+    scores = _scored(model, _everybody())[:, :ITEMS]
     colour = np.arange(ITEMS) % 2
     own = np.array([row[colour == reader % 2].mean() for reader, row in enumerate(scores)])
     other = np.array([row[colour != reader % 2].mean() for reader, row in enumerate(scores)])
     assert (own > other).all(), (
-        f"{int((own <= other).sum())} of {READERS} readers get the other readers' items"
+        f"{int((own <= other).sum())} of {READERS} readers get the other readers' items. That is so for a model that "
+        "says the same to everybody, such as popularity; one that should tell readers apart does not"
     )
 
 
@@ -249,3 +338,8 @@ PROMISES: Mapping[str, Callable[[Learner], None]] = MappingProxyType(
     }
 )
 "Promise -> the check that holds a learner to it."
+
+ADVICE = frozenset(
+    ("nothing to learn from is not an error", "readers get what readers like them took"),
+)
+"Promises that a learner can be used without; a check may also find that only advice is broken (`AdviceBroken`)."

@@ -107,12 +107,13 @@ def train_content(
     if np.count_nonzero(known) < 2:
         return None
     regularisation, fading = _chosen(recipe, described, weights, data, known, rng)
-    explained = _explained(weights, described.matrix, known)
     inverse = _inverse(described.matrix[known], regularisation)
     columns = np.arange(len(described.features))
     blocks = [
         strongest(
-            np.asarray(explained[first : first + _BLOCK] @ inverse, np.float32),
+            np.asarray(
+                _explained(weights[first : first + _BLOCK], described.matrix, known) @ inverse, np.float32
+            ),
             recipe.keep,
             columns,
             len(columns),
@@ -124,8 +125,25 @@ def train_content(
     return ContentWeights(tidy(sp.vstack(blocks, format="csr")), described.features, sample, fading)
 
 
+def memory_of(items: int, features: int, keep: int) -> int:
+    """Estimate the bytes training needs at its peak."""
+    return 24 * features * features + 12 * _BLOCK * features + 16 * items * keep + (100 << 20)
+
+
+def seconds_of(items: int, features: int, recipe: ContentRecipe) -> float:
+    """Estimate how long training takes on one modest core."""
+    tried = len(recipe.regularisation)
+    inverted = (tried + 1) * float(features) ** 3
+    multiplied = (1 + _HELD_BACK * tried) * items * float(features) ** 2
+    return 1e-10 * (inverted + multiplied)
+
+
 def _explained(weights: Any, matrix: Any, known: Mask) -> Any:
-    """Add up, for every item of a history, what it says for the features of the known items."""
+    """Add up, for some items of a history, what each says for the features of the known items.
+
+    Shapes:
+        weights: CSR [b, n]; returns: CSR [b, d]
+    """
     return (weights @ sp.diags_array(known.astype(np.float32)) @ matrix).tocsr()
 
 
@@ -157,8 +175,11 @@ def _chosen(
     rows = np.flatnonzero(held)
     places = np.searchsorted(rows, asked.item)
     targets = Targets.of_pairs(np.searchsorted(readers, asked.reader), places, len(readers))
-    explained = _explained(weights, described.matrix, rest)
-    liked = {fading: (faded(histories, fading) @ explained).toarray() for fading in recipe.fading}
+    # readers before features: the other order would be a matrix of all items by all features
+    liked = {
+        fading: _explained(faded(histories, fading) @ weights, described.matrix, rest).toarray()
+        for fading in recipe.fading
+    }
     best: tuple[float, Fading] | None = None
     now = np.zeros(len(readers))
     for regularisation in recipe.regularisation:

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.table import Column
+from rich.text import Text
 
 from cluster.records.run import STAGES, Run
+
+
+class _ActiveSpinner(SpinnerColumn):
+    """Spins beside the stage that works; the others show nothing."""
+
+    def render(self, task: Task) -> RenderableType:
+        """Draw one stage's spinner."""
+        return super().render(task) if task.started and not task.finished else Text(" ")
 
 
 class Display:
@@ -16,12 +26,18 @@ class Display:
     def __init__(self, console: Console | None = None) -> None:
         console = Console(stderr=True) if console is None else console
         self._bars = Progress(
-            SpinnerColumn(),
+            _ActiveSpinner(),
             TextColumn("{task.description:<9}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=12),
             TextColumn("{task.percentage:>3.0f} %"),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[rate]}{task.fields[message]}"),
+            # At 80 columns 40 remain for what a stage says; a longer message ends in an ellipsis.
+            TextColumn(
+                "{task.fields[rate]}{task.fields[message]}",
+                table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
+                markup=False,
+            ),
+            expand=True,
             console=console,
             disable=not console.is_terminal,
         )

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cluster.errors import Invalid
+from jobs.refresh.building.contents import EASE_ITEMS, USABLE
 from jobs.refresh.events.dataset import Interactions
 from jobs.refresh.learner import PartRecipe
-from jobs.refresh.learners import ease, graph_filter
+from jobs.refresh.learners import content, ease, graph_filter
 from jobs.refresh.learners.als import AlsRecipe
+from jobs.refresh.learners.content import ContentRecipe
 from jobs.refresh.learners.ease import EaseRecipe
 from jobs.refresh.learners.graph_filter import GraphFilterRecipe
 from jobs.refresh.learners.item_knn import ItemKnnRecipe
@@ -21,6 +23,10 @@ _BYTES_PER_EVENT = 600
 "Reading them, and the pasts of a test and two validations beside the whole; measured on 100,000 to 1,000,000 events."
 _BASE_BYTES = 350 << 20
 "Libraries, and the blocks in which readers are scored."
+_FEATURES_A_PRODUCT = 8
+"Words and attributes that a product shares with others, at most about."
+CONTENT_COST = "[content]"
+
 _RULES_BLOCK_BYTES = 400 << 20
 "Rules are counted in blocks of pairs; more than one block is never held."
 
@@ -32,11 +38,13 @@ class Size:
     events: int
     readers: int
     items: int
+    described: int = 0
+    "Products whose texts and attributes are at hand."
 
     @classmethod
-    def of(cls, data: Interactions) -> Size:
+    def of(cls, data: Interactions, described: int = 0) -> Size:
         """Count data."""
-        return cls(len(data), data.n_readers, data.n_items)
+        return cls(len(data), data.n_readers, data.n_items, described)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +57,8 @@ class Cost:
     seconds: float
     trainings: int
     "How often it is trained: tuning, validation, and for good."
+    is_ranked: bool = True
+    "Is it trained once more for the examination, as parts of the blend are?"
 
 
 def estimate(recipe: Recipe, size: Size) -> list[Cost]:
@@ -64,7 +74,20 @@ def estimate(recipe: Recipe, size: Size) -> list[Cost]:
             1.0 if isinstance(part, EaseRecipe) else share
         )
         costs.append(Cost(name, _memory(part, size), whole, 1 + validation + small))
+    if recipe.content is not None and size.described:
+        costs.append(_content_cost(recipe, recipe.content, size))
     return costs
+
+
+def _content_cost(recipe: Recipe, part: ContentRecipe, size: Size) -> Cost:
+    """Estimate the regression for products without events, and the item weights it explains where no part has them."""
+    features = min(part.features, _FEATURES_A_PRODUCT * size.described)
+    memory = content.memory_of(size.items, features, part.keep)
+    seconds = content.seconds_of(size.items, features, part)
+    if not any(getattr(other, "learner", "") in USABLE for other in recipe.parts.values()):
+        weights: PartRecipe = EaseRecipe() if size.items <= EASE_ITEMS else ItemKnnRecipe()
+        memory, seconds = max(memory, _memory(weights, size)), seconds + _seconds(weights, size)
+    return Cost(CONTENT_COST, memory, seconds, 1, is_ranked=False)
 
 
 def peak(costs: Sequence[Cost], size: Size) -> int:
@@ -87,11 +110,13 @@ def refuse_too_large(recipe: Recipe, size: Size, memory_mb: int | None = None) -
     worst = max(costs, key=lambda cost: cost.memory)
     raise Invalid(
         f"recipe {recipe.name} needs about {needed >> 20:,} MB, {limit} {allowed >> 20:,}; "
-        f"most of it is part {worst.part} ({worst.memory >> 20:,} MB): {_advice(recipe.parts[worst.part])}"
+        f"most of it is part {worst.part} ({worst.memory >> 20:,} MB): {_advice(recipe.parts.get(worst.part))}"
     )
 
 
-def _advice(part: PartRecipe) -> str:
+def _advice(part: PartRecipe | None) -> str:
+    if part is None:
+        return "lower `features` or `keep` of [content], or leave [content] out"
     if isinstance(part, EaseRecipe):
         return "lower its `items`, or set its `items_up_to` to leave it out of large catalogs"
     if isinstance(part, RulesRecipe):

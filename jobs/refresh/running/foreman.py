@@ -30,6 +30,8 @@ class Errand:
     app_id: str
     run_id: str
     owner: str
+    code: str = ""
+    "Digest of the code that was shipped with the run."
 
 
 class Crew(Protocol):
@@ -130,7 +132,7 @@ class Foreman:
         self._log.info("schedule_fired", app=schedule.app_id, schedule=schedule.name, run=run.run_id)
 
     def _send(self, run: Run) -> None:
-        errand = Errand(run.app_id, run.run_id, f"{self._owner} {new_request_id()}")
+        errand = Errand(run.app_id, run.run_id, f"{self._owner} {new_request_id()}", run.code)
         self._sent[run.app_id, run.run_id] = errand
         self._crew.send(errand)
         self._log.info("worker_sent", app=run.app_id, run=run.run_id, attempt=run.attempt + 1)

@@ -15,6 +15,7 @@ from cluster.clock import SystemClock
 from cluster.ids import new_request_id
 from cluster.records.run import Run
 from cluster.store.ports import Stores
+from jobs.refresh.running.shipped_code import code_of
 
 if TYPE_CHECKING:
     from jobs.refresh.running.worker import Watch
@@ -83,5 +84,8 @@ async def work_here(
         Workplace,
     )
 
-    place = Workplace(stores, shelf, SystemClock(), scratch, free_memory_mb(), release=release())
+    place = Workplace(
+        stores, shelf, SystemClock(), scratch, free_memory_mb(),
+        release=release(), code_dir=code_of(scratch.parent),
+    )  # fmt: skip
     return await Worker(place, owner, watch).work(app_id, run_id)

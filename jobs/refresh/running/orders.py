@@ -25,6 +25,7 @@ async def order(
     promote: bool = False,
     run_id: str = "",
     owner: str = "",
+    code: str = "",
 ) -> Run:
     """Write down that an engine is to be trained; who works on it is another question.
 
@@ -43,6 +44,7 @@ async def order(
         engine_id=engine_id,
         recipe=dict(recipe),
         promote=promote,
+        code=code,
         by=by,
         created_at=now_ms,
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 import structlog
 
+from cluster.artifacts.manifest import Manifest
 from cluster.artifacts.marked import erasures_since
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
@@ -40,8 +41,8 @@ async def promote(
     comparison than the one kept with the version.
 
     Errors:
-        Conflict: the gate refuses, it knows of erased people, it serves already, or something else was promoted
-            meanwhile
+        Conflict: the gate refuses, its code was shipped for its training only, it knows of erased people, it serves
+            already, or something else was promoted meanwhile
         NotFound: no such engine, or no such version on the shelf
     """
     engine = await engine_named(stores, app_id, engine_id)
@@ -54,6 +55,14 @@ async def promote(
             f"{version} learned from people who were erased since; train again, or give a reason: "
             '`kiosk promote --force "..."`'
         )
+    is_shipped = bool(manifest.facts.get("code"))
+    if is_shipped and not force:
+        raise Conflict(
+            f"{version} was trained with code that --working-dir shipped for that run only, and the processes that "
+            f"serve can't import it ({', '.join(_own_learners(manifest))}). Install the code into the environment of "
+            "`kiosk up`, restart that, and train again without --working-dir; or, where it is installed by now: "
+            '`kiosk promote --force "..."`'
+        )
     if report is None:
         report = await asyncio.to_thread(Reports(shelf).get, app_id, engine_id, version)
     verdict = Verdict(True, "never measured") if report is None else judge(report)
@@ -62,6 +71,7 @@ async def promote(
             f"{version} was not promoted, it is {verdict.sentence}. Train with another recipe or more data, or give "
             'a reason: `kiosk promote --force "..."`'
         )
+    is_forced = is_shipped or not verdict.allowed
     entry = Promotion(
         app_id=app_id,
         engine_id=engine_id,
@@ -71,8 +81,8 @@ async def promote(
         at_ms=now_ms,
         by=by,
         run_id=str((report or {}).get("run_id", "")),
-        reason=force if not verdict.allowed else verdict.sentence,
-        forced=not verdict.allowed,
+        reason=force if is_forced else verdict.sentence,
+        forced=is_forced,
         figures=(report or {}).get("figures", {}),
     )
     return await _written(stores, entry)
@@ -121,6 +131,11 @@ async def engine_named(stores: Stores, app_id: str, engine_id: str) -> Engine:
     if engine is None:
         raise NotFound(f"app {app_id} has no engine {engine_id}; see `kiosk engines list`")
     return engine
+
+
+def _own_learners(manifest: Manifest) -> list[str]:
+    """Name the learner classes of yours that a snapshot needs."""
+    return [part["learner"] for part in manifest.facts.get("parts", ()) if ":" in str(part.get("learner"))]
 
 
 def is_compared(report: dict[str, Any] | None, serving: str) -> bool:

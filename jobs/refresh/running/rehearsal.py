@@ -52,12 +52,14 @@ class Rehearsal:
 
 def rehearse(recipe: Recipe, source: Source, free_memory_mb: int | None = None) -> Rehearsal:
     """Estimate a training."""
-    size = Size.of(source.data)
+    size = Size.of(source.data, len(source.texts))
     costs = estimate(recipe, size)
     allowed = recipe.limits.memory_mb
     if free_memory_mb is not None:
         allowed = min(allowed, free_memory_mb)
-    once_more = sum(cost.seconds / max(cost.trainings, 1) for cost in costs)  # to be examined with
+    once_more = sum(
+        cost.seconds / max(cost.trainings, 1) for cost in costs if cost.is_ranked
+    )  # to be examined with
     seconds = sum(cost.seconds for cost in costs) + once_more
     seconds += size.events * (_READ_S + _SPLIT_S + _EXAMINE_S + _PUBLISH_S)
     return Rehearsal(data_facts(source.data), costs, peak(costs, size), seconds, allowed << 20)

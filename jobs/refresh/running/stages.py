@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from cluster.errors import HouseError, Invalid
-from jobs.refresh.building.fit import fit, newest_events
+from jobs.refresh.building.fit import fit, newest_events, without_weight
 from jobs.refresh.events.dataset import Interactions
-from jobs.refresh.events.split import Split, Trial, leave_last_out
+from jobs.refresh.events.split import Split, Trial
 from jobs.refresh.figures.evaluate import Examination, Scorer, examine
 from jobs.refresh.figures.gate import POPULARITY, SERVING, judge
 from jobs.refresh.figures.verdict import beside, headline, told
@@ -25,7 +25,18 @@ from jobs.refresh.learner import Learner
 from jobs.refresh.learners.popularity import Popularity, PopularityRecipe
 from jobs.refresh.learners.registry import rng_for
 from jobs.refresh.recipe import Recipe, parse
-from jobs.refresh.tuning.plan import Plan, Tell, for_catalog, is_settled, make_plan, say_nothing, split_of
+from jobs.refresh.tuning.confirm import confirm
+from jobs.refresh.tuning.outcomes import PartOutcome, sentence_of
+from jobs.refresh.tuning.plan import (
+    Plan,
+    Tell,
+    is_settled,
+    make_plan,
+    say_nothing,
+    settled_plan,
+    without_parts,
+)
+from jobs.refresh.tuning.protocol import split_of
 
 READERS = 4_000
 "Readers that a training is examined with; the interval says what that is worth."
@@ -48,8 +59,6 @@ def splitted(recipe: Recipe, data: Interactions, protocol: str = "auto") -> Spli
     if protocol not in PROTOCOLS:
         raise Invalid(f"there is no protocol {protocol!r}; choose one of {', '.join(PROTOCOLS)}")
     data = newest_events(data, recipe.events.newest)
-    if protocol == "leave_last_out":
-        return leave_last_out(data, recipe.validation.folds)
     if protocol != "auto":
         changed = recipe.validation.model_copy(update={"protocol": protocol})
         recipe = recipe.model_copy(update={"validation": changed})
@@ -63,7 +72,7 @@ def planned(recipe: Recipe, data: Interactions, split: Split, tell: Tell = say_n
         Invalid: there is too little data to choose by; says what to change
     """
     if is_settled(recipe):
-        return Plan(for_catalog(recipe, data.n_items), "none needed", 0, 0.0)
+        return settled_plan(recipe, data.n_items)
     if not any((trial.histories.lengths > 0).any() for trial in split.validation):
         raise Invalid(TOO_FEW.format(events=len(data), readers=data.n_readers))
     return make_plan(recipe, split.validation, tell)
@@ -100,6 +109,9 @@ def report_without_interactions(recipe: Recipe) -> dict[str, Any]:
         "segments": [],
         "beside": {},
         "recipe": recipe.name,
+        "chosen": "",
+        "parts": [],
+        "dropped": {},
         "readers_asked": 0,
         "figures": {},
         "verdict": {"allowed": True, "sentence": sentence},
@@ -113,11 +125,17 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
 
 def plan_of(facts: Mapping[str, Any]) -> Plan:
     """Read what `plan_facts` wrote."""
-    return Plan(**{**facts, "recipe": parse(facts["recipe"])})
+    outcomes = tuple(PartOutcome(**one) for one in facts.get("outcomes", ()))
+    return Plan(**{**facts, "recipe": parse(facts["recipe"]), "outcomes": outcomes})
+
+
+def confirmed(plan: Plan, report: Mapping[str, Any]) -> Plan:
+    """Give a plan without the parts that its examination dropped."""
+    return without_parts(plan, report.get("dropped", {}))
 
 
 def examined(
-    recipe: Recipe,
+    plan: Plan,
     trial: Trial,
     *,
     serving: Mapping[str, Any] | None = None,
@@ -125,7 +143,10 @@ def examined(
     k: int | None = None,
     tell: Tell = say_nothing,
 ) -> dict[str, Any]:
-    """Train a settled recipe on the past of a trial and examine it, beside popularity and the recipe that serves.
+    """Train a planned recipe on the past of a trial and examine it, beside popularity and the recipe that serves.
+
+    Where weights were chosen, parts without which the blend is certainly better on this trial are dropped first
+    (`dropped`; `confirmed` gives the plan without them).
 
     `k` is the length of the lists; none: the one the recipe's weights are chosen by. `serving` holds `recipe`
     (settled) and `version`. What serves is trained again on the same past: its own snapshot knows the future of the
@@ -136,11 +157,18 @@ def examined(
     """
     if not len(trial):
         raise Invalid(TOO_FEW.format(events=len(trial.train), readers=trial.train.n_readers))
+    recipe = plan.recipe
     asked = trial.sample(readers, rng_for(recipe.seed, "examine"))
     k = recipe.blend.k if k is None else k
     figure = f"ndcg@{k}"
     rng = rng_for(recipe.seed, "intervals")
-    ours = _examination(fit(recipe, trial.train, tell), asked, k, tell)
+    engine, dropped = fit(recipe, trial.train, tell), dict[str, str]()
+    if plan.chooses:
+        tell("confirm weights")
+        dropped = confirm(engine.blend.parts, asked, k, rng_for(recipe.seed, "confirm")).dropped
+        plan = without_parts(plan, dropped)
+        engine = without_weight(engine, dropped)
+    ours = _examination(engine, asked, k, tell)
     learner: Learner = Popularity(PopularityRecipe(learner="popularity"))
     common = learner.train(trial.train, rng_for(recipe.seed, POPULARITY))
     tell("examine popularity")
@@ -159,6 +187,9 @@ def examined(
     return {
         **found,
         "recipe": recipe.name,
+        "chosen": sentence_of(plan.outcomes),
+        "parts": [asdict(one) for one in plan.outcomes],
+        "dropped": dropped,
         "readers_asked": len(asked),
         "figures": headline(found),
         "verdict": {"allowed": verdict.allowed, "sentence": verdict.sentence},

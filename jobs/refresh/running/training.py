@@ -35,6 +35,7 @@ from jobs.refresh.running.estimate import Size, refuse_too_large
 from jobs.refresh.running.reports import Reports
 from jobs.refresh.running.source import Source, read_source
 from jobs.refresh.running.stages import (
+    confirmed,
     data_facts,
     examined,
     plan_facts,
@@ -113,6 +114,8 @@ class Training:
             "version": self._version,
             "figures": report["figures"],
             "verdict": report["verdict"]["sentence"],
+            "chosen": report.get("chosen", ""),
+            "parts": tuple(report.get("parts", ())),
             "error": "",
         }
 
@@ -154,7 +157,7 @@ class Training:
     def _dataset(self) -> dict[str, Any]:
         source = self._source
         memory_mb = self._memory_mb
-        refuse_too_large(self._recipe, Size.of(source.data), memory_mb)
+        refuse_too_large(self._recipe, Size.of(source.data, len(source.texts)), memory_mb)
         facts: dict[str, Any] = {**data_facts(source.data), "products": source.products}
         return {**facts, "damaged": list(source.damaged)} if source.damaged else facts
 
@@ -165,18 +168,21 @@ class Training:
 
     def _evaluate(self) -> dict[str, Any]:
         report = self._report
-        return {"readers": report["readers_asked"], "verdict": report["verdict"]["sentence"]}
+        facts = {"readers": report["readers_asked"], "verdict": report["verdict"]["sentence"]}
+        return {**facts, "dropped": sorted(report["dropped"])} if report.get("dropped") else facts
 
     def _train(self) -> dict[str, Any]:
         folder = self._folder
         if not self._is_built(folder):
             shutil.rmtree(folder, ignore_errors=True)
-            settled = self._settled.recipe
+            settled = confirmed(self._settled, self._report).recipe
             engine = fit(settled, self._source.data, self._counting(len(settled.parts) + 2))
             extras = self._indexed(engine)
             self._say("write snapshot", 0.95)
             source = self._source
-            origin = Origin(source.offsets, source.embedder, self._bench.release, source.erasures)
+            origin = Origin(
+                source.offsets, source.embedder, self._bench.release, source.erasures, self._run.code
+            )
             # the time of the order, so that every attempt writes the same bytes
             build(engine, folder, written_at_ms=self._run.created_at, origin=origin, extras=extras)
         snapshot = Snapshot.open(folder)
@@ -262,7 +268,7 @@ class Training:
             plan = self._settled
             tell = self._counting(len(plan.recipe.parts) + 5)
             tell("split")
-            kept = examined(plan.recipe, self._split.test, serving=self._serving, tell=tell)
+            kept = examined(plan, self._split.test, serving=self._serving, tell=tell)
             self._checkpoints.put("report", kept)
         return kept
 

@@ -27,6 +27,7 @@ from cluster.records.run import LEASE_MS, Run, RunStatus, StageDone, claimed, en
 from cluster.store.ports import Noun, Stores
 from jobs.refresh.running.orders import run_named, step
 from jobs.refresh.running.promoting import promote
+from jobs.refresh.running.shipped_code import importable
 from jobs.refresh.running.training import Bench, Outdated, Stage, Training, sweep_leftovers
 
 T = TypeVar("T")
@@ -74,6 +75,8 @@ class Workplace:
     patience_s: float = PATIENCE_S
     settle_s: float = SETTLE_S
     release: str = ""
+    code_dir: Path = Path()
+    "Where code lies that was shipped with runs."
 
 
 class Worker:
@@ -150,7 +153,8 @@ class Worker:
 
     async def _stages(self, training: Training) -> Run:
         try:
-            training = await self._each_stage(training)
+            with importable(self._place.code_dir, self._run.code):
+                training = await self._each_stage(training)
         except Unavailable as error:
             return await self._give_back(error)
         except HouseError as error:

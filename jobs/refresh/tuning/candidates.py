@@ -139,11 +139,10 @@ def _best(every: Sequence[Scaled], trial: Trial, depth: int) -> Iterator[Rows]:
     Shapes:
         yields: int64 [c], ascending
     """
-    histories = trial.histories
-    seen = np.zeros(histories.n_items, np.bool_)
-    for row, (first, last) in enumerate(pairwise(histories.starts.tolist())):
-        items = histories.items[first:last]
-        items = items[items >= 0] if trial.seen == "out" else items[:0]
+    hidden = trial.hidden()
+    seen = np.zeros(trial.histories.n_items, np.bool_)
+    for row, (first, last) in enumerate(pairwise(hidden.starts.tolist())):
+        items = hidden.items[first:last]
         seen[items] = True
         yield np.unique(np.concatenate([scaled.best(row, depth, seen) for scaled in every]))
         seen[items] = False

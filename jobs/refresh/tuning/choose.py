@@ -36,6 +36,8 @@ class Choice:
     "Mean NDCG on validation."
     single: Floats
     "float64 [p], the figure of each part alone."
+    gains: Floats
+    "float64 [p], the most that a part would add to the choice, clear or not; NaN where its family has weight."
 
 
 def choose_weights(
@@ -59,7 +61,21 @@ def choose_weights(
         # no small step led from the start to its own best part: begin there
         weights = _climbed(candidates, alone, families, most_parts, rounds)
         figures = candidates.figures(candidates.total(weights))
-    return Choice(weights, _mean(figures), single)
+    return Choice(weights, _mean(figures), single, _gains(candidates, weights, families))
+
+
+def _gains(candidates: Candidates, weights: Floats, families: Sequence[str]) -> Floats:
+    """Say what each part would add at its best weight, where no variant of it has weight."""
+    total = candidates.total(weights)
+    now = _mean(candidates.figures(total))
+    chosen = {family for family, weight in zip(families, weights, strict=True) if weight}
+    gains = np.full(len(families), np.nan)
+    for part, family in enumerate(families):
+        if family not in chosen:
+            scores = candidates.scores[part]
+            found = [_mean(candidates.figures(total + scores * np.float32(weight))) for weight in LADDER]
+            gains[part] = max(found) - now
+    return gains
 
 
 def _climbed(

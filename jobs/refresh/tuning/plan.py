@@ -6,7 +6,7 @@ The result is a recipe again, so what was decided can be read, kept, compared an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,25 +15,21 @@ from actors.learned.model import CommonModel, Model
 from actors.vectors.types import Floats
 from cluster.errors import Invalid
 from jobs.refresh.events.dataset import Interactions
-from jobs.refresh.events.split import Seen, Split, Trial, by_time, last_day_sessions, leave_last_out
+from jobs.refresh.events.split import Trial
 from jobs.refresh.learner import PartRecipe
 from jobs.refresh.learners.registry import learner_of, rng_for
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.tuning.candidates import Candidates, gather
 from jobs.refresh.tuning.choose import choose_weights
+from jobs.refresh.tuning.outcomes import PartOutcome, outcomes_of, with_dropped
+from jobs.refresh.tuning.protocol import is_coarse, known_readers, split_of
 from jobs.refresh.tuning.tune import Tuned, fadings_of, tune_part
 
 Tell = Callable[[str], None]
 "Hears what is being done, for a progress display."
 
-_ENOUGH_READERS = 200
 _ENOUGH_NEW_READERS = 30
-_REPEATING = 0.2
 _ROUNDS = 30
-_SITTING_S = 6 * 3_600.0
-"Longer than anybody sits in front of a catalog."
-_PAUSE_S = 1_800.0
-_MOST_READERS = 0.5
 
 
 def say_nothing(step: str) -> None:
@@ -54,31 +50,17 @@ class Plan:
     "The same for readers without a history; 0 when there were too few."
     single: Mapping[str, float] = field(default_factory=dict)
     "Part -> NDCG of the part alone."
+    outcomes: tuple[PartOutcome, ...] = ()
+    "What came of each part of the recipe that was given."
+    chooses: bool = False
+    "Were weights chosen, or were they given?"
 
 
-def split_of(recipe: Recipe, data: Interactions) -> Split:
-    """Split data as the recipe says, or as suits it.
-
-    Errors:
-        Invalid: the protocol it names does not fit the data
-    """
-    asked = recipe.validation
-    protocol = asked.protocol
-    if protocol == "leave_last_out":
-        return leave_last_out(data, asked.folds)
-    if protocol == "next_in_session":
-        return last_day_sessions(data, asked.share)
-    if protocol == "by_time" or data.clock:
-        try:
-            split = _by_time(recipe, data)
-        except Invalid:
-            if protocol == "by_time":
-                raise
-            return leave_last_out(data, asked.folds)
-        known = np.count_nonzero(split.validation[0].histories.lengths > 0)
-        if protocol == "by_time" or (known >= _ENOUGH_READERS and not cuts_sittings(split.validation[0])):
-            return split
-    return leave_last_out(data, asked.folds)
+def settled_plan(recipe: Recipe, n_items: int) -> Plan:
+    """Give the plan of a recipe that leaves nothing open."""
+    fitting = for_catalog(recipe, n_items)
+    outcomes = outcomes_of(recipe, list(fitting.parts), n_items=n_items, chooses=False)
+    return Plan(fitting, "none needed", 0, 0.0, outcomes=outcomes)
 
 
 def make_plan(recipe: Recipe, trials: Sequence[Trial], tell: Tell = say_nothing) -> Plan:
@@ -87,14 +69,16 @@ def make_plan(recipe: Recipe, trials: Sequence[Trial], tell: Tell = say_nothing)
     Errors:
         Invalid: no part fits the catalog, or the trials ask nobody with a history
     """
-    recipe = for_catalog(recipe, trials[0].train.n_items)
+    given, n_items = recipe, trials[0].train.n_items
+    recipe = for_catalog(recipe, n_items)
     trials = _enough(recipe, trials)
-    small = [reduced(recipe, _known(trial)) for trial in trials]
+    small = [reduced(recipe, known_readers(trial)) for trial in trials]
     tuned: dict[str, Tuned] = {}
+    coarse = is_coarse(trials[0].train)
     for name, part in recipe.parts.items():
         tell(f"tune {name}")
         rng = rng_for(recipe.seed, f"tune {name}")
-        tuned[name] = tune_part(part, small, rng, recipe.validation.tune_items)
+        tuned[name] = tune_part(part, small, rng, recipe.validation.tune_items, coarse_clock=coarse)
     settled = recipe.model_copy(update={"parts": {name: found.part for name, found in tuned.items()}})
     models: list[dict[str, Model]] = []
     for trial in trials:
@@ -103,15 +87,39 @@ def make_plan(recipe: Recipe, trials: Sequence[Trial], tell: Tell = say_nothing)
             tell(f"train {name} for validation")
             models[-1][name] = learner_of(part).train(trial.train, rng_for(recipe.seed, name))
     tell("choose weights")
-    return _weighed(settled, trials, models, tuned)
+    plan, gains = _weighed(settled, trials, models, tuned)
+    blend = given.blend.model_copy(
+        update={"weights": plan.recipe.blend.weights, "weights_new": plan.recipe.blend.weights_new}
+    )
+    outcomes = outcomes_of(
+        given.model_copy(update={"blend": blend}), list(recipe.parts),
+        single=plan.single, gains=gains, n_items=n_items, chooses=given.blend.weights == "auto",
+    )  # fmt: skip
+    return replace(plan, outcomes=outcomes, chooses=given.blend.weights == "auto")
 
 
 def plan_for(recipe: Recipe, data: Interactions, tell: Tell = say_nothing) -> Plan:
     """Answer the open questions of a recipe on the newest part of the data."""
     if is_settled(recipe):
-        return Plan(for_catalog(recipe, data.n_items), "none needed", 0, 0.0)
+        return settled_plan(recipe, data.n_items)
     split = split_of(recipe, data)
     return make_plan(recipe, (split.test, *split.validation), tell)
+
+
+def without_parts(plan: Plan, dropped: Mapping[str, str]) -> Plan:
+    """Take parts out of the blend of a plan; `dropped` says why, part by part."""
+    recipe = plan.recipe
+    weights, weights_new = recipe.blend.weights, recipe.blend.weights_new
+    if not dropped or weights == "auto" or weights_new == "auto":
+        return plan
+    left = {name: weight for name, weight in weights.items() if name not in dropped}
+    parts = {name: part for name, part in recipe.parts.items() if name in left or name in weights_new}
+    blend = recipe.blend.model_copy(update={"weights": left})
+    return replace(
+        plan,
+        recipe=recipe.model_copy(update={"parts": parts, "blend": blend}),
+        outcomes=with_dropped(plan.outcomes, dropped),
+    )
 
 
 def is_settled(recipe: Recipe) -> bool:
@@ -155,48 +163,7 @@ def reduced(recipe: Recipe, trial: Trial) -> Trial:
     share = asked.tune_events / len(trial.train)
     chosen = rng.random(trial.train.n_readers) < share
     train = trial.train.pick(chosen[trial.train.reader])
-    return Trial(small.name, train, small.histories, small.targets, small.seen)
-
-
-def _by_time(recipe: Recipe, data: Interactions) -> Split:
-    asked = recipe.validation
-    if asked.seen != "auto":
-        return by_time(data, share=asked.share, seen=asked.seen, kinds=asked.kinds, folds=asked.folds)
-    split = by_time(data, share=asked.share, seen="allowed", kinds=asked.kinds, folds=asked.folds)
-    seen: Seen = "allowed" if _repeat_share(split.validation[0]) >= _REPEATING else "out"
-    if seen == "allowed":
-        return split
-    return by_time(data, share=asked.share, seen=seen, kinds=asked.kinds, folds=asked.folds)
-
-
-def cuts_sittings(trial: Trial) -> bool:
-    """Does an instant cut most readers in the middle of their only sitting?
-
-    Their clock orders events and says no more: all that is asked for follows within seconds of what is known, many
-    items at once, while a service hears of each one before the next. So the next item is the honest question, unless
-    readers take the same again: that would not be asked for.
-    """
-    known = _known(trial)
-    histories = known.histories
-    if not len(known) or trial.seen == "allowed":
-        return False
-    first, last = histories.at_s[histories.starts[:-1]], histories.at_s[histories.starts[1:] - 1]
-    short = (histories.now_s - first <= _SITTING_S) & (histories.now_s - last <= _PAUSE_S)
-    return bool(short.mean() > _MOST_READERS)
-
-
-def _repeat_share(trial: Trial) -> float:
-    """Say which share of what known readers take they had taken before."""
-    known = trial.pick(np.flatnonzero(trial.histories.lengths > 0))
-    seen = known.histories.seen()
-    owner = known.targets.owners()
-    if not len(owner):
-        return 0.0
-    return float(np.asarray(seen[owner, known.targets.items]).mean())
-
-
-def _known(trial: Trial) -> Trial:
-    return trial.pick(np.flatnonzero(trial.histories.lengths > 0))
+    return replace(small, train=train)
 
 
 def _enough(recipe: Recipe, trials: Sequence[Trial]) -> list[Trial]:
@@ -218,8 +185,11 @@ def _weighed(
     trials: Sequence[Trial],
     models: Sequence[Mapping[str, Model]],
     tuned: Mapping[str, Tuned],
-) -> Plan:
-    """Choose weights and fadings for readers with a history, and weights for those without."""
+) -> tuple[Plan, dict[str, float]]:
+    """Choose weights and fadings for readers with a history, and weights for those without.
+
+    Returns the plan, and what each part that has no weight would have added.
+    """
     blend = recipe.blend
     variants = [
         [
@@ -237,7 +207,7 @@ def _weighed(
     most = max(recipe.validation.readers // len(trials), 1)
     candidates = Candidates.joined(
         [
-            gather([model for _, _, model in several], _known(trial).sample(most, rng), k=blend.k)
+            gather([model for _, _, model in several], known_readers(trial).sample(most, rng), k=blend.k)
             for several, trial in zip(variants, trials, strict=True)
         ]
     )
@@ -252,13 +222,22 @@ def _weighed(
     settled = recipe.model_copy(
         update={
             "parts": {name: part.model_copy(update={"tune": {}}) for name, part in parts.items()},
+            "validation": recipe.validation.model_copy(update=_found_out(trials[0])),
             "blend": blend.model_copy(update={"weights": weights, "weights_new": weights_new, "start": {}}),
         }
     )
     single: dict[str, float] = {}
+    gains: dict[str, float] = {}
     for at, name in enumerate(names):
         single[name] = max(single.get(name, 0.0), float(choice.single[at]))
-    return Plan(settled, trials[0].name, len(candidates), choice.figure, figure_new, single)
+        if not np.isnan(choice.gains[at]):
+            gains[name] = max(gains.get(name, -1.0), float(choice.gains[at]))
+    return Plan(settled, trials[0].name, len(candidates), choice.figure, figure_new, single), gains
+
+
+def _found_out(trial: Trial) -> dict[str, Any]:
+    """Say what serving must know of how the choice was made: which items of a history it may show."""
+    return {"seen": trial.seen, "kinds": trial.kinds} if trial.seen == "other_kinds" else {}
 
 
 def _weights_new(

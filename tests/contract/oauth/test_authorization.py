@@ -282,6 +282,16 @@ async def test_a_long_name_does_not_push_the_rest_of_the_page_away(scene: Scene)
     assert f"{shown} wants to use the archive" in visible((await scene.person.sign_in()).text)
 
 
+async def test_a_long_host_is_shown_by_its_end(scene: Scene) -> None:
+    uri = "https://claude.ai." + "a." * 60 + "evil.example/x"
+    await scene.program.register(redirect_uris=[uri])
+    page = await scene.person.open(AUTHORIZE, **scene.program.asks(redirect_uri=uri))
+    for answer in (page, await scene.person.sign_in()):
+        text = visible(answer.text)
+        assert "claude.ai" not in text
+        assert "…" + ("a." * 60 + "evil.example")[-59:] in text
+
+
 @pytest.mark.parametrize(
     ("uri", "host", "kind"),
     [
@@ -293,6 +303,14 @@ async def test_a_long_name_does_not_push_the_rest_of_the_page_away(scene: Scene)
 )
 async def test_the_person_sees_where_the_answer_goes(scene: Scene, uri: str, host: str, kind: str) -> None:
     await scene.program.register(redirect_uris=[uri])
+    first = await scene.person.open(AUTHORIZE, **scene.program.asks(redirect_uri=uri))
+    wrong = await scene.person.press("sign-in", username="ada", password="a wrong one")
+    for page in (first, wrong):
+        before = page.text.partition('name="password"')[0]
+        assert 'name="form"' in before
+        assert "to connect Reader with the archive" in visible(before)
+        assert f"Your answer is sent to {host} {kind}" in visible(before)
+        assert "Applications choose their own names." in visible(before)
     text = visible((await scene.consent(redirect_uri=uri)).text)
     assert f"Your answer is sent to {host} {kind}" in text
     assert "Reader wants to use the archive" in text

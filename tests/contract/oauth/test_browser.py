@@ -95,6 +95,8 @@ async def test_a_person_connects_a_client_on_their_own_machine(
             page.on("console", lambda message: complaints.append(message.text))
             await page.goto(str(httpx.URL(f"{base}/oauth/authorize/archive", params=asks)))
             await page.screenshot(path=shots / f"{width}-1-sign-in.png", full_page=True)
+            assert await page.get_by_text(urlsplit(client).netloc).is_visible()
+            assert await page.get_by_text("Applications choose their own names.").is_visible()
             await page.get_by_label("User name").fill("ada")
             await page.get_by_label("Password").fill("a wrong one")
             await page.keyboard.press("Enter")

@@ -286,6 +286,23 @@ def test_votes_that_fade_are_taken_from_the_live_counters_as_soon_as_they_hold_e
     )
 
 
+def test_where_carts_lead_to_purchases_only_what_was_bought_and_the_session_are_left_out(
+    tmp_path: Path,
+) -> None:
+    snapshot = learned(tmp_path / "s", validation={"seen": "other_kinds", "kinds": ["checkout"]})
+    shop = Recommender(HashingEmbedder())
+    shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
+    adopt(shop, snapshot)
+    recent = [
+        RecentEvent("click", (name(2),), NOW_MS - MINUTE_MS).pack(),
+        RecentEvent("add_to_cart", (name(3),), NOW_MS - 86_400_000).pack(),
+        RecentEvent("checkout", (name(4),), NOW_MS - 86_400_000).pack(),
+    ]
+    found = ids(ask(shop, recent=recent, rows=RING))
+    assert name(3) in found, "it lay in the cart and was not bought"
+    assert not {name(2), name(4)} & set(found)
+
+
 def test_what_a_snapshot_knows_is_not_counted_again(ring: Learned) -> None:
     shop = Recommender(HashingEmbedder())
     shop.apply(product_change(ring_products(), f"{NOW_MS - 90 * DAY_MS}-0"))

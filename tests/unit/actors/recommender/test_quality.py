@@ -33,7 +33,7 @@ from jobs.refresh.building.fit import fit
 from jobs.refresh.events.dataset import from_frame
 from jobs.refresh.recipe import parse
 
-pytestmark = [pytest.mark.data, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.data, pytest.mark.timeout(300), pytest.mark.slow]
 
 Array = np.ndarray[Any, Any]
 

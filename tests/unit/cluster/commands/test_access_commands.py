@@ -53,7 +53,7 @@ def test_an_app_is_made_listed_and_limited_while_everything_is_stopped(places: P
 
 def test_switches_are_shown_and_turned_and_a_wrong_one_changes_nothing(places: Places) -> None:
     _told("apps", "create", "bookshop")
-    assert _told("apps", "switch", "bookshop")["bot_rule"] == "on"
+    assert _told("apps", "switch", "bookshop")["bot_rule"] == "log", "development (decision E6)"
     turned = _told(
         "apps", "switch", "bookshop", "bot_rule=log", "strict_user_hash=true", "service_id_aliases=a,b"
     )

@@ -223,7 +223,12 @@ def test_a_redis_that_may_lose_records_is_bad(told: dict[str, str], check: str) 
 
 
 @pytest.mark.parametrize(("days", "level"), [(1, "warning"), (40, "ok")])
-def test_a_secret_key_that_came_in_an_address_is_named_without_its_text(days: int, level: str) -> None:
+@pytest.mark.parametrize(
+    ("before", "advised"), [("", "X-API-KEY"), ("browser:", "secret_key_in_browser=refuse")]
+)
+def test_an_exposed_secret_key_is_named_without_its_text(
+    days: int, level: str, before: str, advised: str
+) -> None:
     issued = issue_key(
         Vault(bytes(32)), App(app_id="shop", environment="development", created_at=0), "secret", now_ms=1
     )
@@ -235,7 +240,7 @@ def test_a_secret_key_that_came_in_an_address_is_named_without_its_text(days: in
                 stores = memory_stores()
                 await stores.access.put_key(issued.record)
                 for key_id in (issued.record.key_id, "revoked"):
-                    await stores.access.put_exposed(key_id, now_ms - days * 86_400_000)
+                    await stores.access.put_exposed(before + key_id, now_ms - days * 86_400_000)
                 return await work(None, stores)
 
             return asyncio.run(run())
@@ -243,6 +248,7 @@ def test_a_secret_key_that_came_in_an_address_is_named_without_its_text(days: in
     found = running_checks.exposed_keys(Administered(Settings()), now_ms)
     assert found.level == level
     assert (issued.record.key_id in found.words) == (level == "warning")
+    assert (advised in found.advice) == (level == "warning")
     assert "revoked" not in found.words
     assert issued.text not in found.words
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.commands.train import is_failure, show_run
+from cluster.commands.train import is_failure, show_run, told
 from cluster.records.run import Run
 
 VERSION = "c6afd147b3db7535"
@@ -48,3 +48,16 @@ def test_a_training_without_promotion_says_how_to_promote(capsys: pytest.Capture
     said = capsys.readouterr().out
     assert "Certainly better: x" in said
     assert f"Let it serve: kiosk promote bookshop {VERSION}" in said.replace("\n", " ")
+
+
+def test_what_came_of_each_part_stands_below_the_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = "chosen: rules 1; counts adds nothing and is left out"
+    parts = ({"part": "counts", "learner": "mine:Counts", "outcome": "adds_nothing", "reason": "no gain"},)
+    run = _run(figures={"ndcg@10": 0.3}, chosen=chosen, parts=parts, verdict="certainly better: x")
+    show_run(run, as_json=False)
+    said = capsys.readouterr().out.replace("\n", " ")
+    assert "Chosen: rules 1; counts adds nothing and is left out" in said
+    assert said.index("0.3000") < said.index("Chosen") < said.index("Certainly better")
+    assert "kiosk runs show bookshop run-1" in said
+    assert told(run)["chosen"] == chosen
+    assert told(run)["parts"][0]["outcome"] == "adds_nothing"

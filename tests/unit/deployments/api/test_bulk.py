@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from actors.recommender.messages import ReaderQuery, RecommendationResult
+from cluster.clock import SystemClock
 from cluster.records.access import AppSettings, Limits
 from deployments.api import bulk
 from tests.fakes.asgi import Answer, call
@@ -112,3 +113,38 @@ async def test_a_bulk_call_costs_what_its_requests_cost(corner: Corner) -> None:
 async def test_a_bulk_call_holds_up_to_a_hundred_requests(corner: Corner, count: int, status: int) -> None:
     answer = await ask(corner, *({"api_name": "recommendation/nothing"} for _ in range(count)))
     assert answer.status == status
+
+
+async def test_a_refused_entry_says_how_long_to_wait(corner: Corner) -> None:
+    few = Limits(queries_per_s=0.1, query_burst=1, writes_per_s=1e6, write_burst=1_000)
+    await corner.open_app("shop", settings=AppSettings(limits=few))
+    first, second = (await ask(corner, {"api_name": PRODUCTS}, {"api_name": PRODUCTS})).json()["data"]
+    assert (first["status_code"], "retry_after_s" in first) == (200, False)
+    alone = await call(corner.door, "POST", f"/v1/{PRODUCTS}", headers=corner.headers(), json={})
+    assert (second["status_code"], second["body"]) == (429, alone.json())
+    assert second["retry_after_s"] == int(alone.headers["retry-after"]) == 10
+
+
+async def test_calls_of_a_hundred_fit_into_the_default_rate() -> None:
+    """The bucket holds a hundred tokens: the second call right behind the first one waits for its share."""
+    clock = SystemClock()
+    corner = await open_corner(clock=clock)
+    await _open_engine(corner)
+    limits = Limits().model_copy(update={"queries_per_s": 500.0})
+    await corner.open_app("shop", settings=AppSettings(limits=limits))
+    hundred = [{"api_name": PRODUCTS}] * 100
+    for _ in range(3):
+        answer = await ask(corner, *hundred)
+        assert answer.json()["errors"] is False
+
+
+async def test_only_so_many_calls_wait_for_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "MOST_WAITING", 1)
+    corner = await open_corner(clock=SystemClock())
+    await _open_engine(corner)
+    few = Limits(queries_per_s=20.0, query_burst=5, writes_per_s=1e6, write_burst=1_000)
+    await corner.open_app("shop", settings=AppSettings(limits=few))
+    ten = [{"api_name": PRODUCTS}] * 10
+    first, second = await asyncio.gather(ask(corner, *ten), ask(corner, *ten))
+    failed = [sum(entry["error"] for entry in answer.json()["data"]) for answer in (first, second)]
+    assert sorted(failed)[0] == 0 < sorted(failed)[1]

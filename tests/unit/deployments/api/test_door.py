@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import structlog
 
-from cluster.errors import Unavailable
-from cluster.records.access import AppSettings, Limits
+from cluster.errors import TooMany, Unavailable, messages
+from cluster.records.access import AppSettings, Limits, new_app_settings
 from tests.fakes.asgi import Answer, HungUp, call
 from tests.fakes.door import BROWSER, PLENTY, Corner, open_corner
 
@@ -105,6 +105,18 @@ async def test_too_many_requests_say_when_to_come_back(corner: Corner) -> None:
     assert 1 <= int(answers[-1].headers["retry-after"]) <= 2
     reads = await call(corner.door, "GET", "/v1/users/1", headers=corner.headers("slow"))
     assert reads.status == 404
+
+
+async def test_a_full_intake_is_too_many_and_not_away(corner: Corner) -> None:
+    async def full(*_: Any, **__: Any) -> None:
+        raise TooMany("too many uploads are waiting", retry_after_s=5)
+
+    corner.stores.intake.accept = full  # type: ignore[method-assign, assignment]
+    answer = await call(
+        corner.door, "POST", "/v1/users", headers=corner.headers(), json={"data": [{"user_id": "u"}]}
+    )
+    assert (answer.status, answer.headers["retry-after"]) == (429, "5")
+    assert answer.json() == {"message": "too many uploads are waiting"}
 
 
 async def test_an_unready_door_says_busy_and_not_that_the_key_is_wrong(corner: Corner) -> None:
@@ -221,6 +233,48 @@ async def test_the_bot_rule_can_be_off_or_only_logged(corner: Corner) -> None:
         assert answer.status == status
         assert len(told) == (rule != "off")
         assert all(line["reason"] == "curl" for line in told)
+
+
+async def test_faults_of_tokens_and_hashes_are_told_to_robots_in_development(corner: Corner) -> None:
+    """A developer tests with curl and headless browsers: they must see what a page would see."""
+    settings = new_app_settings("development").model_copy(update={"limits": PLENTY})
+    await corner.open_app("shop", settings=settings)
+    for robot in ("curl/8", "Mozilla/5.0 HeadlessChrome/120.0"):
+        wrong = await ask(corner, {}, headers={"User-Agent": robot, "Authorization": "Bearer nonsense"})
+        assert (wrong.status, wrong.json()) == (401, {"message": "Invalid JWT token"})
+        unproven = await ask(corner, {"user_id": "u1"}, headers={"User-Agent": robot})
+        assert (unproven.status, unproven.json()) == (401, {"message": "user_hash is required."})
+    assert new_app_settings("production").bot_rule == "on"
+
+
+async def test_a_robot_in_the_log_comes_with_the_switch(corner: Corner) -> None:
+    with structlog.testing.capture_logs() as lines:
+        refused = await ask(corner, {}, headers={"User-Agent": "curl/8"})
+    assert refused.json() == {"message": messages.ROBOT}, "the interface's own words"
+    (line,) = [line for line in lines if line["event"] == "robot_suspected"]
+    assert line["advice"] == "kiosk apps switch shop bot_rule=log"
+
+
+@pytest.mark.parametrize("rule", ["log", "refuse"])
+async def test_a_secret_key_from_a_page_is_logged_or_refused(corner: Corner, rule: Any) -> None:
+    await _upload_product(corner)
+    await corner.open_app("shop", settings=AppSettings(secret_key_in_browser=rule, limits=PLENTY))
+
+    async def send(**more: str) -> tuple[int, list[str]]:
+        with structlog.testing.capture_logs() as lines:
+            answer = await call(
+                corner.door, "POST", ASK, headers={**corner.headers(), "Host": "kiosk:8150", **more}, json={}
+            )
+        assert corner.secret() not in str(lines)
+        return answer.status, [line["event"] for line in lines if line["event"].startswith("secret_key")]
+
+    assert await send() == (200, [])
+    assert await send(Origin="http://kiosk:8150") == (200, []), "our own page"
+    status = 200 if rule == "log" else 403
+    assert await send(Origin="https://shop.example") == (status, ["secret_key_in_browser"])
+    assert await send(Origin="null") == (status, []), "told once an hour"
+    human = {"User-Agent": BROWSER, "X-API-KEY": corner.publishable(), "Origin": "https://shop.example"}
+    assert (await call(corner.door, "POST", ASK, headers=human, json={})).status == 200
 
 
 async def test_strict_apps_want_a_hash_for_visitors_too(corner: Corner) -> None:

@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+import asyncio
 import importlib
 import inspect
 import json
 import pkgutil
+import re
+import threading
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from deployments.api import wire
+from deployments.api import routes, wire
 from deployments.api.docs import page
 from deployments.api.openapi import describe
+from tests.fakes.asgi import call
 from tests.fakes.door import Corner, open_corner
 
 
@@ -89,6 +93,38 @@ async def test_the_page_stands_alone_and_names_every_path(document: dict[str, An
     assert "https://" not in html
     assert "<script" not in html
     assert html.count("<details") == html.count("</details>")
+
+
+def test_the_page_is_light_and_has_a_command_to_paste_for_every_operation(document: dict[str, Any]) -> None:
+    html = page(document).decode()
+    assert len(html) < 250_000
+    for path in document["paths"].values():
+        for operation in path.values():
+            section = html.partition(f'<details id="{operation["operationId"]}">')[2].partition("<details")[0]
+            assert "curl -s" in section, operation["operationId"]
+            assert "$KEY" in section
+            assert f'href="docs/try#{operation["operationId"]}"' in section
+    places = set(re.findall(r' id="([^"]+)"', html))
+    assert set(re.findall(r'href="#([^"]+)"', html)) <= places
+    assert len(re.findall(r' id="', html)) == len(places)
+
+
+async def test_the_page_is_built_once_and_not_on_the_event_loop(
+    corner: Corner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+
+    def build(document: dict[str, Any]) -> bytes:
+        threads.append(threading.get_ident())
+        return page(document)
+
+    monkeypatch.setattr(routes, "page", build)
+    app = routes.ordinary_way(corner.door, version="0")
+    answers = await asyncio.gather(*[call(app, "GET", "/docs") for _ in range(3)])
+    assert {answer.status for answer in answers} == {200}
+    assert len({answer.body for answer in answers}) == 1
+    assert len(threads) == 1
+    assert threads[0] != threading.get_ident()
 
 
 def test_explanations_are_documented_as_an_addition_of_ours(document: dict[str, Any]) -> None:

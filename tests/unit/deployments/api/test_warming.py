@@ -9,8 +9,9 @@ from cluster.errors import NotFound, Unavailable
 from cluster.records.access import App
 from cluster.store.memory import memory_stores
 from cluster.store.ports import Stores
-from deployments.api.warming import LATELY_MS, warm_up
-from tests.fakes.door import StillClock
+from deployments.api.warming import LATELY_MS, warm_up, warm_written
+from tests.fakes.asgi import call
+from tests.fakes.door import StillClock, open_corner
 
 
 class Asked:
@@ -103,3 +104,40 @@ async def test_a_large_engine_is_waited_for_while_others_answer(
     slow = SlowToLoad(stores, clock, others)
     assert await warm_up(stores, slow, clock) == int(others)
     assert slow.tries == tries
+
+
+async def test_an_app_that_is_written_is_loaded_once_before_somebody_asks() -> None:
+    corner = await open_corner()
+    asked = Asked()
+    watching = asyncio.create_task(
+        warm_written(corner.stores, asked, lambda: ("other", "shop"), every_s=0.01)
+    )
+    await asyncio.sleep(0.05)
+    assert asked.names == []
+    for _ in range(3):
+        products = {"data": [{"product_id": "hoe-11"}]}
+        await call(corner.door, "POST", "/v1/products", headers=corner.headers(), json=products)
+        await corner.apply()
+        await asyncio.sleep(0.05)
+    assert asked.names == [("shop", "default")]
+    watching.cancel()
+
+
+async def test_an_app_that_can_not_be_loaded_yet_is_tried_again() -> None:
+    corner = await open_corner()
+    asked = Asked()
+    asked.error = NotFound("engine is not found")
+    watching = asyncio.create_task(warm_written(corner.stores, asked, lambda: ("shop",), every_s=0.01))
+    await asyncio.sleep(0.03)
+    products = {"data": [{"product_id": "hoe-11"}]}
+    await call(corner.door, "POST", "/v1/products", headers=corner.headers(), json=products)
+    await corner.apply()
+    await asyncio.sleep(0.05)
+    asked.error = RuntimeError("broken")
+    await asyncio.sleep(0.05)
+    tries = len(asked.names)
+    asked.error = None
+    await asyncio.sleep(0.1)
+    assert tries > 1
+    assert len(asked.names) == tries + 1
+    watching.cancel()

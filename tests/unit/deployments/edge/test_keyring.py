@@ -147,7 +147,7 @@ async def test_listeners_hear_which_keys_are_alive(store: AccessStore) -> None:
     assert heard == [frozenset({issued.record.key_id}), frozenset()]
 
 
-async def test_a_secret_key_in_an_address_is_told_once_an_hour_without_the_key(store: AccessStore) -> None:
+async def test_an_exposed_secret_key_is_told_once_an_hour_without_the_key(store: AccessStore) -> None:
     vault = Vault(MASTER)
     issued = issue_key(vault, APP, "secret", now_ms=1)
     await store.put_app(APP)
@@ -159,12 +159,17 @@ async def test_a_secret_key_in_an_address_is_told_once_an_hour_without_the_key(s
     with structlog.testing.capture_logs() as lines:
         for at_ms in (0, 1, 3_599_999, 3_600_000, 3_600_001):
             ring.record_exposed(credential, at_ms)
+            ring.record_exposed(credential, at_ms, in_browser=True)
             await until(lambda: not ring._unwritten)
     await ring.close()
-    told = [line for line in lines if line["event"] == "secret_key_in_address"]
-    assert [line["key_id"] for line in told] == [credential.key_id] * 2
+    for event in ("secret_key_in_address", "secret_key_in_browser"):
+        told = [line for line in lines if line["event"] == event]
+        assert [line["key_id"] for line in told] == [credential.key_id] * 2
     assert issued.text not in str(lines)
-    assert await store.exposed() == {credential.key_id: 3_600_000}
+    assert await store.exposed() == {
+        credential.key_id: 3_600_000,
+        "browser:" + credential.key_id: 3_600_000,
+    }
 
 
 @pytest.mark.parametrize(

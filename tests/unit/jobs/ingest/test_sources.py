@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -96,12 +98,30 @@ def test_csv_columns_without_a_name_are_left_out_and_others_lose_their_blanks(tm
         (b"id,name,id\n1,Ann,2\n", "two columns of the name 'id'"),
         ("id,größe\n1,2\n".encode("latin-1"), "not UTF-8"),
         ("id,name\n1,2\n".encode("utf-16"), "not UTF-8"),
+        ("id,name\n1,2\n".encode("utf-16-le"), "looks like UTF-16, read it with --encoding utf-16"),
         (b",\n1,2\n", "no header"),
     ],
 )
 def test_a_csv_header_nobody_can_read_is_said_plainly(tmp_path: Path, data: bytes, reason: str) -> None:
     with pytest.raises(Invalid, match=reason):
         read(write(tmp_path / "a.csv", data))
+
+
+def test_a_utf_16_header_is_told_before_the_csv_module_meets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The csv module of Python 3.10 fails with `line contains NUL`, which names neither the cause nor the cure."""
+    read_lines = csv.reader
+
+    def reader_of_3_10(lines: Iterable[str], **options: Any) -> Iterator[list[str]]:
+        for line in lines:
+            if "\0" in line:
+                raise csv.Error("line contains NUL")
+            yield from read_lines([line], **options)
+
+    monkeypatch.setattr(csv, "reader", reader_of_3_10)
+    with pytest.raises(Invalid, match="not UTF-8; it looks like UTF-16"):
+        read(write(tmp_path / "a.csv", "id,name\n1,2\n".encode("utf-16")))
 
 
 def test_csv_rows_in_another_encoding_are_refused_and_not_garbled(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from cluster.artifacts.snapshots import SnapshotShelf
 from cluster.errors import Conflict, Fault, NotFound, Unavailable
 from cluster.store.memory import memory_stores
 from cluster.store.ports import Stores
-from jobs.refresh.building.build import build
+from jobs.refresh.building.build import Origin, build
 from jobs.refresh.building.fit import fit
 from jobs.refresh.events.dataset import from_segments
 from jobs.refresh.figures.evaluate import Examination
@@ -164,6 +164,19 @@ def test_published_twice_is_published_once(shelf: Shelf, built: dict[str, Path])
     assert {one.version for one in before} == set(built)
 
 
+def test_a_version_is_found_by_its_start(shelf: Shelf, built: dict[str, Path]) -> None:
+    snapshots = SnapshotShelf(shelf)
+    for folder in built.values():
+        snapshots.publish(APP, ENGINE, folder)
+    for version in built:
+        assert snapshots.find_version(APP, ENGINE, version) == version
+        assert snapshots.find_version(APP, ENGINE, version[:12]) == version
+    with pytest.raises(Conflict, match="snapshots begin with"):
+        snapshots.find_version(APP, ENGINE, "")
+    with pytest.raises(NotFound, match="has no snapshot nothing"):
+        snapshots.find_version(APP, ENGINE, "nothing")
+
+
 def test_a_folder_that_was_damaged_is_not_published(tmp_path: Path, built: dict[str, Path]) -> None:
     import shutil
 
@@ -233,3 +246,19 @@ def test_old_versions_go_and_those_to_keep_stay(shelf: Shelf, built: dict[str, P
     assert len(left) == 2
     assert oldest.version in left
     assert not any("unfinished" in entry.path for entry in shelf.entries("snapshots"))
+
+
+async def test_what_learned_with_shipped_code_is_not_promoted_without_a_reason(
+    stores: Stores, tmp_path: Path
+) -> None:
+    """The processes that serve can't import that code: the engine would go on with what it served before."""
+    data = from_segments(market.table(600, 60, 30, topics=3))
+    engine = fit(plan_for(load("fast"), data).recipe, data)
+    manifest = build(engine, tmp_path / "one", written_at_ms=1, origin=Origin(code="a" * 64))
+    shelf, version = Shelf.open(tmp_path / "shelf"), str(manifest.facts["version"])
+    SnapshotShelf(shelf).publish(APP, ENGINE, tmp_path / "one")
+    with pytest.raises(Conflict, match=r"--working-dir shipped .* train again without --working-dir"):
+        await promote(stores, shelf, APP, ENGINE, version, now_ms=1, by="a test")
+    assert await serving(stores) == ""
+    entry = await promote(stores, shelf, APP, ENGINE, version, now_ms=1, by="a test", force="it is installed")
+    assert (entry.forced, entry.reason) == (True, "it is installed")

@@ -23,7 +23,7 @@ from tests.benchmarks import quality_sets as sets
 from tests.benchmarks.peers.ranking import Follows, Popular
 from tests.benchmarks.quality_served import adopted, served_figure, taught, until_of
 
-pytestmark = [pytest.mark.data, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.data, pytest.mark.timeout(300), pytest.mark.slow]
 
 SHOP: dict[str, Any] = {
     "parts": {

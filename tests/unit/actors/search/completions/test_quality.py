@@ -10,7 +10,7 @@ from actors.search.folding import typed_so_far
 from tests.benchmarks.quality_sets import data_folder, has
 from tests.benchmarks.typos import Case, load_films, misspelled, with_typos
 
-pytestmark = [pytest.mark.data, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.data, pytest.mark.timeout(120), pytest.mark.slow]
 FLOORS = {0: 0.93, 1: 0.87, 2: 0.8, 3: 0.8, 4: 0.9}
 "Number of typos -> share of titles among the first ten."
 _CASES = 200

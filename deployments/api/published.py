@@ -1,0 +1,68 @@
+"""Documents for everybody: written once, with a tag of their content, compressed for those who take it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from deployments.edge.compression import accepts_gzip, gzip
+from deployments.edge.envelope import is_known, tag_of
+
+
+class PublishedDocument:
+    """A document that `write` makes when it is first asked for."""
+
+    def __init__(self, write: Callable[[], bytes], media_type: str, headers: Mapping[str, str]) -> None:
+        self._write = write
+        self._media_type = media_type
+        self._headers = {**headers, "vary": "Accept-Encoding"}
+        self._building: asyncio.Future[None] | None = None
+
+    @cached_property
+    def body(self) -> bytes:
+        """The document."""
+        return self._write()
+
+    @cached_property
+    def _compressed(self) -> bytes:
+        return gzip(self.body)
+
+    @cached_property
+    def _etag(self) -> bytes:
+        return tag_of(self.body)
+
+    async def _build(self) -> None:
+        """Write the document on a thread: it takes up to half a second, and requests go on meanwhile."""
+        if self._building is None:
+            self._building = asyncio.ensure_future(asyncio.to_thread(self._write_once))
+        await asyncio.shield(self._building)
+
+    def _write_once(self) -> None:
+        _ = self._etag, self._compressed
+
+    def respond(self, request: Request) -> Response:
+        """Answer with the document, or with 304 when the caller has it."""
+        etag = self._etag
+        headers = {**self._headers, "etag": etag.decode()}
+        known = request.headers.get("if-none-match")
+        if known is not None and is_known(etag, known.encode("latin-1")):
+            return Response(status_code=304, headers=headers)
+        if not accepts_gzip(request.headers.get("accept-encoding", "").encode("latin-1")):
+            return Response(self.body, media_type=self._media_type, headers=headers)
+        # One tag for both forms, so it says that they mean the same and not that their bytes are the same.
+        headers |= {"content-encoding": "gzip", "etag": "W/" + etag.decode()}
+        return Response(self._compressed, media_type=self._media_type, headers=headers)
+
+    @property
+    def endpoint(self) -> Callable[[Request], Awaitable[Response]]:
+        """The document as the endpoint of a route."""
+
+        async def show(request: Request) -> Response:
+            await self._build()
+            return self.respond(request)
+
+        return show

@@ -1,0 +1,111 @@
+"""Read the texts of the interface, and add them to JSON schemas."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_HERE = Path(__file__).parent
+_OWNERLESS = "any"
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A request that was sent to a prepared app, and what it was answered."""
+
+    operation: str
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    body: Any
+    status: int
+    reply: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Everything that people read in the OpenAPI document beside names and types."""
+
+    info: str
+    tags: Mapping[str, str]
+    operations: Mapping[str, Mapping[str, str]]
+    fields: Mapping[str, Mapping[str, str]]
+    examples: tuple[Example, ...]
+    refusals: Mapping[str, Example]
+    "Model of a refusal -> a request that gets one."
+
+    def field(self, owner: str, name: str) -> str:
+        """Find the text of a field: the model's own, that of the model it is like, or that of every model."""
+        fields = self.fields
+        alike = fields["like"].get(owner, "")
+        for section in (owner, alike, _OWNERLESS):
+            text = fields.get(section, {}).get(name)
+            if text is not None:
+                return text
+        return ""
+
+    def describe(self, schema: Any, owner: str) -> None:
+        """Add the texts of all fields of a schema in place, and take the titles that repeat their names out."""
+        if isinstance(schema, list):
+            for item in schema:
+                self.describe(item, owner)
+        if not isinstance(schema, dict):
+            return
+        for name, field in schema.get("properties", {}).items():
+            if isinstance(field, dict):
+                field.pop("title", None)
+                if isinstance(field.get("default"), dict):
+                    # Generators of clients take no object as a default; its own fields have defaults.
+                    del field["default"]
+                text = self.field(owner, name)
+                if text:
+                    field.setdefault("description", text)
+        for name, part in schema.items():
+            if name == "properties":
+                for field in part.values():
+                    self.describe(field, owner)
+            elif name not in ("default", "enum", "example", "examples"):
+                self.describe(part, owner)
+
+
+def read_texts() -> Texts:
+    """Read the data files. Cost: 15 ms, once for each document."""
+    operations = tomllib.loads((_HERE / "operations.toml").read_text("utf-8"))
+    fields = tomllib.loads((_HERE / "fields.toml").read_text("utf-8"))
+    return Texts(
+        info=operations["info"]["description"].strip(),
+        tags=operations["tags"],
+        operations=operations["operations"],
+        fields=fields,
+        examples=read_examples(),
+        refusals={entry["model"]: _example(entry) for entry in _read("refusals.json")},
+    )
+
+
+def read_examples() -> tuple[Example, ...]:
+    """Read the examples in the order in which they can be sent."""
+    return tuple(map(_example, _read("examples.json")))
+
+
+def _read(name: str) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = json.loads((_HERE / name).read_text("utf-8"))
+    return entries
+
+
+def _example(entry: Mapping[str, Any]) -> Example:
+    return Example(
+        operation=entry["operation"],
+        path=entry.get("path", {}),
+        query=entry.get("query", {}),
+        body=entry.get("body"),
+        status=entry.get("status", 200),
+        reply=entry.get("reply"),
+    )

@@ -1,0 +1,221 @@
+"""Code that is shipped with one run: `kiosk train --working-dir DIR` packs a folder, the run's worker imports from it.
+
+    <data_dir>/code/<digest>.zip      mode 600, written by whoever orders the run on the installation's machine
+
+The run names the digest, so neither Redis nor the artifact store decides what is imported: they can only name code that
+an administrator put there, and only classes that the installation allows (`kiosk learners allow`). Processes that serve
+never see it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import importlib.util
+import io
+import os
+import re
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from cluster.errors import Fault, Invalid
+
+MOST_BYTES = 32 << 20
+"Of all files together, unpacked."
+MOST_FILES = 2_000
+
+SUFFIXES = frozenset((".py", ".toml", ".json", ".txt", ".csv", ".tsv", ".npy", ".npz", ".parquet", ".arrow"))
+"What is shipped: Python and plain data."
+
+IGNORE_FILES = (".gitignore", ".rayignore", ".kioskignore")
+
+_KEPT = 10
+"Newest packages that stay."
+_WORDS = "secrets?|credentials?|passwords?|passwd|tokens?|private[._-]?keys?|api[._-]?keys?|env"
+_SECRET = re.compile(rf"(^|[._-])({_WORDS})([._-]|$)|^id_(rsa|dsa|ecdsa|ed25519)", re.IGNORECASE)
+"Names that never leave their folder; `tokenizer.py` does."
+_NEVER = frozenset(("__pycache__", "node_modules", "venv", "site-packages"))
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_DATE = (1980, 1, 1, 0, 0, 0)
+
+
+def code_of(data_dir: Path) -> Path:
+    """Name the folder in which packages of shipped code lie."""
+    return data_dir / "code"
+
+
+def ship(folder: Path, recipe: Mapping[str, Any], data_dir: Path, *, promote: bool = False) -> str:
+    """Pack a folder for a run of a recipe and keep it in the data directory; return its digest.
+
+    Errors:
+        Invalid: it can't be shipped, lacks a class of the recipe, or is to serve afterwards
+    """
+    if promote:
+        raise Invalid(
+            "code of --working-dir is there for the training only, and the processes that serve can't import it: "
+            "leave out --promote and look at the figures first; to serve, install the code into the environment of "
+            "`kiosk up`, restart that, and train without --working-dir"
+        )
+    package = pack(folder)
+    check_holds(package, recipe)
+    return keep(code_of(data_dir), package)
+
+
+def pack(folder: Path) -> bytes:
+    """Pack what a training may import: the same files give the same bytes.
+
+    Hidden files, names that sound like secrets, and what the ignore files name stay where they are.
+
+    Errors:
+        Invalid: it is no folder, holds no Python, or is too large
+    """
+    if not folder.is_dir():
+        raise Invalid(f"--working-dir {folder} is no folder")
+    out, size, count, has_python = io.BytesIO(), 0, 0, False
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as package:
+        for path in _files(folder, folder, ()):
+            data = path.read_bytes()
+            size, count, has_python = size + len(data), count + 1, has_python or path.suffix == ".py"
+            if size > MOST_BYTES or count > MOST_FILES:
+                raise Invalid(
+                    f"--working-dir {folder} holds more than {MOST_BYTES >> 20} MB or {MOST_FILES:,} files; name a "
+                    "folder with the learner's own files, or list the others in a .kioskignore beside them"
+                )
+            entry = zipfile.ZipInfo(path.relative_to(folder).as_posix(), _DATE)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            package.writestr(entry, data)
+    if not has_python:
+        raise Invalid(f"--working-dir {folder} holds no Python file that may be shipped")
+    return out.getvalue()
+
+
+def keep(code_dir: Path, package: bytes) -> str:
+    """Put a package where workers of this installation find it; return its digest. Old ones go."""
+    code_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    digest = hashlib.sha256(package).hexdigest()
+    path, part = code_dir / f"{digest}.zip", code_dir / f".{digest}.{os.getpid()}"
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(package)
+    part.replace(path)
+    newest = sorted(code_dir.glob("*.zip"), key=lambda found: -found.stat().st_mtime)
+    for old in newest[_KEPT:]:
+        old.unlink(missing_ok=True)
+    return digest
+
+
+def package_of(code_dir: Path, digest: str) -> bytes:
+    """Read a package and see that it is the one that was named.
+
+    Errors:
+        Invalid: it is not on this machine
+        Fault: it is another one
+    """
+    if not _DIGEST.fullmatch(digest):
+        raise Fault("the run names no digest of shipped code")
+    try:
+        package = (code_dir / f"{digest}.zip").read_bytes()
+    except FileNotFoundError:
+        raise Invalid(
+            f"the code this run was ordered with is not on this machine ({digest[:12]}); order it again with "
+            "--working-dir on the machine of the installation"
+        ) from None
+    if hashlib.sha256(package).hexdigest() != digest:
+        raise Fault(f"shipped code {digest[:12]} was changed; order the run again with --working-dir")
+    return package
+
+
+@contextlib.contextmanager
+def importable(code_dir: Path, digest: str) -> Iterator[None]:
+    """Let this process import from a package; nothing happens without a digest.
+
+    Errors:
+        Invalid, Fault: the package is not here, or another one
+    """
+    if not digest:
+        yield
+        return
+    package = package_of(code_dir, digest)
+    folder = tempfile.mkdtemp(prefix="kiosk-code-")
+    try:
+        with zipfile.ZipFile(io.BytesIO(package)) as opened:
+            opened.extractall(folder)
+        sys.path.insert(0, folder)
+        importlib.invalidate_caches()
+        yield
+    finally:
+        if folder in sys.path:
+            sys.path.remove(folder)
+        for name in [name for name, module in sys.modules.items() if _is_from(module, folder)]:
+            del sys.modules[name]
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def check_holds(package: bytes, recipe: Mapping[str, Any]) -> None:
+    """See that a package holds the classes of a recipe that are not installed, before anything is ordered.
+
+    Errors:
+        Invalid: the recipe names no class of yours, or one that is neither shipped nor installed
+    """
+    named = [str(part.get("learner", "")) for part in recipe.get("parts", {}).values()]
+    classes = [learner for learner in named if ":" in learner]
+    if not classes:
+        raise Invalid(
+            "the recipe names no learner class of yours (package.module:Class): nothing is to be shipped"
+        )
+    with zipfile.ZipFile(io.BytesIO(package)) as opened:
+        shipped = {name.partition("/")[0].removesuffix(".py") for name in opened.namelist()}
+    for learner in classes:
+        top = learner.partition(":")[0].partition(".")[0]
+        if top not in shipped and importlib.util.find_spec(top) is None:
+            raise Invalid(
+                f"learner {learner} is neither in --working-dir nor installed: there is no module {top}"
+            )
+
+
+def _files(folder: Path, root: Path, ignored: tuple[tuple[Path, str], ...]) -> Iterator[Path]:
+    """List what may be shipped, in order of the names."""
+    ignored += tuple((folder, pattern) for name in IGNORE_FILES for pattern in _patterns(folder / name))
+    for path in sorted(folder.iterdir()):
+        name = path.name
+        if path.is_symlink() or name.startswith(".") or name in _NEVER or _SECRET.search(name):
+            continue
+        if any(_is_ignored(path, above, pattern) for above, pattern in ignored):
+            continue
+        if path.is_dir():
+            yield from _files(path, root, ignored)
+        elif path.is_file() and path.suffix in SUFFIXES:
+            yield path
+
+
+def _patterns(path: Path) -> list[str]:
+    """Read an ignore file; lines that take something back (`!`) are left out, so that more stays at home."""
+    try:
+        lines = path.read_text("utf-8", "replace").splitlines()
+    except (FileNotFoundError, IsADirectoryError):
+        return []
+    return [line.strip() for line in lines if line.strip() and not line.startswith(("#", "!"))]
+
+
+def _is_ignored(path: Path, above: Path, pattern: str) -> bool:
+    """Match a path with a pattern of an ignore file in a folder above it."""
+    if pattern.endswith("/") and not path.is_dir():
+        return False
+    bare = pattern.rstrip("/")
+    if "/" not in bare:
+        return fnmatchcase(path.name, bare)
+    relative = path.relative_to(above).as_posix()
+    return fnmatchcase(relative, bare.lstrip("/").removeprefix("**/")) or fnmatchcase(
+        relative, bare.lstrip("/")
+    )
+
+
+def _is_from(module: Any, folder: str) -> bool:
+    return str(getattr(module, "__file__", None) or "").startswith(folder + os.sep)

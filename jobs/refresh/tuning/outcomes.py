@@ -1,0 +1,138 @@
+"""What came of each part of a recipe and why, for people: under the figures, in records and in reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from jobs.refresh.learner import PartRecipe
+from jobs.refresh.recipe import Recipe
+
+Outcome = Literal["chosen", "new_users", "adds_nothing", "misleads", "too_many_parts", "weight_0", "catalog"]
+
+_LEFT_OUT: Mapping[Outcome, tuple[str, str]] = {
+    "adds_nothing": ("adds nothing and is left out", "add nothing and are left out"),
+    "misleads": ("misleads and is left out", "mislead and are left out"),
+    "too_many_parts": ("is one part too many and is left out", "are parts too many and are left out"),
+    "weight_0": ("has weight 0 in the recipe", "have weight 0 in the recipe"),
+    "catalog": ("is not meant for a catalog of this size", "are not meant for a catalog of this size"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PartOutcome:
+    """What came of one part."""
+
+    part: str
+    learner: str
+    outcome: Outcome
+    weight: float = 0.0
+    "For users with a history."
+    weight_new: float = 0.0
+    "For users without one."
+    alone: float | None = None
+    "NDCG of the part alone on validation; None when it was not measured."
+    gain: float | None = None
+    "The most NDCG it would add to the blend that was chosen; None when it is in the blend, or was not measured."
+    reason: str = ""
+    "The same in words."
+
+
+def outcomes_of(
+    recipe: Recipe,
+    parts: Sequence[str],
+    *,
+    single: Mapping[str, float] | None = None,
+    gains: Mapping[str, float] | None = None,
+    n_items: int = 0,
+    chooses: bool = True,
+) -> tuple[PartOutcome, ...]:
+    """List what came of the parts of a recipe, in its order.
+
+    `recipe` is the one that was given, with the weights that were chosen; `parts` are those that fit the catalog.
+    `chooses` tells whether validation had a choice.
+    """
+    found = []
+    weights, weights_new = (_as_weights(side) for side in (recipe.blend.weights, recipe.blend.weights_new))
+    for name, part in recipe.parts.items():
+        one = PartOutcome(
+            part=name,
+            learner=str(getattr(part, "learner", "")),
+            outcome="weight_0",
+            weight=weights.get(name, 0.0),
+            weight_new=weights_new.get(name, 0.0),
+            alone=_short((single or {}).get(name)),
+            gain=_short((gains or {}).get(name)),
+        )
+        if name not in parts:
+            outcome: Outcome = "catalog"
+        elif one.weight:
+            outcome = "chosen"
+        elif one.weight_new:
+            outcome = "new_users"
+        elif not chooses:
+            outcome = "weight_0"
+        else:
+            has_room = sum(1 for weight in weights.values() if weight) < recipe.blend.most_parts
+            outcome = "adds_nothing" if has_room else "too_many_parts"
+        found.append(_with_reason(one, outcome, part, n_items, recipe.blend.k))
+    return tuple(found)
+
+
+def with_dropped(outcomes: Sequence[PartOutcome], dropped: Mapping[str, str]) -> tuple[PartOutcome, ...]:
+    """Write into outcomes that parts were dropped after all; `dropped` says why, part by part."""
+    return tuple(
+        replace(one, outcome="misleads", weight=0.0, reason=dropped[one.part]) if one.part in dropped else one
+        for one in outcomes
+    )
+
+
+def sentence_of(outcomes: Sequence[PartOutcome]) -> str:
+    """Say in one sentence what was chosen and what was left out."""
+    chosen = ", ".join(f"{one.part} {one.weight:g}" for one in outcomes if one.weight)
+    new = ", ".join(f"{one.part} {one.weight_new:g}" for one in outcomes if one.weight_new)
+    said = [f"chosen: {chosen or 'nothing'}"]
+    if new:
+        said.append(f"for users without a history: {new}")
+    for outcome, (singular, plural) in _LEFT_OUT.items():
+        names = [one.part for one in outcomes if one.outcome == outcome]
+        if names:
+            said.append(f"{', '.join(names)} {singular if len(names) == 1 else plural}")
+    return "; ".join(said)
+
+
+def _with_reason(one: PartOutcome, outcome: Outcome, part: PartRecipe, n_items: int, k: int) -> PartOutcome:
+    alone = "" if one.alone is None else f"NDCG@{k} alone {one.alone:.4f}"
+    match outcome:
+        case "chosen":
+            reason = f"weight {one.weight:g}" + (f"; {alone}" if alone else "")
+        case "new_users":
+            reason = f"ranks for users without a history only, with weight {one.weight_new:g}"
+        case "catalog":
+            small = part.items_from is not None and n_items < part.items_from
+            bound = f"at least {part.items_from:,}" if small else f"at most {part.items_up_to:,}"
+            reason = f"is meant for catalogs of {bound} items, this one has {n_items:,}"
+        case "weight_0":
+            reason = "its weight in the recipe is 0"
+        case "too_many_parts":
+            reason = f"the recipe takes no more parts (blend.most_parts); {alone}"
+        case _:
+            reason = f"{alone}; {_worth_of(one.gain)}"
+    return replace(one, outcome=outcome, reason=reason)
+
+
+def _worth_of(gain: float | None) -> str:
+    if gain is None:
+        return "beside the others it was not measured"
+    if gain <= 0:
+        return f"beside the others no weight raises it ({gain:+.4f})"
+    return f"beside the others it adds {gain:+.4f} at best, which is not certain enough"
+
+
+def _as_weights(given: Any) -> Mapping[str, float]:
+    return given if isinstance(given, Mapping) else {}
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else round(float(value), 5)

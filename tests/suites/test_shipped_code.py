@@ -1,0 +1,81 @@
+"""A run whose learner was shipped with it: a worker that knows the class from nowhere else trains and publishes."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.shelf import Shelf
+from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.records.run import Run
+from cluster.store.memory import memory_stores
+from jobs.refresh.recipe import load
+from jobs.refresh.running.orders import order
+from jobs.refresh.running.reports import Reports
+from jobs.refresh.running.shipped_code import code_of, ship
+from jobs.refresh.running.worker import Worker, Workplace
+from tests.fakes import market
+from tests.suites.manual_clock import ManualClock
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+LEARNER = "my_learner:NextItem"
+
+
+async def trained(folder: Path, *, code: str) -> Run:
+    """Order and work on a run of the example's recipe."""
+    market.settle(SegmentShelf(Shelf.open(folder / "shelf")), market.table(600, 60, 30, topics=3))
+    clock = ManualClock()
+    stores = memory_stores(clock)
+    await market.open_market(stores)
+    recipe = load(EXAMPLES / "my_recipe.toml").model_dump(mode="json")
+    run = await order(
+        stores, market.APP, "default", recipe, now_ms=clock.now_ms(), by="a test", code=code
+    )  # fmt: skip
+    place = Workplace(
+        stores, Shelf.open(folder / "shelf"), clock, folder / "scratch",
+        beat_s=0.02, patience_s=0.0, settle_s=0.0, code_dir=code_of(folder),
+    )  # fmt: skip
+    done = await Worker(place, "worker").work(market.APP, run.run_id)
+    assert done is not None
+    return done
+
+
+def test_it_trains_with_the_code_and_says_what_came_of_the_part(
+    tmp_path: Path, allow_learners: Callable[..., None]
+) -> None:
+    allow_learners(LEARNER)
+    recipe = load(EXAMPLES / "my_recipe.toml").model_dump(mode="json")
+    run = asyncio.run(trained(tmp_path, code=ship(EXAMPLES, recipe, tmp_path)))
+    assert run.status == "finished", run.error
+    assert "my_learner" not in sys.modules
+    found = {one["part"]: one for one in run.parts}
+    assert found["next_item"]["learner"] == LEARNER
+    assert "next_item" in run.chosen
+    shelf = Shelf.open(tmp_path / "shelf")
+    assert SnapshotShelf(shelf).manifest(market.APP, "default", run.version).facts["code"] == run.code
+    report = Reports(shelf).get(market.APP, "default", run.version)
+    assert report is not None
+    assert report["chosen"] == run.chosen
+
+
+def test_without_the_code_the_run_fails_and_names_the_cure(
+    tmp_path: Path, allow_learners: Callable[..., None]
+) -> None:
+    allow_learners(LEARNER)
+    run = asyncio.run(trained(tmp_path, code=""))
+    assert run.status == "failed"
+    assert "kiosk train --working-dir DIR" in run.error
+    gone = asyncio.run(trained(tmp_path / "two", code="0" * 64))
+    assert (gone.status, "not on this machine" in gone.error) == ("failed", True)
+
+
+def test_a_class_that_is_not_allowed_is_not_imported_though_it_was_shipped(tmp_path: Path) -> None:
+    recipe = load(EXAMPLES / "my_recipe.toml").model_dump(mode="json")
+    code = ship(EXAMPLES, recipe, tmp_path)
+    with pytest.raises(Exception, match="is not allowed in this installation"):
+        asyncio.run(trained(tmp_path, code=code))
