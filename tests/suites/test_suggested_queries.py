@@ -143,5 +143,5 @@ def test_a_file_without_the_added_columns_is_read(tmp_path: Path) -> None:
     assert (row["text"], row["origin"], row["written"]) == ("moss", "", "")
     assert pq.read_schema(next(tmp_path.rglob("*.parquet"))).names == old
     shelf.append(APP, [searched("moss", "u:2", b"", written="Möss", origin="0123456789abcdef")], "2-0")
-    assert shelf.read(APP, 0)["written"].to_pylist() == ["", "Möss"]
+    assert sorted(shelf.read(APP, 0)["written"].to_pylist()) == ["", "Möss"]
     assert shelf.keep_from(APP, 0) == 0
