@@ -67,7 +67,7 @@ async def _ingest(order: Order, settings: Settings, state_dir: Path, restart: bo
     disk = DiskGuard(settings.data_dir, settings.disk_limit, SystemClock())
     async with open_stores(settings.redis_url.get_secret_value(), slow_s=10.0) as stores:
         with Display(as_json=as_json) as display:
-            watch = stop_when_full(disk, display.show)
+            watch = stop_when_full(disk.reason, display.show)
             report = await ingest(
                 order, stores, state_dir=state_dir, segments=segments, restart=restart, watch=watch
             )

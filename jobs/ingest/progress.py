@@ -22,7 +22,6 @@ from typing import Any
 import orjson
 
 from cluster.errors import Conflict, Fault, Unavailable
-from cluster.runtime.disk import DiskGuard
 from jobs.ingest.chunks import Refused
 from jobs.ingest.sources import Source
 
@@ -199,11 +198,13 @@ class Run:
             ) from error
 
 
-def stop_when_full(disk: DiskGuard, show: Callable[[Progress], None]) -> Callable[[Progress], None]:
+def stop_when_full(
+    why_full: Callable[[], str], show: Callable[[Progress], None]
+) -> Callable[[Progress], None]:
     """Show progress as long as there is room on the disk; what is shown raises `Unavailable` when there is none."""
 
     def watch(progress: Progress) -> None:
-        if reason := disk.reason():
+        if reason := why_full():
             raise Unavailable(f"{reason} The same command goes on where this one stopped.")
         show(progress)
 
