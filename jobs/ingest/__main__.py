@@ -21,7 +21,7 @@ from jobs.ingest.display import Display, show_preview, tell_end, tell_stop
 from jobs.ingest.fields import show_fields
 from jobs.ingest.pipeline import Order, Report, ingest
 from jobs.ingest.preview import preview
-from jobs.ingest.progress import Progress
+from jobs.ingest.progress import stop_when_full
 
 
 def main() -> int:
@@ -67,12 +67,7 @@ async def _ingest(order: Order, settings: Settings, state_dir: Path, restart: bo
     disk = DiskGuard(settings.data_dir, settings.disk_limit, SystemClock())
     async with open_stores(settings.redis_url.get_secret_value(), slow_s=10.0) as stores:
         with Display(as_json=as_json) as display:
-
-            def watch(standing: Progress) -> None:
-                if reason := disk.reason():
-                    raise Unavailable(f"{reason} The same command goes on where this one stopped.")
-                display.show(standing)
-
+            watch = stop_when_full(disk.reason, display.show)
             report = await ingest(
                 order, stores, state_dir=state_dir, segments=segments, restart=restart, watch=watch
             )

@@ -15,7 +15,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -205,3 +205,16 @@ class Run:
                 f"progress can't be kept in {self.folder}: {error.strerror or error}; free space there or name "
                 "another folder with --state"
             ) from error
+
+
+def stop_when_full(
+    why_full: Callable[[], str], show: Callable[[Progress], None]
+) -> Callable[[Progress], None]:
+    """Show progress as long as there is room on the disk; what is shown raises `Unavailable` when there is none."""
+
+    def watch(progress: Progress) -> None:
+        if reason := why_full():
+            raise Unavailable(f"{reason} The same command goes on where this one stopped.")
+        show(progress)
+
+    return watch
