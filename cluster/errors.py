@@ -7,12 +7,13 @@
         Unprocessable          JSON, but not what the schema asks for       -> 422; fact `detail`
           FilterSyntax         a filter that does not parse                 -> 422; facts kind, position
         ReadOnly               a write to the playground                    -> 400
+        InvalidSetting         a variable KIOSK_... makes no sense          -> no request; exit code 2
       Unauthenticated          key, user hash or token                      -> 401
       Forbidden                wrong kind of key, or a robot                -> 403
       NotFound                 record, engine, task, field, thread          -> 404
       Conflict                 the same Idempotency-Key is still in flight  -> 409
-      TooMany                  over the rate limit; fact retry_after_s      -> 429
-      Unavailable              busy or a part is away; fact retry_after_s   -> 503
+      TooMany                  over a rate or a bound; fact retry_after_s   -> 429
+      Unavailable              a part is away or starts; fact retry_after_s -> 503
         Unready                columns are to be prepared first             -> 503
       Fault                    ours: a bad artefact, a broken invariant     -> 500
 
@@ -75,6 +76,12 @@ class ReadOnly(Invalid):
     code = "read_only"
 
 
+class InvalidSetting(Invalid):
+    """A setting of the wrong type or out of its bounds; the message names the variable."""
+
+    code = "invalid_setting"
+
+
 class Unauthenticated(HouseError):
     code = "unauthenticated"
 
@@ -92,13 +99,13 @@ class Conflict(HouseError):
 
 
 class TooMany(HouseError):
-    """Over the rate limit. Fact: `retry_after_s` (int, seconds)."""
+    """Over a rate limit, or over a bound on what is done at once. Fact: `retry_after_s` (int, seconds)."""
 
     code = "too_many"
 
 
 class Unavailable(HouseError):
-    """A part is away or overloaded; the caller should retry. Fact: `retry_after_s` (int, seconds)."""
+    """A part is away, or not ready yet; the caller should retry. Fact: `retry_after_s` (int, seconds)."""
 
     code = "unavailable"
 
@@ -116,7 +123,7 @@ class Fault(HouseError):
 _CLASSES: dict[str, type[HouseError]] = {
     kind.code: kind
     for kind in (
-        Invalid, Malformed, TooLarge, Unprocessable, FilterSyntax, ReadOnly, Unauthenticated,
+        Invalid, Malformed, TooLarge, Unprocessable, FilterSyntax, ReadOnly, InvalidSetting, Unauthenticated,
         Forbidden, NotFound, Conflict, TooMany, Unavailable, Unready, Fault,
     )
 }  # fmt: skip
@@ -170,6 +177,7 @@ class messages:
     PLAYGROUND = "This is the playground environment, which is read-only."
     TIMEOUT = "Request timeout."
     TOO_MANY = "Too many requests."
+    OVERLOADED = "The service is overloaded. Please retry."
     FAULT = "Something went wrong. Please contact the product team."
     UPLOAD_REJECTED = (
         "None of the records are inserted, because at least one of them contain schema errors. "

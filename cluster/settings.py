@@ -10,15 +10,17 @@ environment by the first process (`cluster.runtime.handover`); `<NAME>_FILE` nam
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from cluster.errors import Invalid
+from cluster.errors import Invalid, InvalidSetting
 from cluster.origin import parse_origin, parse_origins
 
 REDIS_URL_FILE = "redis.url"
@@ -47,6 +49,19 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="KIOSK_", frozen=True, extra="ignore")
 
+    def __init__(self, **given: Any) -> None:
+        """Read the settings.
+
+        Errors:
+            InvalidSetting: a value has the wrong type or lies out of its bounds
+        """
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            raise InvalidSetting(explain_settings(error)) from None
+        except Invalid as error:
+            raise InvalidSetting(error.message) from None
+
     data_dir: Path = Field(default_factory=lambda: Path.home() / ".kiosk")
     "Where this installation keeps everything. Not secret."
     redis_url_file: Path | None = None
@@ -66,7 +81,7 @@ class Settings(BaseSettings):
     `kiosk learners allow` come on top. They run with all rights of the process. Not secret."""
     host: str = "127.0.0.1"
     "Address the doors listen on. Not secret."
-    port: int = 8000
+    port: int = Field(default=8000, ge=1, le=65_535)
     "Port the doors listen on. Not secret."
     trusted_proxies: str = ""
     """Addresses and networks of the proxies in front of the doors, separated by commas: only from them is
@@ -96,11 +111,11 @@ class Settings(BaseSettings):
     archive_origins: str = ""
     """Origins of web pages and browsers' extensions that may call the archive from a browser, separated by commas.
     Not secret."""
-    max_body_mb: int = 32
+    max_body_mb: int = Field(default=32, ge=1)
     "Largest request body in MiB. Not secret."
-    replicas_min: int = 1
+    replicas_min: int = Field(default=1, ge=1)
     "API replicas at rest. Not secret."
-    replicas_max: int = 2
+    replicas_max: int = Field(default=2, ge=1)
     "API replicas under load. Not secret."
     disk_limit: float = Field(default=0.94, gt=0, le=1)
     "Share of the data directory's disk that may be used before writes are refused. Not secret."
@@ -160,6 +175,19 @@ class Settings(BaseSettings):
     def _are_origins(cls, text: str) -> str:
         return parse_origins(text)
 
+    def shareable(self) -> dict[str, Any]:
+        """List what commands of other shells may know of these settings: no secret, and no path of this shell."""
+        private = {name for name, field in Settings.model_fields.items() if {SecretStr, Path} & _kinds(field)}
+        # Each process runs the learners that it was started with itself.
+        return self.model_dump(mode="json", exclude={*private, "learners"})
+
+    def replaced_by(self, running: Mapping[str, Any]) -> tuple[Settings, list[str]]:
+        """Take over the settings of a running installation; lists what was set here in vain, as `KIOSK_PORT=9000`."""
+        own = self.shareable()
+        taken = {name: value for name, value in running.items() if name in own and value != own[name]}
+        in_vain = [f"KIOSK_{name.upper()}={own[name]}" for name in taken if name in self.model_fields_set]
+        return self.model_copy(update=taken), sorted(in_vain)
+
     @property
     def proxy_networks(self) -> tuple[str, ...]:
         """The trusted proxies one by one."""
@@ -197,3 +225,40 @@ class Settings(BaseSettings):
     def redis_is_external(self) -> bool:
         """Was a Redis given from outside, so that none is started here?"""
         return "redis_url" in self.model_fields_set or self.redis_url_file is not None
+
+
+def explain_settings(error: ValidationError) -> str:
+    """Say in one line which settings are wrong and what each of them must be; values of secrets are left out."""
+    found = []
+    for problem in error.errors():
+        name = str(problem["loc"][0]) if problem["loc"] else ""
+        field = Settings.model_fields.get(name)
+        if field is None:
+            found.append(f"{name or 'settings'}: {problem['msg']}")
+            continue
+        value = "its value" if SecretStr in _kinds(field) else repr(str(problem["input"]))
+        found.append(f"KIOSK_{name.upper()}: {value} is {_expected(field)}")
+    return "; ".join(found)
+
+
+def _kinds(field: FieldInfo) -> set[Any]:
+    return {field.annotation, *get_args(field.annotation)}
+
+
+_NO_KIND = {int: "no whole number", float: "no number", bool: "neither true nor false"}
+
+
+def _expected(field: FieldInfo) -> str:
+    kind = next((_NO_KIND[kind] for kind in _kinds(field) if kind in _NO_KIND), "not allowed")
+    bounds = {
+        name: getattr(rule, name)
+        for rule in field.metadata
+        for name in ("gt", "ge", "lt", "le")
+        if hasattr(rule, name)
+    }
+    low, high = bounds.get("gt", bounds.get("ge")), bounds.get("lt", bounds.get("le"))
+    if low is None and high is None:
+        return kind
+    if high is None:
+        return f"{kind} from {low:,} on" if "ge" in bounds else f"{kind} above {low:,}"
+    return f"{kind} between {low:,} and {high:,}"

@@ -13,24 +13,32 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import orjson
 import structlog
 
 from actors.answers.archive.client import ArchiveClient
 from actors.answers.archive.messages import ArchiveQuery, Snippet
-from actors.answers.composing.asking_on import follow_up, related
+from actors.answers.composing.asking_on import checked_rewriting, follow_up, related
 from actors.answers.composing.compose import Composed, compose
+from actors.answers.composing.orders import cleaned
 from actors.answers.drafting import Draft
 from actors.answers.inhand import InHand
 from actors.answers.pictures import picture_of
-from actors.answers.showing import composed_of, kept_sentences, only_cited, passage_of, snippet_of
+from actors.answers.showing import (
+    composed_of,
+    excerpts_of,
+    kept_sentences,
+    only_cited,
+    passage_of,
+    snippet_of,
+)
 from actors.answers.sifting import products_of, sift
 from cluster.clock import Clock
 from cluster.errors import HouseError, Unavailable
@@ -54,6 +62,10 @@ _RULES_CHARS = 1_500
 "Of what the model is told beside question and sources."
 _RESERVED = 1_000
 "Tokens set aside for what the model writes, until it is known."
+_REWRITE_S = 3.0
+"How long a model may take to rewrite a follow-up question."
+_REWRITE_TOKENS = 400
+"Tokens of rules and reply of a rewriting."
 _ALWAYS_THERE = frozenset({"title", "product_id", "snippet"})
 
 T = TypeVar("T")
@@ -73,6 +85,19 @@ class Writer(Protocol):
 
     def write(self, question: str, snippets: Sequence[Snippet]) -> AsyncGenerator[str, None]:
         """Write an answer, in pieces as they arrive.
+
+        Errors:
+            ModelFailed
+        """
+        ...
+
+
+@runtime_checkable
+class Rewriter(Protocol):
+    """A language model that rewrites follow-up questions as standalone ones."""
+
+    async def rewrite(self, question: str, before: Sequence[str]) -> str:
+        """Rewrite a question; `before` oldest first.
 
         Errors:
             ModelFailed
@@ -115,8 +140,9 @@ class Answering:
             HouseError: it could not be answered now
         """
         question = hand.question
-        asked = follow_up(question.text, question.before) if question.before else question.text
-        await hand.show(stage=FETCHING)
+        asked = await self._standalone(question) if question.before else question.text
+        rewritten = {"question": asked} if question.before and asked != cleaned(question.text) else {}
+        await hand.show(stage=FETCHING, **rewritten)
         found = await self._fetch(question, asked)
         await hand.show(stage=VERIFYING)
         digest = digest_of(asked, question, found, self._tools.writer)
@@ -135,6 +161,27 @@ class Answering:
             await self._tools.questions.remember(
                 question.app_id, digest, question.question_id, ttl_ms=SAME_MS
             )
+
+    async def _standalone(self, question: Question) -> str:
+        """Rewrite a follow-up so that it is understood without the questions before it.
+
+        A model is asked only for a question that needs it, and what it writes must keep to the questions' words.
+        """
+        asked, writer = follow_up(question.text, question.before), self._tools.writer
+        if not isinstance(writer, Rewriter) or asked == cleaned(question.text):
+            return asked
+        tools, app_id = self._tools, question.app_id
+        chars = len(question.text) + sum(map(len, question.before))
+        tokens, day = chars // _CHARS_A_TOKEN + _REWRITE_TOKENS, tools.clock.now_ms() // _DAY_MS
+        if not await tools.questions.spend_tokens(app_id, day, tokens, most=tools.tokens_of(app_id)):
+            return asked
+        tools.meter.count("kiosk_provider_tokens_total", tokens, app=app_id)
+        try:
+            written = await asyncio.wait_for(writer.rewrite(question.text, question.before), _REWRITE_S)
+        except (ModelFailed, asyncio.TimeoutError) as error:
+            self._log.warning("question_not_rewritten", reason=str(error) or "too late")
+            return asked
+        return checked_rewriting(written, question.text, question.before) or asked
 
     async def retrieve(self, query: ArchiveQuery, fq: str, boost_fq: str) -> list[Snippet]:
         """Find passages, sieved by filters over their products."""
@@ -243,17 +290,13 @@ class Answering:
         composer: str,
     ) -> None:
         composed, cited = only_cited(composed, found)
-        taken = {one.product_id for one in cited}
-        beside = list(
-            {one.product_id: one for one in reversed(found) if one.product_id not in taken}.values()
-        )
-        beside = sorted(beside, key=lambda one: -one.score)[:_RELATED]
-        form = hand.question.format
-        app_id = hand.question.app_id
+        form, app_id = hand.question.format, hand.question.app_id
+        products = await products_of(self._tools.records, app_id, [one.product_id for one in cited])
+        beside = await self._beside(hand.question, found, products)
         await hand.finish(
             finish_reason="success",
             sentences=kept_sentences(composed),
-            passages=await self.with_fields(app_id, cited, form.source_fl, pictured=True),
+            passages=_filled(cited, products, form.source_fl, pictured=True),
             related=await self.with_fields(app_id, beside, form.related_resource_fl),
             followups=tuple(followups),
             composer=composer,
@@ -268,18 +311,65 @@ class Answering:
             return tuple(passage_of(one) for one in snippets)
         ids = [one.product_id for one in snippets]
         products = await products_of(self._tools.records, app_id, ids)
-        pick, found = Projection.of(names), []
-        for one in snippets:
-            product = products.get(one.product_id, {})
-            picture = picture_of(product) if pictured else None
-            found.append(passage_of(one, picture, **pick(product)))
-        return tuple(found)
+        return _filled(snippets, products, names, pictured=pictured)
+
+    async def related_ids(self, app_id: str, product_ids: Sequence[str]) -> list[str]:
+        """Name what the `related_ids` of some products name, themselves left out."""
+        return _related_ids(await products_of(self._tools.records, app_id, product_ids))
+
+    async def _beside(
+        self, question: Question, found: Sequence[Snippet], cited: Mapping[str, Mapping[str, Any]]
+    ) -> list[Snippet]:
+        """Choose what is worth reading beside an answer: what its sources name as related, then what was found.
+
+        Cost:
+            only where sources name products that were not found: one read of those
+        """
+        others = {one.product_id: one for one in reversed(found) if one.product_id not in cited}
+        named = [one for one in _related_ids(cited) if one not in question.exclude][:_RELATED]
+        missing = [one for one in named if one not in others]
+        if missing:
+            with contextlib.suppress(HouseError):
+                others.update({one.product_id: one for one in await self._beginnings(question, missing)})
+        related = [others.pop(one) for one in named if one in others]
+        return [*related, *sorted(others.values(), key=lambda one: -one.score)][:_RELATED]
+
+    async def _beginnings(self, question: Question, product_ids: Sequence[str]) -> Sequence[Snippet]:
+        """Read how the texts of some products begin, as far as the question's filters let them through."""
+        tools, app_id = self._tools, question.app_id
+        articles = await asyncio.gather(*(tools.archive.article(app_id, one, 0) for one in product_ids))
+        snippets = [one for article in articles if article is not None for one in excerpts_of(article)[:1]]
+        products = await products_of(tools.records, app_id, product_ids)
+        if question.type is not None:
+            products = {name: one for name, one in products.items() if one.get("type") == question.type}
+        return sift(snippets, products, question.fq, "")
 
     async def _think(self, thought: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._tools.thinking, thought)
 
     def _took(self, name: str, hand: InHand) -> None:
         self._tools.meter.time(name, (self._tools.clock.monotonic_s() - hand.began_s) * 1000)
+
+
+def _related_ids(products: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    named = (name for product in products.values() for name in product.get("related_ids") or ())
+    return [name for name in dict.fromkeys(named) if name not in products]
+
+
+def _filled(
+    snippets: Sequence[Snippet],
+    products: Mapping[str, Mapping[str, Any]],
+    names: Sequence[str],
+    *,
+    pictured: bool,
+) -> tuple[CitedPassage, ...]:
+    """Keep passages with fields of their products, and perhaps their pictures."""
+    pick, found = Projection.of(names), []
+    for one in snippets:
+        product = products.get(one.product_id, {})
+        picture = picture_of(product) if pictured else None
+        found.append(passage_of(one, picture, **pick(product)))
+    return tuple(found)
 
 
 def digest_of(asked: str, question: Question, found: Sequence[Snippet], writer: Writer | None) -> str:

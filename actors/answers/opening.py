@@ -9,13 +9,13 @@ from typing import Any
 
 from actors.answers.answering import Answering, Tools, Writer, no_bound
 from actors.answers.archive.client import ArchiveClient
-from actors.answers.archive.messages import ArchiveQuery, Article, Snippet
+from actors.answers.archive.messages import ArchiveQuery, Snippet
 from actors.answers.composing.asking_on import related
 from actors.answers.desk import AnswerDesk, Begun
 from actors.answers.provider.terms import ModelTerms
 from actors.answers.provider.writer import ModelWriter
 from actors.answers.rechecking import Rechecker
-from actors.answers.showing import marked, show, snippet_of, words_in
+from actors.answers.showing import excerpts_of, marked, show, snippet_of, words_in
 from cluster.clock import Clock
 from cluster.ids import new_request_id
 from cluster.meter import Meter
@@ -24,8 +24,8 @@ from cluster.store.ports import Recorded, Stores
 
 _READ = 24
 "Passages read for what could be asked."
-_EXCERPT_CHARS = 900
-_MOST_EXCERPTS = 8
+_MOST_RELATED = 3
+"Related products whose texts are read when a product's own holds too few questions."
 
 
 class LocalQuestions:
@@ -85,11 +85,20 @@ class LocalQuestions:
         return await self._related(text, found, rows)
 
     async def about(self, app_id: str, product_id: str, rows: int) -> list[str]:
-        article = await self._archive.article(app_id, product_id, 0)
-        return [] if article is None else await self._related(article.title, excerpts_of(article), rows)
+        found = await self._answered_by(app_id, product_id, rows)
+        if len(found) < rows:
+            named = await self._answering.related_ids(app_id, [product_id])
+            for other in named[:_MOST_RELATED]:
+                found += await self._answered_by(app_id, other, rows)
+        return list(dict.fromkeys(found))[:rows]
 
     def excerpt(self, text: str, question: str, most_chars: int) -> str:
         return marked(text, words_in(text, question), most_chars=most_chars)
+
+    async def _answered_by(self, app_id: str, product_id: str, rows: int) -> list[str]:
+        """Name questions that the text of one product answers."""
+        article = await self._archive.article(app_id, product_id, 0)
+        return [] if article is None else await self._related(article.title, excerpts_of(article), rows)
 
     async def _related(self, text: str, snippets: Sequence[Snippet], rows: int) -> list[str]:
         loop = asyncio.get_running_loop()
@@ -101,21 +110,6 @@ class LocalQuestions:
             question.app_id, snippets, fields, pictured=name == "passages"
         )
         return answer.model_copy(update={name: filled})
-
-
-def excerpts_of(article: Article) -> list[Snippet]:
-    """Cut the beginning of an article into passages."""
-    texts = [
-        article.content[at : at + _EXCERPT_CHARS] for at in range(0, len(article.content), _EXCERPT_CHARS)
-    ]
-    about: dict[str, Any] = {
-        "title": article.title, "child_title": article.child_title, "authors": article.authors,
-        "published": article.published, "url": article.url, "licence": article.licence,
-    }  # fmt: skip
-    return [
-        Snippet(product_id=article.product_id, position=at, text=text, score=1.0, **about)
-        for at, text in enumerate(texts[:_MOST_EXCERPTS])
-    ]
 
 
 def open_questions(

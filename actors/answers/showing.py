@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from actors.answers.archive.messages import Snippet
+from actors.answers.archive.messages import Article, Snippet
 from actors.answers.composing.compose import Cited, Composed
 from actors.answers.composing.rendering import as_markdown, cited_products
 from cluster.clock import iso_ms
@@ -30,6 +30,8 @@ NOTHING_FOUND = "The available content holds no answer to this question."
 WITHDRAWN = "The content this answer was taken from has changed or is gone."
 FAILED = "No answer could be made in time. Please ask again."
 SNIPPET_CHARS = 320
+_EXCERPT_CHARS = 900
+_MOST_EXCERPTS = 8
 
 _KEPT_BESIDE = ("fields", "picture")
 _WORD = re.compile(r"\w+")
@@ -207,3 +209,18 @@ def _resource(question: Question, passage: CitedPassage) -> dict[str, Any]:
         "title": passage.title,
         "snippet": marked(passage.text, words_in(passage.text, question.text)),
     }
+
+
+def excerpts_of(article: Article) -> list[Snippet]:
+    """Cut the beginning of an article into passages."""
+    texts = [
+        article.content[at : at + _EXCERPT_CHARS] for at in range(0, len(article.content), _EXCERPT_CHARS)
+    ]
+    about: dict[str, Any] = {
+        "title": article.title, "child_title": article.child_title, "authors": article.authors,
+        "published": article.published, "url": article.url, "licence": article.licence,
+    }  # fmt: skip
+    return [
+        Snippet(product_id=article.product_id, position=at, text=text, score=1.0, **about)
+        for at, text in enumerate(texts[:_MOST_EXCERPTS])
+    ]

@@ -81,6 +81,8 @@ class Report:
     split: SplitCheck
     days: dict[str, dict[str, int]] = field(default_factory=dict)
     "Day (UTC) -> variant id -> people who met it that day."
+    settling: int = 0
+    "Conversions that were accepted a moment ago and are not counted yet."
 
     def told(self) -> dict[str, Any]:
         """Say it as JSON; an endless interval has null ends."""
@@ -96,6 +98,7 @@ class Report:
                 "slice_p_value": self.split.slice_p_value,
             },
             "days": self.days,
+            "settling": self.settling,
         }
 
 
@@ -106,11 +109,13 @@ def report(
     *,
     links: Mapping[str, str],
     served: Mapping[str, int],
+    settling: Iterable[tuple[str, int]] = (),
 ) -> Report:
     """Put a report together.
 
     `did` are readers (`u:`, `a:`) and moments of interactions of the goal's types; `links` say which user a visitor
-    turned out to be; `served` are the counters of treated requests.
+    turned out to be; `served` are the counters of treated requests; `settling` is like `did`, of interactions that
+    are not in a segment yet: they are announced and not counted.
 
     Cost:
         1,000,000 people and as many conversions: some 5 s
@@ -139,7 +144,8 @@ def report(
         )  # fmt: skip
         lines.append(_compared(line, lines[0], alpha) if lines else line)
     fair = [exposure for exposure in met.values() if not exposure.forced]
-    return Report(experiment, tuple(lines), _split(experiment, met), _days(fair))
+    _, late = _conversions(experiment, met, person_of, settling)
+    return Report(experiment, tuple(lines), _split(experiment, met), _days(fair), late.total())
 
 
 def served_of(counts: Mapping[str, int], variant_id: str) -> Served:

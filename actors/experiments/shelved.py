@@ -1,7 +1,7 @@
 """What of an experiment lies on the shelf: the versions its variants name, and the conversions a report is made of.
 
 Exposures and counters come from the store, conversions from settled interactions; what was accepted in the last half
-minute may not have settled and is counted the next time.
+minute may not have settled: the report says how many conversions that are, and counts them the next time.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from actors.experiments.report import Report, report
+from actors.following.unsettled import read_unsettled
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
 from cluster.artifacts.snapshots import SnapshotShelf
@@ -43,19 +44,27 @@ async def gather(stores: Stores, shelf: Shelf | None, experiment: Experiment) ->
     app_id, name = experiment.app_id, experiment.experiment_id
     exposures = [row async for row in stores.experiments.exposures(app_id, name)]
     since_ms = min((exposure.at_ms for _, exposure in exposures), default=0)
-    did = await asyncio.to_thread(_did, shelf, experiment, since_ms)
+    did, after = await asyncio.to_thread(_did, shelf, experiment, since_ms)
+    late = await read_unsettled(stores.changes, app_id, after, experiment.goal) if exposures else []
     visitors = [reader[2:] for reader, _ in exposures if reader.startswith("a:")]
     links = await stores.interactions.links(app_id, visitors)
     served = await stores.experiments.served(app_id, name)
-    return await asyncio.to_thread(report, experiment, exposures, did, links=links, served=served)
+    settling = [(one.reader_id, one.at_ms) for one in late]
+    return await asyncio.to_thread(
+        report, experiment, exposures, did, links=links, served=served, settling=settling
+    )
 
 
 def _versions(shelf: Shelf | None, app_id: str, engine_id: str) -> set[str]:
     return {one.version for one in SnapshotShelf(shelf).versions(app_id, engine_id)} if shelf else set()
 
 
-def _did(shelf: Shelf | None, experiment: Experiment, since_ms: int) -> list[tuple[str, int]]:
+def _did(shelf: Shelf | None, experiment: Experiment, since_ms: int) -> tuple[list[tuple[str, int]], str]:
+    """Read the settled conversions and up to which offset they are settled."""
     if shelf is None:
-        return []
-    table = SegmentShelf(shelf).did(experiment.app_id, experiment.goal, since_ms)
-    return list(zip(table["reader"].to_pylist(), table["at_ms"].to_pylist(), strict=True))
+        return [], "0"
+    segments = SegmentShelf(shelf)
+    # what settles between the two reads is counted, and announced once too often
+    after = segments.offsets(experiment.app_id).get("interaction", "0")
+    table = segments.did(experiment.app_id, experiment.goal, since_ms)
+    return list(zip(table["reader"].to_pylist(), table["at_ms"].to_pylist(), strict=True)), after

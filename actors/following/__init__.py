@@ -2,4 +2,6 @@
 
 held    apps on demand, within a memory budget
 loop    reading the log for ever, whatever fails
+
+unsettled    the interactions of the log that no segment holds yet, for reports
 """

@@ -56,5 +56,6 @@ class Generated:
 
     thread_id: str
     question_id: str
+    "The question that stands in the thread now; empty when none was appended."
     appended: bool = True
-    "A thread that is not watched (any more) takes no updates."
+    "A thread that is not subscribed (any more) takes no updates, and nothing is generated for it."

@@ -136,6 +136,8 @@ class Tracker:
     async def _generated(self, wanted: Generate) -> Generated:
         known = await self._store.read(wanted.app_id, wanted.user_id)
         thread, question_id = rules.owned(known, wanted.thread_id), self._new_id()
+        if not thread.subscribed:
+            return Generated(thread.thread_id, "", appended=False)
         if self._answering is None:
             raise Unavailable("nobody answers questions here", retry_after_s=5)
         offset = await self._changes.last(wanted.app_id, "product")
@@ -149,7 +151,7 @@ class Tracker:
             lambda now: rules.updated(now, thread.thread_id, question_id, offset, self._clock.now_ms()),
         )
         appended = rules.thread_of(after, question_id) is not None
-        return Generated(thread.thread_id, question_id, appended)
+        return Generated(thread.thread_id, question_id if appended else "", appended)
 
     async def _finished(self, app_id: str, question_id: str) -> None:
         assert self._answering is not None

@@ -33,7 +33,7 @@ from cluster.artifacts.run_folders import RUNS, clear_run
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
 from cluster.clock import Clock, iso_ms
-from cluster.errors import HouseError, Unavailable
+from cluster.errors import HouseError, TooMany, Unavailable
 from cluster.records.erasure import ErasedPlace, Erasure, Person
 from cluster.store.ports import REDIS_PLACES, Stores
 
@@ -147,15 +147,18 @@ class PersonEraser:
         """Send the removal down the road of all writes, behind uploads that were accepted before it."""
         if not person.user_id:
             return
-        await self._stores.intake.accept(
-            person.app_id,
-            "user",
-            "remove",
-            orjson.dumps([person.user_id]),
-            task_id=erasure.erasure_id,
-            total=1,
-            now_ms=self._clock.now_ms(),
-        )
+        try:
+            await self._stores.intake.accept(
+                person.app_id,
+                "user",
+                "remove",
+                orjson.dumps([person.user_id]),
+                task_id=erasure.erasure_id,
+                total=1,
+                now_ms=self._clock.now_ms(),
+            )
+        except TooMany as error:
+            raise Unavailable(error.message, retry_after_s=5) from error
         for _ in range(round(TASK_WAIT_S / _LOOK_S)):
             task = await self._stores.tasks.get(person.app_id, "user", erasure.erasure_id)
             if task is None or task.status in ("finished", "failed"):

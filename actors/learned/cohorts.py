@@ -46,7 +46,7 @@ class Cohorts:
     mass: Vector | None = None
     "None in snapshots of earlier releases."
 
-    def row_of(self, field: str, text: str) -> int:
+    def find_row(self, field: str, text: str) -> int:
         """Find the row of a value; -1 when the snapshot does not know it."""
         if field not in self.fields:
             return -1
@@ -54,7 +54,7 @@ class Cohorts:
         code = _code(self.values[at], text)
         return code if code < 0 else int(self.first[at]) + code
 
-    def mass_of(self, row: int) -> float:
+    def get_mass(self, row: int) -> float:
         """Give the votes behind a row."""
         return MOST_PRIOR if self.mass is None else float(self.mass[row])
 
@@ -108,7 +108,7 @@ class Cohorts:
         )
 
 
-def estimated_prior(counts: Floats, squares: float, everybody: Floats) -> float:
+def estimate_prior(counts: Floats, squares: float, everybody: Floats) -> float:
     """Estimate how many votes of everybody to add to the votes of a cohort.
 
     If a cohort differs from everybody, two of its votes name the same product more often than two votes of everybody.

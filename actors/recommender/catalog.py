@@ -100,6 +100,11 @@ class Catalog:
             row = self._new_row(name)
         return row
 
+    def related_rows(self, row: int) -> list[int]:
+        """Find the rows of the products and groups that a product's `related_ids` name."""
+        names: Sequence[str] = self.record(row).get("related_ids") or ()
+        return [found for name in names for found in self.rows_of([name]) or self.rows_of_group(name)]
+
     def rows_of_group(self, group_id: str) -> list[int]:
         """Find the rows of all variants of a product."""
         return list(self._members.get(self._group_codes.get(group_id, -1), ()))

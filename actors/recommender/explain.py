@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from actors.learned.cohorts import LEAST_USERS
 from actors.recommender.arrange import Step
 from actors.recommender.messages import Boost, ReaderQuery, RecommendationResult
 from actors.recommender.recall import left_out_of
@@ -89,20 +90,25 @@ def _explanation(
             for rule in (*query.boosts, *query.removed)
         ],
         "missing": _missing(request, ranks, groups, returned),
-        **_ignored(request, result),
+        **_list_ignored(request, result),
     }
 
 
-def _ignored(request: Request, result: RecommendationResult) -> dict[str, Any]:
+def _list_ignored(request: Request, result: RecommendationResult) -> dict[str, Any]:
     """Name the parameters that changed nothing: keys of `user_cohort` without a cohort, and fields nobody has."""
     query, found = request.query, {}
-    unknown = request.holdings.unknown_cohort(query.cohort)
-    if unknown:
+    reasons = dict(request.holdings.list_unknown_cohort_keys(query.cohort))
+    if request.cohort is None:
+        known = request.own_taste.known
+        why = "the user has a history" if known else f"fewer than {LEAST_USERS} users with it did something"
+        reasons = {**dict.fromkeys(query.cohort, why), **reasons}
+    if reasons:
         found["user_cohort"] = [
-            {"key": key, "value": query.cohort[key], "told": "ignored: " + why} for key, why in unknown
+            {"key": key, "value": query.cohort[key], "told": "ignored: " + why}
+            for key, why in reasons.items()
         ]
     names = [name for name in query.fields if name not in ("*", "product_id")]
-    if names and (absent := _absent(names, request, result)):
+    if names and (absent := _list_absent_fields(names, request, result)):
         found["fl"] = [
             {"field": name, "told": "ignored: none of the products looked at has this field"}
             for name in absent
@@ -110,7 +116,7 @@ def _ignored(request: Request, result: RecommendationResult) -> dict[str, Any]:
     return found
 
 
-def _absent(names: Sequence[str], request: Request, result: RecommendationResult) -> list[str]:
+def _list_absent_fields(names: Sequence[str], request: Request, result: RecommendationResult) -> list[str]:
     """List the names that give nothing for any returned product, nor for the first products of the catalog."""
     catalog = request.catalog
     lists = [result.products, *(group.products for group in result.groups)]

@@ -31,10 +31,12 @@ from actors.recommender.boot import OFTEN_ASKED, boot
 from actors.recommender.champion import Champion
 from actors.recommender.champions import Champions, Models
 from actors.recommender.completion.asked import WINDOW_MS
+from actors.recommender.completion.logged_queries import QueryLogFollower
 from actors.recommender.events import written_ms
 from actors.recommender.messages import ReaderQuery, RecommendationResult
 from actors.recommender.recommender import Recommender, columns_of
 from actors.recommender.user_attributes import MOST_USERS
+from cluster.artifacts.queries import QueryShelf
 from cluster.artifacts.segments import SegmentShelf, position
 from cluster.artifacts.settled import SettledState
 from cluster.clock import Clock
@@ -97,7 +99,10 @@ class Follower:
             clock,
             meter,
         )
+        shelf = None if segments is None else QueryShelf(segments.shelf, clock)
+        self._query_log = QueryLogFollower(app_id, stores.queries, shelf, clock, self._step)
         self._preparing = asyncio.Lock()
+        self._suggesting: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._following: asyncio.Task[None] | None = None
         self._indexing: asyncio.Task[None] | None = None
@@ -110,6 +115,7 @@ class Follower:
             Unavailable: the store is away
             Fault: the manifest of the segments is damaged
         """
+        await self._query_log.start()
         self._recommender = await self._load()
         # the snapshot nearly everybody asks for knows most texts as they are: they need not be read again
         await self._champions.know(DEFAULT_ENGINE)
@@ -118,10 +124,11 @@ class Follower:
             follow_for_ever(self._note, self._bring_in, self._clock, missed=self._missed, failed=self._failed)
         )
         self._watching = asyncio.get_running_loop().create_task(self._champions.watch())
+        self._suggesting = asyncio.get_running_loop().create_task(self._query_log.follow())
 
     async def close(self) -> None:
         """Stop following and let go of the memory."""
-        for task in (self._watching, self._following, self._indexing):
+        for task in (self._watching, self._following, self._indexing, self._suggesting):
             if task is not None:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
@@ -196,6 +203,9 @@ class Follower:
                 self._lock.release()
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._alone, thought)
 
+    async def _step(self, step: Callable[[], None]) -> None:
+        await self._think(step, here=True)
+
     def _alone(self, thought: Callable[[], T]) -> T:
         with self._lock:
             return thought()
@@ -242,6 +252,7 @@ class Follower:
     def _booted(self) -> Recommender:
         embedder = self._make_embedder()
         recommender = Recommender(embedder, refresh_ms=REFRESH_MS)
+        recommender.overlay.logged = self._query_log.queries
         recommender.overlay.catalog.columns.limit(RECORDS_AT_ONCE)
         if self._segments is not None:
             state: SettledState = self._segments.load(self._app_id, salvage=True)

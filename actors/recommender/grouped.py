@@ -117,7 +117,7 @@ def _merit(groups: Groups[V], candidates: Rows, ranking: Scores, request: Reques
     """
     taste = request.taste
     interest = merit_of(groups, taste.rows, taste.weights)
-    crowd = _popularity(request, groups)
+    crowd = _sum_popularity(request, groups)
     leading = best_rows(ranking, _LEADING_ROWS)
     best = ranking[leading]
     worth = merit_of(groups, leading, best - best.min(initial=np.inf) + 0.01)
@@ -125,7 +125,7 @@ def _merit(groups: Groups[V], candidates: Rows, ranking: Scores, request: Reques
     return _scaled(counts) + _BEST_SHARE * _scaled(worth[candidates])
 
 
-def _popularity(request: Request, groups: Groups[V]) -> Floats:
+def _sum_popularity(request: Request, groups: Groups[V]) -> Floats:
     """Add up what everybody takes, or the user's cohort, for every group."""
     if request.cohort is not None:
         return groups.sums(request.cohort.popular)

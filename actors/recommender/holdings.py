@@ -48,6 +48,8 @@ class Blend:
     "How much the reader's own score moves near-equals of the trending list."
     crowd_in_similar: float = 0.1
     "How much trend and popularity say about what is similar."
+    related: float = 1.0
+    "What an anchor's own `related_ids` say of products."
     long_tail: float = 0.02
     "What popularity counts beside a snapshot: it orders what nothing else speaks of."
 
@@ -208,7 +210,9 @@ class Holdings:
             self._starts.clear()
         return now
 
-    def cohort_for(self, profile: Mapping[str, Any], standing: Standing, now_ms: int) -> CohortScores | None:
+    def get_cohort_scores(
+        self, profile: Mapping[str, Any], standing: Standing, now_ms: int
+    ) -> CohortScores | None:
         """Give the scores that users with such a profile start from; None when nothing is known of their cohort.
 
         Cost:
@@ -217,26 +221,26 @@ class Holdings:
         learned = None if self.champion is None else self.champion.learned.cohorts
         if not profile or (learned is None and not len(self._cohorts)):
             return None
-        values = self._cohorts.values_of(profile, learned)
+        values = self._cohorts.resolve_values(profile, learned)
         if not values:
             return None
-        votes = self._cohorts.at(now_ms)
+        votes = self._cohorts.count_votes(now_ms)
         found = self._starts.get(values)
         if found is None or found[0] is not votes:
-            shares = self._cohorts.shares(values, votes, self.champion, len(standing))
+            shares = self._cohorts.estimate_shares(values, votes, self.champion, len(standing))
             scores = None
             if shares is not None:
-                is_learned = learned is not None and any(learned.row_of(*value) >= 0 for value in values)
+                is_learned = learned is not None and any(learned.find_row(*value) >= 0 for value in values)
                 scores = self._cohort_scores(shares, standing, LEARNED_COHORT if is_learned else LIVE_COHORT)
             found = self._starts[values] = votes, scores
             if len(self._starts) > _PROFILES:
                 self._starts.popitem(last=False)
         return found[1]
 
-    def unknown_cohort(self, profile: Mapping[str, Any]) -> list[tuple[str, str]]:
+    def list_unknown_cohort_keys(self, profile: Mapping[str, Any]) -> list[tuple[str, str]]:
         """Name the keys of a profile that form no cohort, with the reason."""
         learned = None if self.champion is None else self.champion.learned.cohorts
-        return list(self._cohorts.unknown_values(profile, learned))
+        return list(self._cohorts.list_unknown_values(profile, learned))
 
     def crowd_parts(self, standing: Standing, known: bool) -> Iterator[tuple[str, Scores]]:
         """Take the start of a reader's scores apart: name of each part and what it adds by row."""

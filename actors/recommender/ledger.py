@@ -90,7 +90,7 @@ class Ledger:
         if end > self._limit:
             self._drop_oldest()
 
-    def slot_of(self, reader_id: str) -> int:
+    def get_slot(self, reader_id: str) -> int:
         """Find the slot of a user's attributes; -1 when there is none."""
         return self._slots.get(self._codes.get(reader_id, -1), -1)
 
@@ -108,7 +108,7 @@ class Ledger:
             self._notes[at]["slot"] = slot
             at = int(self._notes[at]["before"])
 
-    def newest(self, most: int) -> Notes:
+    def read_newest(self, most: int) -> Notes:
         """Give the newest notes that still count, oldest first."""
         notes = self._notes[max(0, self._count - most) : self._count]
         alive = notes["reader"] >= 0

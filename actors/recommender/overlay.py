@@ -15,6 +15,7 @@ import orjson
 from actors.language.embed import Embedder, text_of
 from actors.recommender.catalog import Catalog
 from actors.recommender.completion.asked import Asked
+from actors.recommender.completion.logged_queries import LoggedQueries
 from actors.recommender.events import Event, Events, read_items, reader_of, written_ms
 from actors.recommender.ledger import Ledger, Notes
 from actors.recommender.search.product_texts import ProductTexts
@@ -48,6 +49,8 @@ class Overlay:
         self.together = Neighbours()
         self.baskets = Neighbours()
         self.asked = Asked()
+        self.logged = LoggedQueries()
+        "Searches of the query log; whoever follows that log puts its own here."
         self.offsets: dict[str, str] = {}
         "Noun -> offset of the newest change that was applied."
         self.users = UserAttributes()
@@ -149,7 +152,7 @@ class Overlay:
         changed = False
         for user in users:
             reader_id = _USER + str(user.get("user_id", ""))
-            before = self._ledger.slot_of(reader_id)
+            before = self._ledger.get_slot(reader_id)
             slot, differs = self.users.put(before, user)
             if slot != before:
                 self._ledger.set_slot(reader_id, slot)
@@ -159,7 +162,7 @@ class Overlay:
     def remove_users(self, user_ids: Sequence[str]) -> None:
         """Delete the attributes of users; what they did stays counted for everybody."""
         for user_id in user_ids:
-            slot = self._ledger.slot_of(_USER + user_id)
+            slot = self._ledger.get_slot(_USER + user_id)
             if slot >= 0:
                 self._ledger.set_slot(_USER + user_id, -1)
                 self.users.remove(slot)
@@ -206,9 +209,9 @@ class Overlay:
         """Give the code of a reader, for events."""
         return self._ledger.code_of(reader_id)
 
-    def newest_notes(self, most: int) -> Notes:
+    def read_newest_notes(self, most: int) -> Notes:
         """Give the newest events that count, with readers, votes and slots of attributes."""
-        return self._ledger.newest(most)
+        return self._ledger.read_newest(most)
 
     def votes_since(self, at_ms: int) -> Floats:
         """Count the votes of events after a moment, as far as it is still known who gave them.
@@ -222,7 +225,7 @@ class Overlay:
         """Take back what readers put into the counts, as far as it is still known."""
         self.asked.forget(reader_ids)
         for reader_id in reader_ids:
-            slot = self._ledger.slot_of(reader_id)
+            slot = self._ledger.get_slot(reader_id)
             events, votes = self._ledger.take_back(reader_id)
             if slot >= 0:
                 # the record of the user is deleted by a change of its own
@@ -246,6 +249,7 @@ class Overlay:
 
     def _erasures(self, change: Change) -> Iterator[None]:
         readers = orjson.loads(change.payload)
+        self.logged.erase(readers, written_ms(change.offset))
         for start in range(0, len(readers), _READERS_A_STEP):
             self.erase(readers[start : start + _READERS_A_STEP])
             yield

@@ -19,7 +19,7 @@ from actors.recommender.project import project
 from actors.recommender.ranking import Ranking, Start
 from actors.recommender.recall import best_of, leading, left_out_of
 from actors.recommender.request import Request
-from actors.recommender.score import said_alike, said_of_baskets, summed
+from actors.recommender.score import said_alike, said_of_baskets, said_related, summed
 from actors.recommender.taste import (
     anchored,
     joined,
@@ -97,6 +97,7 @@ def _similar(request: Request) -> RecommendationResult:
     if not parts:
         session = running_session(request.taste.steps, request.now_ms)
         parts = said_alike(like, holdings, standing, joined(like.steps, session))
+        parts += said_related(request.anchor_rows, holdings, standing)
     start = standing.start.times(holdings.blend.crowd_in_similar)
     ranking = Ranking(start, summed(parts, holdings, standing))
     anchors = request.anchor_rows

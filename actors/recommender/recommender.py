@@ -162,8 +162,10 @@ class Recommender:
 
     def rebuilding(self, now_ms: int) -> tuple[FieldTexts, Callable[[], Laid]] | None:
         """Give the work of building an index of completions again that has changed much, for another thread."""
-        return self.overlay.asked.rebuilding(now_ms) or self.completions.rebuilding(
-            lambda: self.holdings.standing(now_ms).popular
+        return (
+            self.overlay.asked.rebuilding(now_ms)
+            or self.overlay.logged.popular.rebuilding(now_ms)
+            or self.completions.rebuilding(lambda: self.holdings.standing(now_ms).popular)
         )
 
     def apply(self, *changes: Change) -> None:

@@ -85,7 +85,7 @@ class Request:
         profile = {**self.query.context, **self.query.cohort}
         if not profile or self.own_taste.known:
             return None
-        return self.holdings.cohort_for(profile, self.standing, self.now_ms)
+        return self.holdings.get_cohort_scores(profile, self.standing, self.now_ms)
 
     @cached_property
     def start_scores(self) -> Start:

@@ -151,6 +151,20 @@ def said_alike(like: Taste, holdings: Holdings, standing: Standing, steps: Steps
     return parts
 
 
+def said_related(anchors: Sequence[int], holdings: Holdings, standing: Standing) -> list[Part]:
+    """List what the `related_ids` of given products say; nothing when they name no product."""
+    catalog, count = holdings.catalog, len(standing)
+    named = {
+        row for anchor in anchors[:_MOST_TOGETHER] for row in catalog.related_rows(anchor) if row < count
+    }
+    if not named or not holdings.blend.related:
+        return []
+    rows = np.array(sorted(named), np.int64)
+    values = np.ones(len(rows), np.float32)
+    values *= np.float32(holdings.blend.related * scale_of(rows, values, count))
+    return [Said("live:related", layout_of(holdings, standing).slots(rows), values)]
+
+
 def said_of_baskets(like: Taste, holdings: Holdings, standing: Standing) -> list[Part]:
     """List what every part says of products that are bought with given ones; nothing when no basket held them."""
     champion, overlay = holdings.champion, holdings.overlay

@@ -81,12 +81,12 @@ class UserAttributes:
         code = self._values[column].get(text, 0) if column >= 0 else 0
         return (column, code) if code else None
 
-    def knows(self, field: str) -> bool:
+    def has_values(self, field: str) -> bool:
         """Tell whether some user has a value of a field."""
         column = self._columns.get(field, -1)
         return column >= 0 and bool(self._values[column])
 
-    def having(self, slots: Rows, value: tuple[int, int]) -> Mask:
+    def match_slots(self, slots: Rows, value: tuple[int, int]) -> Mask:
         """Mark the slots of users with a value.
 
         Shapes:
@@ -151,7 +151,7 @@ class UserAttributes:
         return self._slots - 1
 
 
-def names_of(name: str) -> tuple[str, ...]:
+def fields_from_key(name: str) -> tuple[str, ...]:
     """Name the fields that a key of `user_cohort` may stand for: itself, else a custom attribute."""
     field = canonical(name)
     return (field,) if field.startswith(ATTRIBUTES) else (field, ATTRIBUTES + field)

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from actors.search.bank import BankIndex
+from actors.search.completions.markup import marked, words_typed
+from actors.search.folding import folded, typed_so_far
 from cluster.errors import Unavailable
 from cluster.records.bank_question import BankQuestion
 from cluster.store.ports import QuestionBankStore
@@ -48,6 +52,18 @@ class BankClient:
             return await asyncio.to_thread(bank.look_up, typed, rows)
         return bank.look_up(typed, rows)
 
+    async def suggest(
+        self, app_id: str, typed: str, rows: int, beside: Sequence[str]
+    ) -> list[dict[str, Any]]:
+        """Complete with questions as a field of completions does, without texts that are listed already.
+
+        Errors:
+            Unavailable: the store is away and the bank was never read
+        """
+        known, text = {folded(one) for one in beside}, typed_so_far(typed)
+        found = [one.question for one in await self.complete(app_id, typed, rows)]
+        return [_completion(one, text) for one in found if folded(one) not in known]
+
     async def _bank(self, app_id: str) -> BankIndex:
         """Give the bank as it is now."""
         held = self._held.get(app_id)
@@ -80,3 +96,12 @@ class BankClient:
             len(self._held) > 1 and sum(len(one.index) for one in self._held.values()) > MOST_QUESTIONS_HELD
         ):
             self._held.popitem(last=False)
+
+
+def _completion(text: str, typed: str) -> dict[str, Any]:
+    shown = marked(text, words_typed(folded(text), typed))
+    return {
+        "text": shown.text,
+        "text_with_markups": shown.text_with_markups,
+        "text_with_inverted_markups": shown.text_with_inverted_markups,
+    }

@@ -56,9 +56,13 @@ COLUMNS = pa.schema(
         ("engine_id", pa.string()),
         ("took_ms", pa.float64()),
         ("reader", pa.string()),
+        ("origin", pa.string()),
+        ("written", pa.string()),
     ]
 )
 "`at` is milliseconds since 1970; `reader` a pseudonym, empty when nobody said who asks."
+_ADDED = ("origin", "written")
+"Columns that files of earlier releases lack: empty there."
 
 
 class QueryShelf:
@@ -213,6 +217,9 @@ class QueryShelf:
             path = f"{_folder(app_id)}/{entry.name}"
             data = self._shelf.read_checked(path, size=entry.size, sha256=entry.sha256)
             table = pq.read_table(pa.BufferReader(data), use_threads=False)
+            for name in _ADDED:
+                if name not in table.column_names:
+                    table = table.append_column(name, pa.array([""] * table.num_rows, pa.string()))
             return table.select(COLUMNS.names).cast(COLUMNS)
         except (Fault, pa.ArrowException, KeyError) as error:
             self._log.error("query_file_refused", app=app_id, file=entry.name, kind=type(error).__name__)

@@ -131,14 +131,16 @@ class SegmentShelf:
 
         return self._acted(app_id, ["search"], since_ms, _SEARCHED)
 
-    def did(self, app_id: str, kinds: Sequence[str], since_ms: int) -> Any:
-        """Read who did something of some types from a moment on, as far as the segments are whole.
+    def acted(self, app_id: str, kinds: Sequence[str], since_ms: int) -> Any:
+        """Read the settled interactions of some types like `searches`; an address without proof counts for a few.
 
-        Returns a table with the columns `reader` and `at_ms`, oldest first. Of readers whom nobody proved an address
-        counts for a few (`without_crowds`).
+        Source: `without_crowds`
         """
+        return without_crowds(self._acted(app_id, kinds, since_ms, _SEARCHED))
 
-        return without_crowds(self._acted(app_id, kinds, since_ms, _SEARCHED)).select(_DID)
+    def did(self, app_id: str, kinds: Sequence[str], since_ms: int) -> Any:
+        """Read only who and when of `acted`."""
+        return self.acted(app_id, kinds, since_ms).select(_DID)
 
     def since(self, app_id: str, noun: Noun, after: str, *, salvage: bool = False) -> Since:
         """Read what settled of a noun behind an offset, for whoever holds everything up to there.

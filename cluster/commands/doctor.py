@@ -47,6 +47,7 @@ def doctor(
 ) -> None:
     """Check versions, files, disk, Redis, Ray, HAProxy, limits and the clock; or walk the archive as a client."""
     installation = Installation()
+    screen.tell_in_vain(installation.in_vain)
     if part == "mcp":
         title, findings = _walk(installation, url, username, question)
     elif part:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import time
 from typing import Annotated
@@ -13,7 +12,6 @@ import typer
 from cluster.commands import screen
 from cluster.commands.installation import Installation
 from cluster.errors import Fault
-from cluster.runtime.processes import belonging_to, end
 from cluster.runtime.state import lock_holder
 
 PATIENCE_S = 45.0
@@ -29,15 +27,18 @@ def down(as_json: Annotated[bool, typer.Option("--json", help="One JSON object."
     with screen.err().status("stopping"):
         if was_running:
             _ask_to_stop(installation)
-        left = _clear_up(installation)
-    if left:
-        raise Fault(f"these processes can't be ended: {left}; end them by hand")
+        ended = installation.clear_up()
+    data_dir = installation.places.data_dir
     if as_json:
         screen.tell_json(
-            {"stopped": True, "was_running": was_running, "data_dir": str(installation.places.data_dir)}
+            {"stopped": True, "was_running": was_running, "ended": ended, "data_dir": str(data_dir)}
         )
     elif was_running:
-        screen.out().print(f"Kiosk is stopped. Data stays in {installation.places.data_dir}.")
+        screen.out().print(f"Kiosk is stopped. Data stays in {data_dir}.")
+    elif ended:
+        screen.out().print(
+            f"The supervisor had been killed; {ended} processes of it were ended. Data stays in {data_dir}."
+        )
     else:
         screen.out().print("Kiosk was not running.")
 
@@ -56,15 +57,3 @@ def _ask_to_stop(installation: Installation) -> None:
             except PermissionError as error:
                 raise Fault(f"process {holder} belongs to another user; stop it as that user") from error
         time.sleep(0.05)
-
-
-def _clear_up(installation: Installation) -> list[int]:
-    """End what is still there and remove what goes away with the processes."""
-    places = installation.places
-    left = end(belonging_to(places), 3.0)
-    if left:
-        return [process.pid for process in left]
-    shutil.rmtree(places.run_dir, ignore_errors=True)
-    for path in (places.state, places.redis_url, places.front_wrapper, places.front_wishes):
-        path.unlink(missing_ok=True)
-    return []

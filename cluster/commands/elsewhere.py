@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 import typer
 
+from cluster.commands import screen
 from cluster.commands.installation import Installation
 from cluster.errors import Invalid, Unavailable
 from cluster.runtime.about import package_root
@@ -27,12 +28,16 @@ def ingest(context: typer.Context) -> None:
         word in ("--help", "-h", "--dry-run") for word in context.args
     )
     installation = Installation()
-    if not needs_nothing and not installation.is_running and not installation.settings.redis_is_external:
-        raise Unavailable("Kiosk does not run; start it with `kiosk up`")
+    if not needs_nothing:
+        if not installation.is_running and not installation.settings.redis_is_external:
+            raise Unavailable(installation.why_not_running)
+        screen.tell_in_vain(installation.in_vain)
+        installation.refuse_full_disk()
+    running = settings_of(installation)
     if context.args[:1] == ["archive"]:
-        _run("jobs.archive", context.args[1:])
+        _run("jobs.archive", context.args[1:], running)
     fans_out = any(word.partition("=")[0] == "--at-once" for word in context.args)
-    _run("jobs.ingest", context.args, _ray_of(installation) if fans_out else {})
+    _run("jobs.ingest", context.args, {**running, **(_ray_of(installation) if fans_out else {})})
 
 
 def models(context: typer.Context) -> None:
@@ -45,6 +50,13 @@ def bench(context: typer.Context) -> None:
     if not (package_root() / "tests" / "benchmarks" / "__main__.py").exists():
         raise Invalid("benchmarks come with the source; run `kiosk bench` in a checkout")
     _run("tests.benchmarks", context.args)
+
+
+def settings_of(installation: Installation) -> dict[str, str]:
+    """Write the settings a running installation has as the variables another program reads."""
+    state = installation.state
+    values = installation.settings.shareable() if state is not None and state.settings else {}
+    return {f"KIOSK_{name.upper()}": str(value) for name, value in values.items()}
 
 
 def _ray_of(installation: Installation) -> dict[str, str]:

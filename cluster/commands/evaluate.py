@@ -64,6 +64,7 @@ def evaluate(
     if recipe and snapshot:
         raise Invalid("choose one of --recipe and --snapshot")
     installation = Installation()
+    installation.refuse_absent()
     shelf = open_shelf(installation.settings)
     chosen, serving = asyncio.run(_chosen(installation, shelf, app, engine, recipe, snapshot))
     be_modest()

@@ -57,17 +57,23 @@ def show_report(found: Report) -> None:
             "" if line.lift is None else f"{line.lift.value:+.2%}", _interval(line.lift), _verdict(line),
         )  # fmt: skip
     out.print(table, "")
+    if found.settling:
+        one = found.settling == 1
+        out.print(
+            f"{found.settling:,} more conversion{'' if one else 's'} {'is' if one else 'are'} settling and will "
+            "be counted within a minute.\n"
+        )
     if found.experiment.weights_at:
         out.print(
             f"Counted: who met it since the weights were changed, {iso_ms(found.experiment.weights_at)}.\n"
         )
     if any(line.served.requests for line in found.lines):
-        table = screen.table("variant", "requests", "failed", "p50 ms", "p95 ms", "worse than the control in")
+        table = screen.table("variant", "requests", "failed", "p50 ms", "p95 ms", "against the control")
         for line in found.lines:
             served = line.served
             table.add_row(
                 screen.quoted(line.variant.slug), f"{served.requests:,}", f"{served.failed:,}",
-                f"{served.p50_ms or '-'}", f"{served.p95_ms or '-'}", ", ".join(line.broken),
+                f"{served.p50_ms or '-'}", f"{served.p95_ms or '-'}", _guardrails(line),
             )  # fmt: skip
         out.print(table, "")
     split = found.split
@@ -133,6 +139,13 @@ def _interval(lift: Difference | None) -> str:
     if lift is None:
         return ""
     return f"{lift.low:+.2%} to {lift.high:+.2%}" if isfinite(lift.low) else "not enough yet"
+
+
+def _guardrails(line: Line) -> str:
+    """Say which guardrails a variant breaks."""
+    if line.lift is None:
+        return "control"
+    return f"worse: {', '.join(line.broken)}" if line.broken else "not worse so far"
 
 
 def _verdict(line: Line) -> str:

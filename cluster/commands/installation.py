@@ -10,14 +10,19 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
+import psutil
+
 from actors.learned.allowed import ALLOWED
 from cluster.clock import SystemClock
-from cluster.errors import Conflict, Unavailable
+from cluster.errors import Conflict, Fault, Unavailable
 from cluster.records.access import App
 from cluster.runtime.connecting import ADMIN_S, connect
+from cluster.runtime.disk import DiskGuard
 from cluster.runtime.keeping import Keeping
 from cluster.runtime.learners import allowed_learners
 from cluster.runtime.places import Places
+from cluster.runtime.processes import belonging_to, end
+from cluster.runtime.progress import Patience
 from cluster.runtime.redis_server import RedisServer
 from cluster.runtime.state import Lock, State, load_state, lock_holder
 from cluster.runtime.vault import ensure_master_key, vault_of
@@ -26,6 +31,7 @@ from cluster.store.connect import OpenStores
 
 T = TypeVar("T")
 REDIS_S = 120.0
+KILLED = "the supervisor was killed; {} processes of it still run; `kiosk up` sets it right"
 BUSY = "the installation is being started, stopped or worked on; try again in a moment"
 
 
@@ -33,8 +39,13 @@ class Installation:
     """One installation as commands see it."""
 
     def __init__(self, settings: Settings | None = None) -> None:
-        self.settings = Settings() if settings is None else settings
-        self.places = Places.of(self.settings.data_dir)
+        """Look at an installation; without `settings` by those it runs with, else by those of this shell."""
+        own = Settings() if settings is None else settings
+        self.places = Places.of(own.data_dir)
+        state = self.state
+        self.settings, self.in_vain = own, list[str]()
+        if settings is None and state is not None:
+            self.settings, self.in_vain = own.replaced_by(state.settings)
         ALLOWED.read_from(partial(allowed_learners, self.settings))
 
     @property
@@ -47,26 +58,100 @@ class Installation:
         """What its supervisor said last; None while it does not run."""
         return load_state(self.places) if self.is_running else None
 
-    def wait_for(self, within_s: float, on_change: Callable[[State], None]) -> State:
-        """Wait until it is ready or has failed.
+    @property
+    def leftovers(self) -> list[psutil.Process]:
+        """List what still runs of an installation whose supervisor was killed.
+
+        Cost: looks at every process of the machine, unless the installation runs.
+        """
+        return [] if self.is_running else belonging_to(self.places)
+
+    @property
+    def why_not_running(self) -> str:
+        """Say in what way it does not run, and what to do."""
+        left = len(self.leftovers)
+        if left:
+            return KILLED.format(left)
+        return "Kiosk does not run; start it with `kiosk up`"
+
+    def refuse_full_disk(self) -> None:
+        """Refuse to write where the installation itself would.
 
         Errors:
-            Unavailable: neither happened in time, or the supervisor ended
+            Unavailable: the disk is over the limit
         """
-        until = time.monotonic() + within_s
-        message = ""
-        while time.monotonic() < until:
+        reason = DiskGuard(self.places.data_dir, self.settings.disk_limit, SystemClock()).reason()
+        if reason:
+            raise Unavailable(f"{reason} KIOSK_DISK_LIMIT is {self.settings.disk_limit:.0%}.")
+
+    def refuse_absent(self) -> None:
+        """Refuse to work on an installation that was never started.
+
+        Errors:
+            Unavailable: there is none in the data directory
+        """
+        redis_dir = self.places.redis_dir
+        if not (
+            self.is_running
+            or self.settings.redis_is_external
+            or (redis_dir.is_dir() and any(redis_dir.iterdir()))
+        ):
+            raise Unavailable(
+                f"there is no installation in {self.places.data_dir} yet; start it with `kiosk up` first"
+            )
+
+    def end_leftovers(self) -> int:
+        """End what a killed supervisor left behind, and nothing while another process works on the installation.
+
+        Errors:
+            Fault: a process can't be ended
+        """
+        if not self.leftovers:
+            return 0
+        lock = Lock(self.places.lock)
+        if not lock.take():
+            return 0
+        try:
+            return self.clear_up()
+        finally:
+            lock.drop()
+
+    def clear_up(self) -> int:
+        """End all its processes, remove what goes away with them, and return how many there were.
+
+        Errors:
+            Fault: a process can't be ended
+        """
+        places = self.places
+        found = belonging_to(places)
+        left = [process.pid for process in end(found, 3.0)]
+        if left:
+            raise Fault(f"these processes can't be ended: {left}; end them by hand")
+        shutil.rmtree(places.run_dir, ignore_errors=True)
+        for path in (places.state, places.redis_url, places.front_wrapper, places.front_wishes):
+            path.unlink(missing_ok=True)
+        return len(found)
+
+    def wait_for(self, stalled_s: float, on_stage: Callable[[float, str], None]) -> State:
+        """Wait until it is ready or has failed, as long as it makes progress; each stage is handed over once.
+
+        Errors:
+            Unavailable: nothing moved for `stalled_s`, or the supervisor ended
+        """
+        patience, shown = Patience(stalled_s), 0
+        while not patience.is_over:
             state = load_state(self.places)
             if state is not None:
-                if state.message != message:
-                    message = state.message
-                    on_change(state)
+                patience.note((state.phase, state.message))
+                for after_s, message in state.stages[shown:]:
+                    on_stage(after_s, message)
+                shown = len(state.stages)
                 if state.phase in ("ready", "failed"):
                     return state
                 if not self.is_running:
                     raise Unavailable(f"the start ended early; see {self.places.supervisor_log}")
             time.sleep(0.05)
-        raise Unavailable(f"not ready after {within_s:.0f} s; see {self.places.supervisor_log}")
+        raise Unavailable(f"no progress for {stalled_s:.0f} s; see {self.places.supervisor_log}")
 
     def administer(self, work: Callable[[Keeping, OpenStores], Awaitable[T]]) -> T:
         """Do something to apps and keys, whether the installation runs or not."""
@@ -118,6 +203,9 @@ class Installation:
             async with connect(settings, slow_s=ADMIN_S) as stores:
                 yield stores
             return
+        if left := len(self.leftovers):
+            # One of them is a Redis on the same files.
+            raise Unavailable(KILLED.format(left))
         self.places.make()
         lock = Lock(self.places.lock)
         if not lock.take():

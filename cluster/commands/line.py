@@ -21,6 +21,7 @@ from cluster.commands import (
     keys,
     learners,
     promote,
+    quarantine,
     recommend,
     report,
     rules,
@@ -52,7 +53,8 @@ def command_line() -> typer.Typer:
     line.command("doctor", epilog=doctor.EPILOG)(doctor.doctor)
     line.command("sbom", epilog=sbom.EPILOG)(sbom.sbom)
     groups = (
-        apps, keys, users, rules, engines, clients, report, runs, schedules, experiments, learners, artifacts,
+        apps, keys, users, rules, engines, clients, report, quarantine, runs, schedules, experiments, learners,
+        artifacts,
     )  # fmt: skip
     for group in groups:
         line.add_typer(group.app, name=group.__name__.rpartition(".")[2])

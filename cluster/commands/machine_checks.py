@@ -184,8 +184,8 @@ def leftovers(installation: Installation) -> Iterator[Finding]:
         yield Finding(
             "processes",
             "warning",
-            f"{len(left)} of a killed installation still run",
-            "`kiosk down` ends them",
+            f"the supervisor was killed; {len(left)} processes of it still run",
+            "`kiosk up` sets it right, `kiosk down` ends them",
         )
     else:
         yield Finding("processes", "ok", "none; the installation is stopped")

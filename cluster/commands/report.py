@@ -11,7 +11,7 @@ import typer
 from cluster.artifacts.queries import QueryShelf
 from cluster.clock import iso_ms
 from cluster.commands import screen
-from cluster.commands.archive_report import ArchiveReport, summarise
+from cluster.commands.archive_report import UNANSWERED_BELOW, ArchiveReport, summarise
 from cluster.commands.charts import FORMS, Drawing, bar_chart, write_charts
 from cluster.commands.installation import Installation, now_ms
 from cluster.errors import Invalid, NotFound
@@ -28,6 +28,7 @@ EPILOG = """
 
   kiosk report mcp                          the last 30 days
   kiosk report mcp --since 24h --json
+  kiosk report mcp --unanswered-below .4    fewer questions count as unanswered; 0: those that found nothing at all
   kiosk report mcp --charts ./charts        calls by day, client, skill, question and article as SVG and PNG
 """
 SEARCH_EPILOG = """
@@ -52,6 +53,15 @@ def mcp(
     charts: Annotated[Path | None, typer.Option(help="Folder for chart files.", metavar="DIR")] = None,
     forms: Annotated[str, typer.Option(help="Forms of the chart files, separated by commas.")] = "svg,png",
     name: Annotated[str, typer.Option("--app", help="The archive's app; default: KIOSK_ARCHIVE_APP.")] = "",
+    below: Annotated[
+        float,
+        typer.Option(
+            "--unanswered-below",
+            min=0.0,
+            max=1.0,
+            help="A question is unanswered when its best passage holds less of it than this share.",
+        ),
+    ] = UNANSWERED_BELOW,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Report the archive's use: clients, skills, questions, articles, refusals. No person is named."""
@@ -63,7 +73,8 @@ def mcp(
     async def read(keeping: Keeping, stores: OpenStores) -> list[ArchiveCall]:
         return await stores.archive_calls.since(app_id, begin)
 
-    report = summarise(installation.administer(read), since=begin, until=until, top=top)
+    calls = installation.administer(read)
+    report = summarise(calls, since=begin, until=until, top=top, unanswered_below=below)
     wanted = [form.strip() for form in forms.split(",") if form.strip()] or list(FORMS)
     files = write_charts(charts, drawings(report), wanted) if charts is not None else []
     if as_json:
@@ -85,8 +96,18 @@ def search(
     name: Annotated[str, typer.Option("--app", help="The app.")] = "playground",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Report what readers searched for: most asked, what found nothing, by day, how fast. No person is named."""
+    """Report what readers searched for and what they thought of answers. No person is named.
+
+    Most asked queries, what found nothing, by day, how fast; and the feedback on answers, the worst first.
+    """
     # Imported here: every other command starts faster without it.
+    from cluster.artifacts.segments import SegmentShelf
+    from cluster.commands.feedback_report import (
+        FeedbackReport,
+        read_judgements,
+        read_questions,
+        summarise_feedback,
+    )
     from cluster.commands.search_report import summarise as sum_up
     from cluster.commands.search_view import drawings as draw
     from cluster.commands.search_view import show
@@ -96,9 +117,10 @@ def search(
     until = now_ms()
     begin = until - span_ms(since)
     installation = Installation()
-    shelf = QueryShelf(open_shelf(installation.settings))
+    artifacts = open_shelf(installation.settings)
+    shelf = QueryShelf(artifacts)
 
-    async def read(keeping: Keeping, stores: OpenStores) -> tuple[Any, list[Searched]]:
+    async def read(keeping: Keeping, stores: OpenStores) -> tuple[Any, list[Searched], FeedbackReport]:
         if name not in {app.app_id for app in await keeping.apps()}:
             raise NotFound(f"there is no app {name!r}")
         waiting: list[Searched] = []
@@ -107,9 +129,13 @@ def search(
         while lots := await stores.queries.read(name, after, count=200):
             waiting += (query for lot in lots for query in lot.queries)
             after = lots[-1].offset
-        return settled, waiting
+        judged = await read_judgements(stores, SegmentShelf(artifacts), name, begin, until)
+        questions = await read_questions(stores, name, judged)
+        return settled, waiting, summarise_feedback(judged, questions, top=top)
 
-    report = sum_up(*installation.administer(read), since=begin, until=until, kind=kind, top=top)
+    settled, waiting, feedback = installation.administer(read)
+    shown = feedback if kind in ("", "ask") else None
+    report = sum_up(settled, waiting, since=begin, until=until, kind=kind, top=top, feedback=shown)
     wanted = [form.strip() for form in forms.split(",") if form.strip()] or list(FORMS)
     files = write_charts(charts, draw(report), wanted) if charts is not None else []
     if as_json:
@@ -151,7 +177,10 @@ def drawings(report: ArchiveReport) -> dict[str, Drawing]:
 def _show(report: ArchiveReport, app_id: str) -> None:
     out = screen.out()
     days = f"{iso_ms(report.since)[:16]} to {iso_ms(report.until)[:16]}"
-    out.print(f"Archive {app_id}: {report.calls:,} calls, {days}\n")
+    out.print(f"Archive {app_id}: {report.calls:,} calls, {days}")
+    if report.took_ms:
+        out.print("Took " + ", ".join(f"{took:.1f} ms ({name})" for name, took in report.took_ms.items()))
+    out.print()
     if not report.calls:
         out.print("Nobody called yet. `kiosk doctor mcp` tries it out.")
         return
@@ -163,7 +192,6 @@ def _show(report: ArchiveReport, app_id: str) -> None:
     for title, rows in (
         ("Skills", report.skills),
         ("Questions", report.questions),
-        ("Questions without an answer", report.unanswered),
         ("Refusals", report.refusals),
     ):
         if rows:
@@ -171,7 +199,19 @@ def _show(report: ArchiveReport, app_id: str) -> None:
             for words, count in rows:
                 table.add_row(str(count), screen.quoted(words))
             out.print(table, "")
+    _show_unanswered(report)
     table = screen.table("read", "found", "article", title="Articles")
     for product_id, read, found in report.articles:
         table.add_row(str(read), str(found), screen.quoted(product_id))
     out.print(table)
+
+
+def _show_unanswered(report: ArchiveReport) -> None:
+    if not report.missing:
+        return
+    share = f"{report.missing_calls:,} of {report.asked_calls:,} asks below {report.unanswered_below:g}"
+    table = screen.table("calls", "last", "found", "", title=f"Questions without an answer: {share}")
+    for line in report.missing:
+        last = iso_ms(line.last_at)[:16].replace("T", " ")
+        table.add_row(str(line.calls), last, f"{line.coverage:.0%}", screen.quoted(line.question))
+    screen.out().print(table, "")

@@ -45,6 +45,15 @@ def tell_error(error: HouseError, *, as_json: bool) -> None:
     err().print(marked("error:", "bold red", f" {strike_out(error.message)}"))
 
 
+def tell_in_vain(settings: Sequence[str]) -> None:
+    """Say which settings of this shell the running installation does not go by."""
+    if settings:
+        err().print(
+            f"{', '.join(settings)} of this shell is not what the installation runs with and counts for nothing; "
+            "`kiosk down`, then `kiosk up` takes it over."
+        )
+
+
 def marked(word: str, style: str, rest: str = "") -> Text:
     """Colour a word; the rest is shown exactly as it is, brackets included."""
     return Text.assemble((word, style), rest)

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from cluster.artifacts.queries import COLUMNS, finals
+from cluster.commands.feedback_report import FeedbackReport
 from cluster.records.searched import Searched
 
 
@@ -74,6 +75,8 @@ class SearchReport:
     "Oldest first."
     languages: list[tuple[str, int]] = field(default_factory=list)
     served_by: list[tuple[str, int]] = field(default_factory=list)
+    feedback: FeedbackReport = field(default_factory=FeedbackReport)
+    "What readers thought of answers."
 
     @property
     def share(self) -> float:
@@ -94,11 +97,19 @@ class SearchReport:
             "days": [{**asdict(line), "unfound_share": round(line.share, 4)} for line in self.days],
             "languages": [{"language": name, "queries": count} for name, count in self.languages],
             "served_by": [{"served_by": name, "queries": count} for name, count in self.served_by],
+            "feedback": self.feedback.told(),
         }
 
 
 def summarise(
-    settled: Any, waiting: Sequence[Searched], *, since: int, until: int, kind: str = "", top: int = 20
+    settled: Any,
+    waiting: Sequence[Searched],
+    *,
+    since: int,
+    until: int,
+    kind: str = "",
+    top: int = 20,
+    feedback: FeedbackReport | None = None,
 ) -> SearchReport:
     """Count the queries of a time: those on the shelf (a table with `COLUMNS`) and those still on their way.
 
@@ -137,6 +148,7 @@ def summarise(
         days=_days(frame),
         languages=_counted(frame, "language")[:top],
         served_by=_counted(frame, "served_by")[:top],
+        feedback=FeedbackReport() if feedback is None else feedback,
     )
 
 

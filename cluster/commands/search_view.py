@@ -5,6 +5,7 @@ from __future__ import annotations
 from cluster.clock import iso_ms
 from cluster.commands import screen
 from cluster.commands.charts import Drawing, bar_chart
+from cluster.commands.feedback_report import FeedbackReport
 from cluster.commands.search_report import QueryLine, SearchReport
 
 
@@ -36,6 +37,7 @@ def show(report: SearchReport, app_id: str) -> None:
     out.print(f"Search in {app_id}: {report.queries:,} queries, {report.share:.1%} found nothing, {days}\n")
     if not report.queries:
         out.print("Nobody searched yet, or `kiosk apps switch` has turned query_log off.")
+        show_feedback(report.feedback)
         return
     table = screen.table(
         "kind", "queries", "nothing", "readers", "p50 ms", "p95 ms", "p99 ms", title="Ways of asking"
@@ -52,10 +54,25 @@ def show(report: SearchReport, app_id: str) -> None:
     out.print(table, "")
     _show_queries("Most asked", report.top)
     _show_queries("Found nothing", report.missing)
+    show_feedback(report.feedback)
     table = screen.table("day", "queries", "nothing", title="Days")
     for day in report.days:
         table.add_row(day.day, str(day.queries), f"{day.share:.1%}")
     out.print(table)
+
+
+def show_feedback(feedback: FeedbackReport) -> None:
+    """Print what readers thought of answers, the worst first."""
+    if not (feedback.helpful or feedback.not_helpful or feedback.other):
+        return
+    title = f"Feedback on answers: {feedback.helpful:,} helpful, {feedback.not_helpful:,} not helpful"
+    table = screen.table("helpful", "not helpful", "other", "sources", "question", title=title)
+    for line in feedback.questions:
+        table.add_row(
+            str(line.helpful), str(line.not_helpful), str(line.other), str(line.sources),
+            screen.quoted(line.question or line.question_id),
+        )  # fmt: skip
+    screen.out().print(table, "")
 
 
 def _show_queries(title: str, lines: list[QueryLine]) -> None:

@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from cluster.commands import screen
-from cluster.commands.installation import Installation
+from cluster.commands.installation import KILLED, Installation
 from cluster.commands.parts import Part, look_at_parts
 from cluster.commands.summary import summarise
 from cluster.runtime.state import load_state
@@ -19,7 +19,8 @@ EPILOG = """
   kiosk status
   kiosk status --json | jq .ready
 
-Ends with 0 when everything is well, with 1 when a part is not, with 3 when the installation does not run.
+Ends with 0 when everything is well, with 1 when a part is not or the supervisor was killed, with 3 when the
+installation does not run.
 """
 
 
@@ -28,8 +29,8 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="One JSON object
     installation = Installation()
     state = installation.state
     if state is None:
-        _not_running(installation, as_json=as_json)
-        raise typer.Exit(3)
+        raise typer.Exit(_not_running(installation, as_json=as_json))
+    screen.tell_in_vain(installation.in_vain)
     parts = look_at_parts(installation, state)
     well = state.phase == "ready" and all(part.ok for part in parts)
     if as_json:
@@ -56,11 +57,21 @@ def _sign(well: bool) -> Text:
     return screen.marked("ok", "green") if well else screen.marked("not ok", "bold red")
 
 
-def _not_running(installation: Installation, *, as_json: bool) -> None:
-    last = load_state(installation.places)
-    words = (
-        f"The last start failed: {last.message}" if last and last.phase == "failed" else "Kiosk does not run."
-    )
+def _not_running(installation: Installation, *, as_json: bool) -> int:
+    """Say in what way it does not run; return the exit code."""
+    left, last = len(installation.leftovers), load_state(installation.places)
     if as_json:
-        screen.tell_json({"ready": False, "phase": "stopped", "data_dir": str(installation.places.data_dir)})
+        phase, more = ("killed", {"processes": left}) if left else ("stopped", {})
+        screen.tell_json(
+            {"ready": False, "phase": phase, "data_dir": str(installation.places.data_dir), **more}
+        )
+    if left:
+        screen.err().print(KILLED.format(left))
+        return 1
+    words = (
+        f"The last start failed: {last.message.rstrip('.')}."
+        if last and last.phase == "failed"
+        else "Kiosk does not run."
+    )
     screen.err().print(f"{words} Start it with `kiosk up`.")
+    return 3

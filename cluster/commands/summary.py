@@ -72,6 +72,11 @@ class Summary:
         if self.password:
             lines.append(f"  Admin      {USERNAME} / {self.password}   (shown this once)")
         lines.append("")
+        if not any(app.secret_key for app in self.apps):
+            return [
+                *lines[:-1],
+                "  Keys       `kiosk keys list --reveal` prints them, `kiosk up --reveal` with commands to try",
+            ]
         for app in self.apps:
             lines.append(f"  {app.app_id:<12} secret       {app.secret_key}")
             lines.append(f"  {'':<12} publishable  {app.publishable_key}")

@@ -95,6 +95,10 @@ def train(
             + ("--dry-run" if dry_run else "--promote, and train the best one with it afterwards")
         )
     installation = Installation()
+    installation.refuse_absent()
+    screen.tell_in_vain(installation.in_vain)
+    if not dry_run:
+        installation.refuse_full_disk()
     if sweep:
         given = ["--recipe", recipe, *(f"--set={change}" for change in changes or ())]
         sweeping.sweep(installation, app, engine, chosen, given, sweep, local=local, out=out, as_json=as_json)
@@ -148,10 +152,12 @@ async def _train(
     from cluster.runtime.shelves import open_shelf
     from jobs.refresh.running.display import Display
     from jobs.refresh.running.here import be_modest, new_owner, scratch_of, work_here
-    from jobs.refresh.running.orders import order
+    from jobs.refresh.running.orders import order, refuse_promotion
 
     owner = new_owner("kiosk train") if here else ""
     async with installation.stores() as stores:
+        if promote:
+            await refuse_promotion(stores, app)
         run = await order(
             stores, app, engine, recipe.model_dump(mode="json"),
             now_ms=now_ms(), by="kiosk train", promote=promote, owner=owner, code=code,

@@ -17,13 +17,15 @@ from cluster.errors import Fault, Invalid
 from cluster.log import set_up_logging
 from cluster.runtime.about import package_root, version
 from cluster.runtime.handover import hand_over
+from cluster.runtime.progress import Patience, worked
 from cluster.runtime.ray_environment import common_environment
 from cluster.runtime.sockets import is_free
 from cluster.runtime.state import State
 from cluster.runtime.supervisor import Supervisor, Wanted
 from cluster.settings import Settings
 
-PATIENCE_S = 240.0
+STALLED_S = 600.0
+"Seconds without progress after which this command waits no longer; the supervisor gives up before."
 LOG_LIMIT = 10 << 20
 
 EPILOG = """
@@ -33,7 +35,11 @@ EPILOG = """
   kiosk up --port 9000              somewhere else
   KIOSK_DATA_DIR=~/second kiosk up --port 9001    a second installation
   kiosk up --foreground             stay in this terminal; Ctrl-C stops everything
-  kiosk up --json                   one JSON object on standard output when ready
+  kiosk up --json                   one JSON object, with keys, on standard output when ready
+  kiosk up --reveal                 print keys again, and commands to try
+
+Each stage is a line on standard error. There is no time limit: on a busy machine the command waits as long as the
+start makes progress.
 """
 
 
@@ -45,17 +51,25 @@ def up(
         int | None, typer.Option(help="Port the doors listen on; else KIOSK_PORT or 8000.", min=1, max=65535)
     ] = None,
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay here until Ctrl-C.")] = False,
+    reveal: Annotated[
+        bool, typer.Option("--reveal", help="Print keys and commands to try, as the first start does.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object when ready.")] = False,
 ) -> None:
-    """Start Redis, Ray and the doors, load the playground, and print URLs, keys and commands to try.
+    """Start Redis, Ray and the doors, load the playground, and print URLs; the first start prints keys and commands
+    to try as well.
 
-    Starting a running installation says so and changes nothing. Data lies in KIOSK_DATA_DIR (~/.kiosk).
+    Starting a running installation says so and changes nothing. What a killed supervisor left behind is ended first.
+    Data lies in KIOSK_DATA_DIR (~/.kiosk).
     """
     given = {**({"host": host} if host else {}), **({"port": port} if port else {})}
-    installation = Installation(Settings(**given))  # type: ignore[arg-type]
+    installation = Installation(Settings(**given))
     if installation.is_running:
-        _already(installation, as_json=as_json)
+        _already(installation, reveal=reveal, as_json=as_json)
         return
+    ended = installation.end_leftovers()
+    if ended:
+        screen.err().print(f"The supervisor was killed; {ended} processes that it left behind were ended.")
     settings = installation.settings
     if not is_free(settings.host, settings.port):
         raise Invalid(
@@ -63,23 +77,45 @@ def up(
         )
     installation.places.make()
     handed_over = hand_over(os.environ, installation.places.secrets_dir)
-    installation = Installation(Settings(**given))  # type: ignore[arg-type]
+    installation = Installation(Settings(**given))
     _turn_log(installation)
     if foreground and handed_over:
         # what a process was started with stays readable for as long as it lives
         os.execv(sys.executable, sys.orig_argv)
     if foreground:
-        raise typer.Exit(_here(installation, as_json=as_json))
+        raise typer.Exit(_here(installation, reveal=reveal, as_json=as_json))
     state = _in_background(installation)
-    _show(summarise(installation, state, reveal=True, first=True), as_json=as_json)
+    reveal = reveal or as_json or state.first_start
+    _show(summarise(installation, state, reveal=reveal, first=True), as_json=as_json)
 
 
-def _already(installation: Installation, *, as_json: bool) -> None:
-    with screen.err().status("waiting for the start that is under way") as status:
-        state = installation.wait_for(PATIENCE_S, lambda state: status.update(state.message))
+def _already(installation: Installation, *, reveal: bool, as_json: bool) -> None:
+    state = installation.state
+    if state is None or state.phase not in ("ready", "failed"):
+        state = _await_ready(installation)
     _refuse_failed(state)
     screen.err().print(f"Kiosk is already running (process {state.pid}, data in {state.data_dir}).")
-    _show(summarise(installation, state, reveal=True), as_json=as_json)
+    own = installation.settings
+    _, in_vain = own.replaced_by(state.settings)
+    places = [each for each in in_vain if each.startswith(("KIOSK_PORT=", "KIOSK_HOST="))]
+    if places:
+        screen.err().print(
+            f"It stays on {state.api_url}. To move it: `kiosk down`, then "
+            f"`kiosk up --host {own.host} --port {own.port}`."
+        )
+    screen.tell_in_vain([each for each in in_vain if each not in places])
+    _show(summarise(installation, state, reveal=reveal or as_json), as_json=as_json)
+
+
+def _await_ready(installation: Installation) -> State:
+    """Wait for the end of a start; each stage becomes a line with its seconds."""
+    with screen.err().status("starting") as status:
+
+        def report(after_s: float, message: str) -> None:
+            status.update(screen.quoted(message))
+            screen.err().print(f"{after_s:7.1f} s  {message}", style="dim")
+
+        return installation.wait_for(STALLED_S, report)
 
 
 def _in_background(installation: Installation) -> State:
@@ -101,24 +137,24 @@ def _in_background(installation: Installation) -> State:
     # Somebody must take its exit code if it ends while we wait.
     threading.Thread(target=started.wait, daemon=True).start()
     _await_lock(installation, started)
-    with screen.err().status("starting") as status:
-        state = installation.wait_for(PATIENCE_S, lambda state: status.update(state.message))
+    state = _await_ready(installation)
     _refuse_failed(state)
     return state
 
 
 def _await_lock(installation: Installation, started: subprocess.Popen[bytes]) -> None:
-    pause = threading.Event()
-    for _ in range(400):
+    pause, patience = threading.Event(), Patience()
+    while not patience.is_over:
         if installation.is_running or installation.places.state.exists():
             return
         if started.returncode not in (None, 2):
             break
+        patience.note(worked(started.pid))
         pause.wait(0.05)
     raise Fault(f"the supervisor did not start; see {installation.places.supervisor_log}")
 
 
-def _here(installation: Installation, *, as_json: bool) -> int:
+def _here(installation: Installation, *, reveal: bool, as_json: bool) -> int:
     """Be the supervisor until told to stop."""
     shown = False
 
@@ -126,7 +162,8 @@ def _here(installation: Installation, *, as_json: bool) -> int:
         nonlocal shown
         if state.phase == "ready" and not shown:
             shown = True
-            _show(summarise(installation, state, reveal=True, first=True), as_json=as_json)
+            shows = reveal or as_json or state.first_start
+            _show(summarise(installation, state, reveal=shows, first=True), as_json=as_json)
             screen.err().print("Ctrl-C stops everything.")
         elif not shown or state.phase != "ready":
             screen.err().print(state.message, style="dim")

@@ -69,6 +69,8 @@ class AppSettings(BaseModel):
     "Other names of `service_id` accepted in interactions (decision I7)."
     service_id_response_alias: str = ""
     "Repeat `service_id` under this name in replies (decision I7)."
+    completion_paging: bool = False
+    "`start` of `search/autocomplete` pages; off, it is taken and ignored (reference T16)."
     primary_language: str = "en"
     update_significance: float = Field(default=0.5, ge=0.05, le=1.0)
     "From this score on new content is news for a history thread."
@@ -141,6 +143,7 @@ SWITCHES: Final[dict[str, str]] = {
     "product_envelope": "wrap single product reads in {message, data}",
     "service_id_aliases": "other names of service_id accepted in interactions, comma-separated",
     "service_id_response_alias": "repeat service_id under this name in replies",
+    "completion_paging": "let start page the completions of search/autocomplete; off, it is ignored",
     "primary_language": "ISO 639-1 code of the app's texts",
     "update_significance": "0.05 to 1: from this score on new content is news for a history thread",
     "query_log": "pseudonym, anonymous or off: log queries, with readers told apart or not",

@@ -30,6 +30,8 @@ class ArchiveCall:
     refusal: str = ""
     "Why it was refused."
     took_ms: float = 0.0
+    coverage: float | None = None
+    "How much of the question the best passage holds, 0 to 1; None: nothing was asked, or by an earlier release."
 
     def json(self) -> bytes:
         """Write it."""

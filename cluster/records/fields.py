@@ -147,13 +147,7 @@ Ipv4 = Annotated[str, Field(pattern=IPV4)]
 DayOrMoment = Annotated[
     str,
     AfterValidator(_utc_text),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "anyOf": [{"format": "date-time"}, {"format": "date"}],
-            "description": "A day comes back as that day, a moment as a moment in UTC.",
-        }
-    ),
+    WithJsonSchema({"type": "string", "anyOf": [{"format": "date-time"}, {"format": "date"}]}),
 ]
 "A day as sent, or a moment in UTC."
 Moment = Annotated[int, PlainValidator(_moment_ms), WithJsonSchema({"type": "string", "format": "date-time"})]

@@ -173,9 +173,14 @@ class Feedback(Shared):
     """Feedback on an answer."""
 
     type: Literal["feedback"]
-    question_id: Annotated[str, Field(max_length=512)] | None = None
-    result_type: str | None = None
-    value: str | None = None
+    question_id: Annotated[str, Field(max_length=512)] | None = Field(
+        None, description="The answer that is judged; `kiosk report search` counts judgements by question."
+    )
+    result_type: str | None = Field(None, description="What is judged, as `answer`; kept, not counted apart.")
+    value: str | None = Field(
+        None,
+        description="`helpful`, `not helpful`, or `unselected`, which takes a judgement back; others count as other.",
+    )
 
 
 class HomeVisit(Shared):

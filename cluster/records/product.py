@@ -97,7 +97,12 @@ class Product(Strict):
     product_group_id: NamedId | None = None
     "Variants of one product share it; the `product_id` when absent."
     parent_id: NamedId | None = None
-    related_ids: NamedIds | None = None
+    related_ids: NamedIds | None = Field(
+        None,
+        description="Products or product groups that belong to this one. `product_to_products` prefers them; answers "
+        "that cite this product name related products first in `related_resources`; `related_questions` goes on with "
+        "theirs.",
+    )
     type: Annotated[str, Field(max_length=512)] | None = None
     title: str | None = None
     subtitle: str | None = None

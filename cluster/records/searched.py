@@ -32,6 +32,10 @@ class Searched:
     took_ms: float = 0.0
     reader: str = ""
     "Pseudonym of the reader; empty when nobody said who asks."
+    origin: str = ""
+    "Stands for a reader without proof where readers are counted; empty for everybody else."
+    written: str = ""
+    "As it was typed, when that is not `text`; at most `LONGEST` characters."
     typist: str = ""
     "Tells keystrokes of one typing apart from another's; gone once settled."
 

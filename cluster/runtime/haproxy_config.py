@@ -47,6 +47,7 @@ from cluster.runtime.haproxy_answers import (
     MALFORMED,
     NO_KEY,
     NO_UPGRADE,
+    OVERLOADED,
     TIMEOUT,
     TOO_MANY,
     TWO_KEYS,
@@ -348,7 +349,7 @@ def _room_lines(backends: list[str], most: int) -> list[str]:
         "http-request set-var(txn.class) int(1) if is_counted is_exempt",
         f"http-request track-sc2 var(txn.class) table {ROOM} if is_counted",
         f"http-request set-var(txn.room) nbsrv({backends[0]}),mul({most}) if is_counted",
-        f"{return_now(503, BUSY)} if is_counted {{ sc2_conn_cur({ROOM}),sub(txn.room) gt 0 }}",
+        f"{return_now(429, OVERLOADED)} if is_counted {{ sc2_conn_cur({ROOM}),sub(txn.room) gt 0 }}",
     ]
 
 

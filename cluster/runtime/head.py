@@ -13,9 +13,11 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TextIO
 
 import structlog
@@ -32,6 +34,8 @@ from cluster.runtime.keeping import Keeping
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.places import Places
 from cluster.runtime.plan import Plan
+from cluster.runtime.processes import belonging_to
+from cluster.runtime.progress import STALLED_S, Patience, reported, worked
 from cluster.runtime.ray_environment import driver_environment
 from cluster.runtime.shelves import open_shelf
 from cluster.runtime.state import load_state, lock_holder
@@ -53,13 +57,15 @@ class Teller:
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._begin = time.monotonic()
+        self._lock = threading.Lock()
 
     def tell(self, step: str, message: str, **facts: Any) -> None:
         """Write one line."""
         after_s = round(time.monotonic() - self._begin, 2)
         line = {"step": step, "message": strike_out(message), "after_s": after_s, **facts}
-        self._out.write(json.dumps(line) + "\n")
-        self._out.flush()
+        with self._lock:
+            self._out.write(json.dumps(line) + "\n")
+            self._out.flush()
         structlog.get_logger().info("step_reached", step=step, after_s=after_s)
 
 
@@ -104,28 +110,73 @@ def bring_up(plan: Plan, settings: Settings, teller: Teller) -> None:
     filling = _start_filling() if plan.playground else None
     if plan.ray_arguments:
         teller.tell("ray", "starting Ray")
-        _start_ray(plan.ray_arguments)
+        with reported(partial(_ray_processes, settings), partial(teller.tell, "ray")):
+            _start_ray(plan.ray_arguments)
     connect_ray(plan.ray_address)
+    parts: dict[str, Any] = {}
     if plan.intake:
         teller.tell("intake", "starting the intake")
-        ensure_intake(plan.intake)
+        parts["intake"] = ensure_intake(plan.intake)
     keeper = ensure_keeper(plan.engines) if plan.engines else None
     teller.tell("doors", "starting the doors")
-    _deploy(plan)
+    with reported(_replicas, partial(teller.tell, "doors")):
+        _deploy(plan)
+    if plan.assigner:
+        parts["assigner"] = ensure_assigner(plan.assigner)
+    if plan.tracker:
+        parts["tracker"] = ensure_tracker(plan.tracker, plan.tracker_means)
+    if plan.trainer:
+        parts["trainer"] = ensure_trainer(plan.trainer, settings)
     if filling is not None:
         teller.tell("playground", "loading the playground")
         _finish_filling(filling)
     if keeper is not None:
         _await_engines(keeper, teller)
     teller.tell("answer", "waiting for the first good answer")
-    asyncio.run(_first_answer(plan, settings))
-    if plan.assigner:
-        ensure_assigner(plan.assigner)
-    if plan.tracker:
-        ensure_tracker(plan.tracker, plan.tracker_means)
-    if plan.trainer:
-        ensure_trainer(plan.trainer, settings)
+    asyncio.run(_first_answer(plan, settings, teller))
+    _await_parts(parts, teller)
     teller.tell("ready", "ready")
+
+
+def _ray_processes(settings: Settings) -> str:
+    """Say which processes of Ray are there."""
+    names = {process.name() for process in belonging_to(Places.of(settings.data_dir))}
+    found = [name for name in ("gcs_server", "raylet") if name in names]
+    return f"starting Ray ({' and '.join(found)} run)" if found else ""
+
+
+def _replicas() -> str:
+    """Say how many replicas of the doors are ready, as Serve has it."""
+    from ray import serve
+
+    application = serve.status().applications.get("api")
+    states = (
+        [deployment.replica_states for deployment in application.deployments.values()] if application else []
+    )
+    ready, known = (
+        sum(state.get("RUNNING", 0) for state in states),
+        sum(sum(state.values()) for state in states),
+    )
+    return f"starting the doors ({ready} of {known} replicas ready)" if known else ""
+
+
+def _await_parts(parts: dict[str, Any], teller: Teller) -> None:
+    """Wait until all actors answer; one that stays away is logged, and `kiosk status` shows it."""
+    import ray
+
+    asked = {name: handle.health.remote() for name, handle in parts.items()}
+    patience = Patience()
+    while asked and not patience.is_over:
+        done, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=1.0)
+        for name in [name for name, asking in asked.items() if asking in done]:
+            try:
+                ray.get(asked.pop(name))
+            except ray.exceptions.RayError:
+                asked[name] = parts[name].health.remote()
+        if asked and patience.note(frozenset(asked)):
+            teller.tell("parts", f"starting {', '.join(sorted(asked))}")
+    if asked:
+        structlog.get_logger().error("parts_late", parts=sorted(asked))
 
 
 async def ensure_apps(settings: Settings) -> bool:
@@ -141,13 +192,15 @@ def _start_filling() -> subprocess.Popen[bytes]:
     )
 
 
-def _finish_filling(filling: subprocess.Popen[bytes], within_s: float = 120.0) -> None:
-    try:
-        code = filling.wait(within_s)
-    except subprocess.TimeoutExpired:
-        filling.kill()
-        filling.wait()
-        raise Fault("the playground was not loaded in time; see supervisor.log") from None
+def _finish_filling(filling: subprocess.Popen[bytes]) -> None:
+    patience = Patience()
+    while (code := filling.poll()) is None:
+        patience.note(worked(filling.pid))
+        if patience.is_over:
+            filling.kill()
+            filling.wait()
+            raise Fault("loading the playground has stalled; see supervisor.log")
+        time.sleep(0.1)
     if code:
         raise Fault("the playground could not be loaded; see supervisor.log")
 
@@ -208,40 +261,40 @@ def _read_environment_again() -> None:
     compiled.AuthenticationTokenLoader.instance().reset_cache()
 
 
-def ensure_intake(kind: str) -> None:
+def ensure_intake(kind: str) -> Any:
     """Make the intake actor of this release, and end those of others."""
     from cluster.runtime import roster
 
     release = version()
     roster.sweep("intake", keep=release)
-    roster.find_or_create("intake", release, kind, connect_actor, open_shelf, meter=RayMeter)
+    return roster.find_or_create("intake", release, kind, connect_actor, open_shelf, meter=RayMeter)
 
 
-def ensure_trainer(kind: str, settings: Settings) -> None:
+def ensure_trainer(kind: str, settings: Settings) -> Any:
     """Make the actor of this release that looks after trainings, and end those of others."""
     from cluster.runtime import roster
 
     release, scratch = version(), str(settings.data_dir / "scratch")
     roster.sweep("trainer", keep=release)
-    roster.find_or_create("trainer", release, kind, connect_actor, open_shelf, scratch)
+    return roster.find_or_create("trainer", release, kind, connect_actor, open_shelf, scratch)
 
 
-def ensure_assigner(kind: str) -> None:
+def ensure_assigner(kind: str) -> Any:
     """Make the actor of this release that gives readers variants, and end those of others."""
     from cluster.runtime import roster
 
     release = version()
     roster.sweep("assigner", keep=release)
-    roster.find_or_create("assigner", release, kind, connect_actor)
+    return roster.find_or_create("assigner", release, kind, connect_actor)
 
 
-def ensure_tracker(kind: str, means: str) -> None:
+def ensure_tracker(kind: str, means: str) -> Any:
     """Make the actor of this release that watches history threads, and end those of others."""
     from cluster.runtime import roster
 
     release = version()
     roster.sweep("tracker", keep=release)
-    roster.find_or_create("tracker", release, kind, connect_actor, means, open_shelf, meter=RayMeter)
+    return roster.find_or_create("tracker", release, kind, connect_actor, means, open_shelf, meter=RayMeter)
 
 
 def ensure_keeper(build: str) -> Any:
@@ -293,21 +346,27 @@ def _load(path: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-async def _first_answer(plan: Plan, settings: Settings, within_s: float = 60.0) -> None:
+async def _first_answer(plan: Plan, settings: Settings, teller: Teller) -> None:
     """Ask for recommendations until a good answer comes.
 
     Errors:
-        Fault: none came in time; the message says what came instead
+        Fault: none came and nothing moved any more; the message says what came instead
     """
+
+    def report(words: str) -> None:
+        teller.tell("answer", f"waiting for the first good answer ({words})")
+
     async with connect(settings, slow_s=ADMIN_S) as stores:
         entries = await Keeping(stores.access, vault_of(settings)).keys(app_id="playground", reveal=True)
         readers = await stores.records.ids("playground", "user")
     key = next((entry.text for entry in entries if entry.key.kind == "secret"), "")
     if not key or not readers:
         # Someone revoked the playground's keys, or it is not loaded: an open door is all that can be asked.
-        await probe.wait_until(lambda: probe.is_healthy(plan.host, plan.port), within_s)
+        await probe.wait_until(lambda: probe.is_healthy(plan.host, plan.port), STALLED_S, report)
         return
-    await probe.wait_until(lambda: probe.recommends(plan.host, plan.port, key, readers[:20]), within_s)
+    await probe.wait_until(
+        lambda: probe.recommends(plan.host, plan.port, key, readers[:20]), STALLED_S, report
+    )
 
 
 @contextmanager

@@ -12,8 +12,7 @@ import structlog
 
 from cluster.records.erasure import COPIES, REFUSED, Person
 from cluster.runtime.places import Places
-
-_ERASED = b'{"reason":"erased"}'
+from cluster.runtime.refused_rows import RefusedRows, overwrite, read_rows
 
 _log = structlog.get_logger()
 
@@ -23,43 +22,32 @@ class PersonFiles:
 
     def __init__(self, data_dir: Path) -> None:
         places = Places.of(data_dir)
-        self._ingests = places.data_dir / "ingest"
+        self._refused = RefusedRows.of(places.data_dir)
         self._redis = places.redis_dir
 
     def find(self, person: Person) -> dict[str, list[Any]]:
         """Read what names the person, by place."""
-        rows = [row for path in self._quarantines() for _, row in _rows_of(path, person)]
+        rows = [row for path in self._refused.files() for _, row in _rows_of(path, person)]
         copies = [path.name for path in self._copies() if _holds(path, person)]
         return {REFUSED: [_read(row) for row in rows], COPIES: copies}
 
     def erase(self, person: Person) -> None:
         """Overwrite rows where they stand, so that an ingest at work goes on; remove copies that hold the person."""
-        for path in self._quarantines():
-            with path.open("r+b") as stream:
-                for at, row in list(_rows_of(path, person)):
-                    stream.seek(at)
-                    stream.write(_ERASED.ljust(len(row))[: len(row)])
+        for path in self._refused.files():
+            for at, row in _rows_of(path, person):
+                overwrite(path, at, row, "erased")
         for path in self._copies():
             if _holds(path, person):
                 path.unlink(missing_ok=True)
                 _log.info("damaged_copy_removed", file=path.name)
-
-    def _quarantines(self) -> list[Path]:
-        return sorted(self._ingests.glob("*/quarantine.jsonl"))
 
     def _copies(self) -> list[Path]:
         return sorted(path for mark in ("*.damaged-*", "*.mending") for path in self._redis.rglob(mark))
 
 
 def _rows_of(path: Path, person: Person) -> Iterator[tuple[int, bytes]]:
-    """Go through the rows of a file that name a person: where each begins, and its bytes without the line's end."""
-    at = 0
-    with path.open("rb") as stream:
-        for line in stream:
-            row = line.rstrip(b"\n")
-            if person.is_named_in(row):
-                yield at, row
-            at += len(line)
+    """Go through the rows of a file that name a person."""
+    return ((at, row) for at, row in read_rows(path) if person.is_named_in(row))
 
 
 def _holds(path: Path, person: Person) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cluster.errors import Fault
+from cluster.runtime.progress import Patience
 
 EVERY_S = 0.1
 
@@ -78,17 +78,21 @@ def has_results(body: bytes) -> bool:
     return isinstance(data, dict) and any(isinstance(value, list) and value for value in data.values())
 
 
-async def wait_until(look: Callable[[], Seen], within_s: float) -> None:
-    """Look again and again until it is good.
+async def wait_until(
+    look: Callable[[], Seen], within_s: float, report: Callable[[str], None] = lambda words: None
+) -> None:
+    """Look again and again until it is good, as long as what is seen changes; each change is reported.
 
     Errors:
-        Fault: it did not become good in time
+        Fault: it did not become good, and nothing changed for so long
     """
-    until = time.monotonic() + within_s
+    patience = Patience(within_s)
     while True:
         seen = await asyncio.to_thread(look)
         if seen.good:
             return
-        if time.monotonic() > until:
+        if patience.note(seen.words):
+            report(seen.words)
+        if patience.is_over:
             raise Fault(f"no good answer within {within_s:.0f} s: {seen.words}")
         await asyncio.sleep(EVERY_S)

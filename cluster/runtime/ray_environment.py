@@ -27,6 +27,8 @@ THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
 )
 "Each library would take all cores in each replica; a person who set one of them keeps it."
+HARD_STOP_S = 30
+"How long an HAProxy that was replaced may go on with its connections."
 HAPROXY_VARIABLE = "RAY_SERVE_ENABLE_HA_PROXY"
 NEVER_INHERITED = ("RAY_ADDRESS", "RAY_JOB_ID", "RAY_AUTH_TOKEN", "RAY_REDIS_ADDRESS", "RAY_NAMESPACE")
 "Left over from another cluster these would send our processes there."
@@ -106,10 +108,14 @@ def ray_environment(
         "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": ports.fallback_proxy,
         "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT": lowest,
         "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT": highest,
-        "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": 3,
+        # A replica that is replaced stays reachable until no HAProxy knows it any more: one that was replaced itself
+        # keeps its list of replicas, and its callers' connections, until it is ended.
+        "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": HARD_STOP_S + 5,
         # A killed proxy keeper is noticed after three periods.
         "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": 1,
         "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": 5,
+        # On a busy machine a keeper that is ended before it is ready only starts again; a dead one is noticed at once.
+        "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": 30,
         "RAY_SERVE_HAPROXY_BINARY_PATH": places.front_wrapper,
         "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": front / "haproxy.cfg",
         "RAY_SERVE_HAPROXY_SOCKET_PATH": front / "a.sock",
@@ -122,7 +128,9 @@ def ray_environment(
         "RAY_SERVE_HAPROXY_STATS_PORT": ports.statistics,
         "RAY_SERVE_HAPROXY_NBTHREAD": 1,
         "RAY_SERVE_HAPROXY_MAXCONN": max_connections,
-        "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": 30,
+        "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": HARD_STOP_S,
+        # On a busy machine; one that can't start says so at once.
+        "RAY_SERVE_HAPROXY_STARTUP_TIMEOUT_S": 120,
         # The first refused connection takes a dead replica out; a request that only reads is sent again to
         # another one (which requests those are, `front` says).
         "RAY_SERVE_HAPROXY_OBSERVE_ERROR_LIMIT": 1,

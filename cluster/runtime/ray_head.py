@@ -24,11 +24,11 @@ import structlog
 from cluster.runtime.places import Places
 from cluster.runtime.plan import Plan
 from cluster.runtime.processes import belonging_to, end, is_alive
+from cluster.runtime.progress import STALLED_S, Patience
 
 VITAL = ("gcs_server", "raylet")
-LONGEST_S = 240.0
-"A head that takes longer is taken for stuck."
-
+HEARD_S = STALLED_S + 60.0
+"A head that tells nothing for so long is taken for stuck; it gives up a stalled stage by itself before."
 _log = structlog.get_logger()
 
 
@@ -39,7 +39,7 @@ class RayHead:
         self._places = places
         self._command = command or (sys.executable, "-m", "cluster.runtime.head")
         self._process: subprocess.Popen[bytes] | None = None
-        self._begun = 0.0
+        self._patience = Patience()
         self._listener: threading.Thread | None = None
         self._lines: queue.Queue[dict[str, Any]] = queue.Queue()
         self.vital: dict[str, int] = {}
@@ -60,7 +60,7 @@ class RayHead:
     def bring_up(self, plan: Plan, environment: Mapping[str, str]) -> None:
         """Start a head; what it reaches comes by `news`."""
         self.steps = {}
-        self._begun = time.monotonic()
+        self._patience = Patience(HEARD_S)
         with self._places.supervisor_log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*self._command, plan.text()],
@@ -78,11 +78,12 @@ class RayHead:
         told = []
         while not self._lines.empty():
             line = self._lines.get_nowait()
-            self.steps[line["step"]] = line.get("after_s", 0.0)
+            self.steps.setdefault(line["step"], line.get("after_s", 0.0))
+            self._patience.note((line["step"], line.get("message")))
             told.append(line)
         if self._process is not None:
             code = self._process.poll()
-            if code is None and time.monotonic() - self._begun > LONGEST_S:
+            if code is None and self._patience.is_over:
                 self._process.kill()
                 code = self._process.wait()
             listening = self._listener is not None and self._listener.is_alive()
@@ -90,7 +91,8 @@ class RayHead:
                 self._process = None
                 if not {"ready", "failed"} & self.steps.keys():
                     self.steps["failed"] = 0.0
-                    told.append({"step": "failed", "message": f"bringing up ended with code {code}"})
+                    stuck = f" after {HEARD_S:.0f} s without progress" if self._patience.is_over else ""
+                    told.append({"step": "failed", "message": f"bringing up ended with code {code}{stuck}"})
         if any(line["step"] not in ("apps", "ray") for line in told):
             self._note_vital()
         return told

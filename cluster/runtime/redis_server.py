@@ -27,6 +27,7 @@ from cluster.runtime.aof import mend
 from cluster.runtime.handover import without_secrets
 from cluster.runtime.memory import redis_memory_mb
 from cluster.runtime.places import Places, write_private
+from cluster.runtime.progress import Patience, worked
 from cluster.runtime.redis_binary import PRODUCTS, find_redis
 from cluster.runtime.redis_faults import Version
 
@@ -121,14 +122,15 @@ class RedisServer:
         return self.process is not None and self.process.poll() is not None
 
     def wait(self, within_s: float) -> None:
-        """Wait until it answers; loading a large file counts as not answering yet.
+        """Wait until it answers, as long as it works on its file.
 
         Errors:
             Fault: it ended instead
-            Unavailable: it does not answer in time
+            Unavailable: it neither answers nor works for so long
         """
-        until = time.monotonic() + within_s
-        while time.monotonic() < until:
+        patience = Patience(within_s)
+        while not patience.is_over:
+            patience.note(worked(self.pid))
             if self.died():
                 raise Fault(f"Redis ended right after its start: {self._last_words()}")
             if self.ping():

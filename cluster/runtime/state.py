@@ -14,7 +14,7 @@ import fcntl
 import json
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -31,6 +31,8 @@ class State(BaseModel):
     phase: Phase
     message: str = ""
     "What is being done, or what went wrong and what to do."
+    stages: tuple[tuple[float, str], ...] = ()
+    "What the start has done so far: seconds after its begin, and words."
     pid: int
     "The supervisor."
     version: str
@@ -57,6 +59,8 @@ class State(BaseModel):
     "Processes watched by the supervisor."
     restarts: dict[str, int] = Field(default_factory=dict)
     "Times a part was brought back since the start."
+    settings: dict[str, Any] = Field(default_factory=dict)
+    "What the installation was started with, without secrets and paths: commands of other shells judge by it."
 
     @property
     def url_host(self) -> str:

@@ -31,6 +31,7 @@ from cluster.clock import SystemClock
 from cluster.errors import Fault, HouseError
 from cluster.log import strike_out
 from cluster.runtime.door_watch import DoorWatch
+from cluster.runtime.external_redis import await_external_redis
 from cluster.runtime.fronting import Front
 from cluster.runtime.handover import given_in, prepare_node
 from cluster.runtime.places import Places, hold_directory, write_private
@@ -51,6 +52,7 @@ DEPLOY_AGAIN_S = 20.0
 START_AGAIN_S = 60.0
 "that long, and Ray is started again."
 LONGEST_REST_S = 30.0
+MOST_STAGES = 200
 MOST_FRONT_STARTS = 3
 "Starts without HAProxy in time before a start on an address that others reach is given up."
 
@@ -107,6 +109,7 @@ class Supervisor:
             run_dir=str(self._places.run_dir),
             logs_dir=str(self._places.logs_dir),
             started_at=SystemClock().now_ms(),
+            settings=self._settings.shareable(),
         )
 
     def request_stop(self, number: int = 0, frame: FrameType | None = None) -> None:
@@ -159,9 +162,10 @@ class Supervisor:
     def _start_redis(self) -> None:
         if self._settings.redis_is_external:
             assert self._settings.redis_url is not None
+            self._say("starting", "asking the Redis of KIOSK_REDIS_URL", redis="external")
+            await_external_redis(self._settings)
             # Commands of another shell read it there.
             write_private(self._places.redis_url, self._settings.redis_url.get_secret_value() + "\n")
-            self._say("starting", "using the Redis of KIOSK_REDIS_URL", redis="external")
             return
         self._say("starting", "starting Redis")
         self._redis = RedisServer(self._places, memory_mb=self._settings.redis_memory_mb)
@@ -367,6 +371,8 @@ class Supervisor:
         if self._redis is not None:
             pids["redis"] = self._redis.pid
         update = {"phase": phase, "message": message, "pids": pids, **changes}
+        if phase == "starting" and message != self.state.message and len(self.state.stages) < MOST_STAGES:
+            update["stages"] = (*self.state.stages, (round(time.monotonic() - self._begun, 1), message))
         self.state = self.state.model_copy(update=update)
         try:
             save_state(self._places, self.state)

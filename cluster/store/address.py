@@ -62,6 +62,11 @@ class Address:
             pass
         raise Invalid("the store's URL is none of redis://, rediss://, unix://")
 
+    @property
+    def place(self) -> str:
+        """Where the server listens, without user and password."""
+        return self.path or f"{self.host}:{self.port}"
+
     async def dial(self, watch: Watch, within_s: float) -> Wire:
         """Connect and greet: password, database, and a first reply that proves a working server.
 

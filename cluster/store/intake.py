@@ -19,7 +19,7 @@ import orjson
 import structlog
 
 from cluster.clock import Clock
-from cluster.errors import HouseError, Unavailable
+from cluster.errors import HouseError, TooMany
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.engine import Engine
 from cluster.store import keys, quarantine
@@ -88,7 +88,7 @@ class RedisIntake:
             args += (name, kind)
         verdict, *facts = await self._server.run(_ACCEPT, names, args)
         if verdict == b"full":
-            raise Unavailable("too many uploads are waiting", retry_after_s=5)
+            raise TooMany("too many uploads are waiting", retry_after_s=5)
         clashes = {text_of(name): text_of(kind) for name, kind in zip(facts[::2], facts[1::2], strict=True)}
         return Accepted(task_id, clashes)
 
@@ -238,7 +238,7 @@ class RedisIntake:
             deliveries=deliveries,
         )
         if payload is None or noun not in ("user", "product") or op not in ("put", "remove"):
-            await self.give_up(batch, "the batch's checksum does not match", now_ms=self._clock.now_ms())
+            await self.give_up(batch, quarantine.BROKEN_BATCH, now_ms=self._clock.now_ms())
             return []
         return [batch]
 

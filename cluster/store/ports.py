@@ -167,7 +167,7 @@ class Intake(Protocol):
         are part of `total`). Accepting the same `task_id` again changes nothing, so a retry is safe.
 
         Errors:
-            Unavailable: also when too many batches of the app are waiting
+            TooMany: too many batches of the app are waiting
         """
         ...
 

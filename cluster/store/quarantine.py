@@ -22,7 +22,8 @@ MOST_A_BATCH = 100
 LOST_ERASURE = "an erasure can't be read: forget again whoever was erased then"
 "Reason of an entry of kind `erasure`; `kiosk doctor` looks for it."
 
-_BROKEN = "checksum does not match"
+BROKEN = "checksum does not match"
+BROKEN_BATCH = "the batch's checksum does not match"
 _RECORD = Script.load("set_aside_record")
 _FIELD = Script.load("set_aside_field")
 
@@ -50,20 +51,20 @@ class Quarantine:
                 keys.product_type_ids(app_id),
                 keys.quarantine(app_id),
             ],
-            [record_id, sealed, noun, _BROKEN, self._clock.now_ms(), CAP, MOST_BYTES],
+            [record_id, sealed, noun, BROKEN, self._clock.now_ms(), CAP, MOST_BYTES],
         )
 
     async def field(self, app_id: str, hash_key: str, quarantine_key: str, name: str, value: bytes) -> None:
         """Move one field of a hash of records (apps, keys, engines)."""
         noun = hash_key.rpartition(":")[2]
         self._note(app_id, "record", noun)
-        args: list[str | int | bytes] = [name, value, noun, _BROKEN, self._clock.now_ms(), CAP]
+        args: list[str | int | bytes] = [name, value, noun, BROKEN, self._clock.now_ms(), CAP]
         await self._move(_FIELD, [hash_key, quarantine_key], args)
 
     async def change(self, app_id: str, noun: str, offset: str, payload: bytes) -> None:
         """Copy a broken change; the log itself is never rewritten, its reader skips the entry."""
         self._note(app_id, "change", noun)
-        await self._add(app_id, "change", noun, offset, _BROKEN, payload)
+        await self._add(app_id, "change", noun, offset, BROKEN, payload)
 
     async def _add(self, app_id: str, kind: str, noun: str, name: str, reason: str, payload: bytes) -> None:
         try:
@@ -89,7 +90,7 @@ class Quarantine:
 
     def _note(self, app_id: str, kind: str, noun: str) -> None:
         self._meter.count("kiosk_store_quarantined", kind=kind)
-        _log.error("record_quarantined", app=app_id, kind=kind, noun=noun, reason=_BROKEN)
+        _log.error("record_quarantined", app=app_id, kind=kind, noun=noun, reason=BROKEN)
 
     async def _move(self, script: Script, key_names: list[str], args: list[str | int | bytes]) -> None:
         try:

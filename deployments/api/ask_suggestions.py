@@ -15,6 +15,7 @@ from cluster.errors import HouseError, NotFound
 from cluster.ids import DEFAULT_ENGINE, ServiceId
 from deployments.api.confidential import check_names, secrets_of
 from deployments.api.questions import AskMeans, read_body
+from deployments.api.suggested_queries import BankSuggestions
 from deployments.api.wire import ask as wire
 from deployments.edge.arrival import Arrival
 from deployments.edge.envelope import Reply, success
@@ -35,8 +36,13 @@ class AskSuggestions:
     """Endpoints 31 to 35."""
 
     def __init__(
-        self, means: AskMeans, recommender: RecommenderClient, new_service_id: Callable[[], ServiceId]
+        self,
+        means: AskMeans,
+        recommender: RecommenderClient,
+        new_service_id: Callable[[], ServiceId],
+        suggestions: BankSuggestions,
     ) -> None:
+        self._suggestions = suggestions
         self._means = means
         self._recommender = recommender
         self._new_service_id = new_service_id
@@ -150,6 +156,7 @@ class AskSuggestions:
         )  # fmt: skip
         try:
             completions = (await self._recommender.answer(query)).completions
+            completions = await self._suggestions.fill(query, completions)
         except NotFound:
             completions = {}
         return {

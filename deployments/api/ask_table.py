@@ -14,6 +14,7 @@ from deployments.api.ask_suggestions import AskSuggestions
 from deployments.api.endpoint import About, Endpoint
 from deployments.api.query_log import QueryLog
 from deployments.api.questions import AskMeans, Questions
+from deployments.api.suggested_queries import BankSuggestions
 from deployments.api.wire import ask as wire
 from deployments.api.wire.records import Told, enveloped
 from deployments.edge.admission import Rules
@@ -28,13 +29,14 @@ def ask_endpoints(
     recommender: RecommenderClient,
     new_service_id: Callable[[], ServiceId],
     query_log: QueryLog,
+    suggestions: BankSuggestions,
 ) -> tuple[Endpoint, ...]:
     """Make the rows."""
     questions = Questions(means, recommender, query_log)
     return (
         *_questions(questions),
         *_search(AskSearches(means, questions, recommender, new_service_id, query_log)),
-        *_suggestions(AskSuggestions(means, recommender, new_service_id)),
+        *_suggestions(AskSuggestions(means, recommender, new_service_id, suggestions)),
     )
 
 

@@ -16,6 +16,7 @@ from cluster.ids import ServiceId
 from deployments.api.confidential import check_query
 from deployments.api.notices import notices_of
 from deployments.api.query_log import QueryLog
+from deployments.api.suggested_queries import BankSuggestions
 from deployments.api.treated import TreatedQueries
 from deployments.api.wire.autocomplete import Autocomplete, to_completion_query
 from deployments.api.wire.faults import unprocessable
@@ -35,8 +36,10 @@ class Completions:
         clock: Clock,
         new_service_id: Callable[[], ServiceId],
         query_log: QueryLog,
+        suggestions: BankSuggestions,
     ) -> None:
         self._queries = queries
+        self._suggestions = suggestions
         self._clock = clock
         self._new_service_id = new_service_id
         self._query_log = query_log
@@ -53,6 +56,7 @@ class Completions:
             app_id=request.app_id,
             user_id=token.user_id if token is not None and token.user_id else body.user_id or "",
             primary_language=request.credential.app.settings.primary_language,
+            pages=request.credential.app.settings.completion_paging,
             now_ms=self._clock.now_ms(),
         )
         check_query(request, query)
@@ -64,14 +68,15 @@ class Completions:
         """Complete."""
         answered = await self._queries.answer(request)
         query: ReaderQuery = request.parsed
+        completions = await self._suggestions.fill(query, answered.completions)
         self._query_log.note(
             request, "autocomplete", query.typed,
-            total=sum(map(len, answered.completions.values())), language=query.language,
+            total=sum(map(len, completions.values())), language=query.language,
             served_by=answered.served_by, engine_id=query.engine_id,
         )  # fmt: skip
         return result(
             "completions",
-            dumps(answered.completions) + notices_of(answered),
+            dumps(completions) + notices_of(answered),
             took_ms=request.took_ms(),
             service_id=self._new_service_id(),
             alias=request.credential.app.settings.service_id_response_alias,

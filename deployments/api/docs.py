@@ -43,6 +43,7 @@ def page(document: dict[str, Any]) -> bytes:
         "<pre>export URL=localhost:8000\nexport KEY=...   # the secret key of the app development</pre>",
         *_groups(document, shared, separate),
         *_statuses(document["paths"]),
+        *_refusals(schemas),
         '<h2 id="shared">Fields that many bodies share</h2><table>',
         *(f'<tr id="f-{escape(name)}">{row}' for name, row in sorted(shared.items())),
         "</table>",
@@ -174,7 +175,8 @@ def _body_model(operation: dict[str, Any]) -> str:
 
 
 def _is_envelope(schema: dict[str, Any]) -> bool:
-    return set(schema.get("properties", ())) == {"message", "data"} and "$ref" in schema["properties"]["data"]
+    is_pair = set(schema.get("properties", ())) == {"message", "data"} and "examples" not in schema
+    return is_pair and "$ref" in schema["properties"]["data"]
 
 
 def _data_of(schema: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
@@ -187,6 +189,15 @@ def _data_of(schema: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
 def _model(schema: dict[str, Any]) -> str:
     name: str = schema.get("$ref", "").rpartition("/")[2]
     return name
+
+
+def _refusals(schemas: dict[str, Any]) -> Iterator[str]:
+    """Show an example of each shape that a refusal may have."""
+    yield "<h2>Shapes of refusals</h2>"
+    for name, schema in schemas.items():
+        for example in schema.get("examples", ()):
+            kind = _type({"$ref": name})
+            yield f"<h3>{kind}</h3>{prose(schema['description'])}<pre>{escape(pretty(example), quote=False)}</pre>"
 
 
 def _schemas(schemas: dict[str, Any], shared: Fields) -> Iterator[str]:

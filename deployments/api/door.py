@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cluster.clock import Clock
-from cluster.errors import HouseError, Unauthenticated, Unavailable, messages
+from cluster.errors import HouseError, TooMany, Unauthenticated, Unavailable, messages
 from cluster.store.ports import IdempotencyStore
 from deployments.api.endpoint import Endpoint, examine_and_answer
 from deployments.api.paths import Match, Paths
@@ -73,7 +73,7 @@ class Door:
             Places(most_slow_reads),
             Places(most_writes),
         )
-        "Reads answered in front of the framework, other reads, and writes; more of a kind are refused with 503."
+        "Reads answered in front of the framework, other reads, and writes; more of a kind are refused with 429."
         self.busy_s = 0.0
         "Seconds spent in requests so far, summed over them: its growth per second is how many ran at once."
 
@@ -153,11 +153,11 @@ class Door:
         """Answer a request that is whole and whose key is known.
 
         Errors:
-            Unavailable: there are too many of its kind
+            TooMany: there are too many of its kind
         """
         places = self.writes if endpoint.rules.writes else self.reads if endpoint.hot else self.slow_reads
         if places.taken >= places.most:
-            raise Unavailable("over the bound of requests in flight", retry_after_s=1)
+            raise TooMany(messages.OVERLOADED, retry_after_s=1)
         places.taken += 1
         begun_s = self._clock.monotonic_s()
         try:

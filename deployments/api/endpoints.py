@@ -13,6 +13,7 @@ from actors.experiments.client import ExperimentClient, LocalExperimentAdmin, Lo
 from actors.history.client import LocalHistoryClient
 from actors.recommender.client import RecommenderClient, StoredRules
 from actors.recommender.messages import Kind
+from actors.search.client import BankClient
 from cluster import ids
 from cluster.artifacts.shelf import Shelf
 from cluster.clock import Clock
@@ -40,6 +41,7 @@ from deployments.api.questions import AskMeans
 from deployments.api.recommendation import BODIES, Recommendations
 from deployments.api.records import Records
 from deployments.api.search import Searches
+from deployments.api.suggested_queries import BankSuggestions
 from deployments.api.treated import TreatedQueries
 from deployments.api.users import Users
 from deployments.api.wire import records as wire
@@ -56,11 +58,7 @@ _STREAM = Rules(publishable=True, writes=True, body="raw", reads_token=True, bro
 _COUNT = Rules(body="json")
 _MANY = Rules(publishable=True, body="json")
 
-_DRY_RUN_TEXT = (
-    "1 validates and writes nothing: the answer is the usual one with the header `X-Dry-Run: 1`, and its `task_id` "
-    "names no task."
-)
-_DRY_RUN = {"dry_run": {"type": "string", "enum": ["0", "1"], "description": _DRY_RUN_TEXT}}
+_DRY_RUN = {"dry_run": {"type": "string", "enum": ["0", "1"]}}
 _EVERYTHING = {
     "everything": {
         "type": "string",
@@ -99,6 +97,8 @@ def endpoints(means: Means) -> tuple[Endpoint, ...]:
     experiments = means.experiments or LocalExperimentClient(means.stores.experiments, means.clock)
     queries = TreatedQueries(means.recommender, rules, experiments)
     history = means.history or LocalHistoryClient(means.stores, means.clock)
+    banks = BankClient(means.stores.question_bank)
+    suggestions = BankSuggestions(banks, means.recommender)
     table = (
         *_interactions(Interactions(means.stores.interactions, means.stores.records, means.clock)),
         *_erasures(users),
@@ -109,14 +109,14 @@ def endpoints(means: Means) -> tuple[Endpoint, ...]:
         *_recommendations(Recommendations(queries, means.clock, means.new_service_id)),
         *_search(
             Searches(queries, means.recommender, means.clock, means.new_service_id, means.query_log),
-            Completions(queries, means.clock, means.new_service_id, means.query_log),
+            Completions(queries, means.clock, means.new_service_id, means.query_log, suggestions),
         ),
         *experiment_endpoints(
             ExperimentEvents(experiments, means.clock),
             ExperimentAdmin(LocalExperimentAdmin(means.stores, means.shelf, means.clock)),
         ),
         *qa_endpoints(
-            QuestionBanks(means.stores.question_bank, means.new_service_id),
+            QuestionBanks(means.stores.question_bank, banks, means.new_service_id),
             QuestionAnswers(queries, means.new_service_id, means.query_log),
         ),
         *history_endpoints(History(history)),
@@ -124,7 +124,10 @@ def endpoints(means: Means) -> tuple[Endpoint, ...]:
         generation_endpoint(),
     )
     if means.ask is not None:
-        table = (*table, *ask_endpoints(means.ask, means.recommender, means.new_service_id, means.query_log))
+        asking = ask_endpoints(
+            means.ask, means.recommender, means.new_service_id, means.query_log, suggestions
+        )
+        table = (*table, *asking)
     # last: a bulk call asks whatever stands above
     return (*table, *_bulk(BulkCalls(table)))
 

@@ -103,14 +103,19 @@ class History:
         return success({"deleted_count": changed.count})
 
     async def touch(self, request: Arrival) -> Reply:
-        """Raise a thread's indicator; with `generate` append a new answer first."""
+        """Raise a thread's indicator; with `generate` append a new answer first.
+
+        Only a subscribed thread takes updates (reference 8.9), so another one is neither touched nor generated for.
+        """
         wanted: Wanted = request.parsed
         body: wire.Touch = wanted.body
         if not body.generate:
             return success({"touched": (await self._change(request, "touch", body.thread_id)).count})
         with told_as_fault():
             made = await self._client.generate(Generate(request.app_id, wanted.user_id, body.thread_id))
-        return success({"touched": int(made.appended), "generated": True, "question_id": made.question_id})
+        if not made.appended:
+            return success({"touched": 0, "generated": False})
+        return success({"touched": 1, "generated": True, "question_id": made.question_id})
 
     def changer(self, verb: Verb) -> Callable[[Arrival], Any]:
         """Make the answer of a change that is told nothing but that it happened."""

@@ -24,7 +24,7 @@ from typing import Any
 
 from starlette.middleware import Middleware
 
-from cluster.errors import Unavailable
+from cluster.errors import TooMany, messages
 from deployments.api.door import Door
 from deployments.edge import cors
 from deployments.edge.arrival import Scope, Send
@@ -96,7 +96,7 @@ class HotPath:
             size = len(message.get("body", b""))
             if self._arriving[kind] + size > self._most_arriving[kind] and not refused:
                 # Answered here, because Serve takes an exception of this function for a fault of its own.
-                full = Unavailable("too many bodies are on their way", retry_after_s=1)
+                full = TooMany(messages.OVERLOADED, retry_after_s=1)
                 await _write(reply_to(full, "message", request_id=""), scope, send_and_close)
                 refused = True
             if refused:
@@ -123,6 +123,8 @@ class HotPath:
         if door is None:
             await self._app(scope, receive, send)
             return
+        if scope["path"] == HEALTH:
+            send = _ready_while_draining(send)
         match = door.find(scope)
         endpoint = match.endpoint(scope["method"]) if match is not None else None
         if endpoint is not None and endpoint.hot:
@@ -163,6 +165,28 @@ def _is_long(scope: Scope) -> bool:
         if name == b"transfer-encoding":
             return True
     return False
+
+
+def _ready_while_draining(send: Send) -> Send:
+    """Call a replica ready for as long as it takes requests, although it is to stop.
+
+    Serve calls it unhealthy at once, so a busy HAProxy would drop it before it knows the replica that takes its place.
+    HAProxy drops it when Serve writes the new list, and the replica listens until then.
+    """
+    held: Any = None
+
+    async def send_ready(message: Any) -> None:
+        nonlocal held
+        if message["type"] == "http.response.start" and message["status"] == 503:
+            held = message
+            return
+        if held is not None:
+            is_draining = b"DRAINING" in message.get("body", b"")
+            await send({**held, "status": 200} if is_draining else held)
+            held = None
+        await send(message)
+
+    return send_ready
 
 
 async def _write(reply: Reply, scope: Scope, send: Send) -> None:

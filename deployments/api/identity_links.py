@@ -83,7 +83,7 @@ class IdentityLinks:
         self._writes.add(task)
         task.add_done_callback(self._writes.discard)
 
-    async def settle(self) -> None:
+    async def wait_for_writes(self) -> None:
         """Wait for the links that are being written."""
         while self._writes:
             await asyncio.wait(self._writes)
@@ -111,11 +111,11 @@ class IdentityLinks:
             self._linked.popitem(last=False)
 
 
-def _may_write(request: Arrival) -> bool:
+def _can_write(request: Arrival) -> bool:
     return not request.credential.app.read_only and not request.gate.why_no_writes()
 
 
-def _are_names(user_id: str, visitor_id: str) -> bool:
+def _are_valid_ids(user_id: str, visitor_id: str) -> bool:
     """Check ids as interactions do."""
     short = len(user_id) <= _LONGEST_USER and len(visitor_id) <= _LONGEST_VISITOR
     return short and bool(_NAME.fullmatch(user_id) and _NAME.fullmatch(visitor_id))

@@ -75,7 +75,7 @@ def meaning(status: int, endpoint: Endpoint, missing: str) -> str:
 _EVERYWHERE = {
     200: "Success.",
     409: "A request with this `Idempotency-Key` is still running, or the change contradicts the stored state.",
-    429: "Over the rate limit of the key or of the address. Wait `Retry-After` seconds and retry.",
+    429: "Over the rate limit of the key or of the address, or the service is overloaded. Retry after `Retry-After` s.",
     500: "A fault of the server. Retry; when it stays, tell the operator the `X-Request-Id`.",
     503: "The server is busy or restarting. Wait `Retry-After` seconds and retry.",
 }

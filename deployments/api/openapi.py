@@ -68,6 +68,8 @@ def describe(endpoints: tuple[Endpoint, ...], version: str) -> dict[str, Any]:
     _name_records(paths, schemas)
     for name, schema in schemas.items():
         texts.describe(schema, name)
+        if name in texts.refusals:
+            schema["examples"] = [texts.refusals[name].reply]
     return {
         "openapi": "3.1.0",
         "info": {"title": TITLE, "version": version, "description": texts.info},

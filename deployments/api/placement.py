@@ -15,7 +15,7 @@ import structlog
 from actors.recommender.client import RecommenderClient
 from actors.recommender.messages import ReaderQuery, RecommendationResult
 from cluster.clock import Clock
-from cluster.errors import HouseError, Unavailable
+from cluster.errors import HouseError, TooMany, Unavailable, messages
 from cluster.records.engine import Engine, Placement
 from cluster.store.ports import EngineStore
 
@@ -48,6 +48,7 @@ class PlacedRecommenders:
         clock: Clock,
         *,
         away: tuple[type[Exception], ...] = (),
+        overloaded: tuple[type[Exception], ...] = (),
         keep_s: float = 1.0,
     ) -> None:
         self._engines = engines
@@ -55,6 +56,7 @@ class PlacedRecommenders:
         self._reach = reach
         self._clock = clock
         self._away = away
+        self._overloaded = overloaded
         self._keep_s = keep_s
         self._known: dict[tuple[str, str], _Known] = {}
 
@@ -81,6 +83,7 @@ class PlacedRecommenders:
         Errors:
             NotFound: `engine is not found`
             Unavailable: the engine's own deployment is away
+            TooMany: more queries wait for it than may
         Cost: a dictionary look-up; once a second per engine one read of its record.
         """
         known = self._known.get((query.app_id, query.engine_id))
@@ -98,6 +101,8 @@ class PlacedRecommenders:
             return await known.client.answer(query)
         try:
             return await known.client.answer(query)
+        except self._overloaded as error:
+            raise TooMany(messages.OVERLOADED, retry_after_s=1) from error
         except self._away as error:
             self._known.pop((query.app_id, query.engine_id), None)
             if known.leaving is not None:

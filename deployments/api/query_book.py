@@ -19,6 +19,7 @@ from cluster.errors import HouseError
 from cluster.meter import Meter, SilentMeter
 from cluster.records.searched import LONGEST, QueryKind, Searched, pseudonym
 from cluster.store.ports import QueryStore
+from deployments.api.browser_writes import origin_of
 from deployments.edge.arrival import Arrival
 from deployments.edge.scribe import Scribe
 
@@ -43,6 +44,7 @@ class _Noted:
     took_ms: float
     reader_id: str
     typist: str
+    origin: str
 
 
 class QueryBook:
@@ -87,6 +89,7 @@ class QueryBook:
                 took_ms=(self._clock.monotonic_s() - request.started_s) * 1000,
                 reader_id=reader_id if rule == "pseudonym" else "",
                 typist=reader_id or f"{request.ip} {request.user_agent}",
+                origin=_origin(request) if kind != "autocomplete" and reader_id else "",
             )
         )
 
@@ -128,11 +131,23 @@ class QueryBook:
         return True
 
 
+def _origin(request: Arrival) -> str:
+    """Stand for a reader whom nobody proved: ids cost nothing. A hash that came along was checked before."""
+    token, payload = request.token, request.payload
+    if request.credential.is_secret or (token is not None and token.user_id):
+        return ""
+    return "" if isinstance(payload, dict) and payload.get("user_hash") else origin_of(request)
+
+
 def _told(noted: _Noted, salt: bytes) -> Searched:
+    text = _folded(noted.text)
+    written = " ".join(_printable(noted.text).split())[:LONGEST].rstrip()
     return Searched(
         at=noted.at,
         kind=noted.kind,
-        text=_folded(noted.text),
+        text=text,
+        written=written if written != text and noted.kind != "autocomplete" else "",
+        origin=noted.origin,
         total=noted.total,
         language=noted.language,
         served_by=noted.served_by,
@@ -150,5 +165,8 @@ def _folded(text: str) -> str:
         folded = unicodedata.normalize(
             "NFC", "".join(char for char in parts if not unicodedata.combining(char))
         )
-    plain = "".join(char if char.isprintable() else " " for char in folded)
-    return " ".join(plain.split())[:LONGEST].rstrip()
+    return " ".join(_printable(folded).split())[:LONGEST].rstrip()
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text)

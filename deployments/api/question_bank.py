@@ -21,9 +21,11 @@ from deployments.edge.envelope import Reply, dumps, result, success
 class QuestionBanks:
     """Endpoints 49 and 50."""
 
-    def __init__(self, store: QuestionBankStore, new_service_id: Callable[[], ServiceId]) -> None:
+    def __init__(
+        self, store: QuestionBankStore, banks: BankClient, new_service_id: Callable[[], ServiceId]
+    ) -> None:
         self._store = store
-        self._banks = BankClient(store)
+        self._banks = banks
         self._new_service_id = new_service_id
 
     def read_bank(self, request: Arrival) -> QuestionBank:

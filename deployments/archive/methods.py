@@ -16,7 +16,7 @@ import structlog
 from cluster.errors import HouseError, Invalid, NotFound, TooMany, Unavailable
 from deployments.archive.jsonrpc import Call, Problem, answer, dumps, refusal
 from deployments.archive.person import Person
-from deployments.archive.research import Research
+from deployments.archive.research import Research, ToolResult
 from deployments.archive.tools import ASK_ARCHIVE, GET_ARCHIVE_ARTICLE, TOOLS, Tool
 from deployments.archive.usage import Usage, UsageBook
 from deployments.edge.deadline import Deadline, TookTooLong
@@ -42,7 +42,7 @@ _INITIALIZE = (
 "The arguments of `initialize`: all are required."
 
 _log = structlog.get_logger()
-_Run = Callable[[Person, dict[str, Any]], Awaitable[dict[str, Any]]]
+_Run = Callable[[Person, dict[str, Any]], Awaitable[ToolResult]]
 
 
 class Methods:
@@ -114,8 +114,8 @@ class Methods:
         except HouseError as error:
             self._usage.note(usage.refused(error.message))
             raise
-        self._usage.note(usage.answered(result))
-        return _told(result)
+        self._usage.note(usage.answered(result.document, result.coverage))
+        return _told(result.document)
 
 
 def problem_of(error: HouseError, call_id: bytes, request_id: str) -> Problem:

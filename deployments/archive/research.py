@@ -32,6 +32,14 @@ _MOST_NAME = 120
 
 
 @dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool answers, and what only the report is told."""
+
+    document: dict[str, Any]
+    coverage: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Research:
     """One archive, asked on behalf of people."""
 
@@ -42,7 +50,7 @@ class Research:
     citation: CitationRules
     rows: int = 10
 
-    async def ask(self, person: Person, arguments: dict[str, Any]) -> dict[str, Any]:
+    async def ask(self, person: Person, arguments: dict[str, Any]) -> ToolResult:
         """Answer `ask_archive`."""
         query = ArchiveQuery(
             self.app_id,
@@ -52,9 +60,10 @@ class Research:
         )
         found = await self.archive.ask(query)
         snippets = [one for one in found.snippets if one.position < MOST_POSITIONS]
-        return {"results": [self._result(person, one) for one in snippets]}
+        document = {"results": [self._result(person, one) for one in snippets]}
+        return ToolResult(document, coverage=found.coverage)
 
-    async def article(self, person: Person, arguments: dict[str, Any]) -> dict[str, Any]:
+    async def article(self, person: Person, arguments: dict[str, Any]) -> ToolResult:
         """Answer `get_archive_article`.
 
         Errors:
@@ -67,7 +76,7 @@ class Research:
         found = await self.archive.article(self.app_id, product_id, position)
         if found is None:
             raise NotFound(NOT_ISSUED)
-        return self._article(found)
+        return ToolResult(self._article(found))
 
     def _result(self, person: Person, snippet: Snippet) -> dict[str, Any]:
         product_id = snippet.product_id

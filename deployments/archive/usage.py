@@ -50,10 +50,10 @@ class Usage:
             begun_s,
         )
 
-    def answered(self, result: Mapping[str, Any]) -> Noted:
+    def answered(self, result: Mapping[str, Any], coverage: float | None = None) -> Noted:
         """End with the articles of an answer."""
         found = result.get("results", (result,))
-        return Noted(self, tuple(dict.fromkeys(one["product_id"] for one in found)))
+        return Noted(self, tuple(dict.fromkeys(one["product_id"] for one in found)), coverage=coverage)
 
     def refused(self, why: str) -> Noted:
         """End with a refusal."""
@@ -68,6 +68,7 @@ class Noted:
     articles: tuple[str, ...] = ()
     outcome: Outcome = "answered"
     refusal: str = ""
+    coverage: float | None = None
 
 
 class UsageBook:
@@ -93,6 +94,7 @@ class UsageBook:
             articles=noted.articles,
             outcome=noted.outcome,
             refusal=noted.refusal,
+            coverage=None if noted.coverage is None else round(noted.coverage, 3),
             took_ms=round((self._clock.monotonic_s() - usage.begun_s) * 1000, 3),
         )
         self._waiting.append(call)

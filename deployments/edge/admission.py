@@ -61,7 +61,7 @@ class Rules:
     "Largest body of a publishable key."
 
 
-def _link_nobody(arrival: Arrival) -> None:
+def _ignore_identities(arrival: Arrival) -> None:
     """Leave the ids of a request as they are."""
 
 
@@ -76,7 +76,7 @@ class Gate:
         *,
         most_bytes: int,
         why_no_writes: Callable[[], str] = str,
-        link_identities: Callable[[Arrival], None] = _link_nobody,
+        link_identities: Callable[[Arrival], None] = _ignore_identities,
     ) -> None:
         self.keyring = keyring
         self.limits = limits
@@ -132,7 +132,7 @@ async def reach(arrival: Arrival, rules: Rules, gate: Gate, *, spend: bool = Tru
             raise Forbidden(messages.SECRET_ONLY)
         _check_robot(arrival, credential, gate.meter)
     elif b"origin" in arrival.headers:
-        _check_page(arrival, credential, gate)
+        _check_origin(arrival, credential, gate)
     if spend:
         address = "" if credential.is_secret else arrival.ip
         await gate.limits.spend(credential, rules.bucket, address)
@@ -215,7 +215,7 @@ def _check_robot(arrival: Arrival, credential: Credential, meter: Meter) -> None
         raise Forbidden(messages.ROBOT)
 
 
-def _check_page(arrival: Arrival, credential: Credential, gate: Gate) -> None:
+def _check_origin(arrival: Arrival, credential: Credential, gate: Gate) -> None:
     """Record a secret key that a page of another origin sent; our own pages may hold the key of who opened them.
 
     Errors:

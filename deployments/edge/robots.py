@@ -5,6 +5,15 @@ Source: reference 3.2 (the words are its proposal); switch: decision I4.
 
 from __future__ import annotations
 
+import re
+
+_BOUNDED = {
+    b"bot": re.compile(rb"(?<!\bcu)bot"),
+    b"java": re.compile(rb"(?<![a-z])java(?![a-z])"),
+    b"node": re.compile(rb"(?<![a-z])node(?:js)?(?![a-z])"),
+}
+"""How short words have to stand, because browsers of people hold them too: phones of the maker Cubot, JavaFX. Robots
+hang `bot` onto their names, so it need not stand alone."""
 _WORDS = (
     b"bot", b"crawl", b"spider", b"curl", b"wget", b"postman", b"python", b"httpx", b"aiohttp", b"node",
     b"axios", b"okhttp", b"java", b"go-http", b"libwww", b"headless",
@@ -20,6 +29,6 @@ def looks_automated(user_agent: bytes | None) -> str:
         return "no user agent"
     lowered = user_agent.lower()
     for word in _WORDS:
-        if word in lowered:
+        if word in lowered and (word not in _BOUNDED or _BOUNDED[word].search(lowered)):
             return word.decode()
     return ""

@@ -14,6 +14,8 @@ from deployments.edge.scaling import POLICY
 from deployments.front.gateway import Gateway
 
 NAME = "api"
+DRAINING_S = 65.0
+"How long a replica may go on after it was told to stop: as long as HAProxy may know it, and its longest request."
 
 
 def build(args: dict[str, Any]) -> Application:
@@ -36,7 +38,9 @@ def build(args: dict[str, Any]) -> Application:
         max_ongoing_requests=10_000,
         health_check_period_s=5.0,
         health_check_timeout_s=10.0,
-        graceful_shutdown_timeout_s=30.0,
+        # One replica more than usual while a new version comes in: an old one stops when a new one is warm.
+        max_surge_percent=1,
+        graceful_shutdown_timeout_s=DRAINING_S,
         # Our own lines are a sample without ids; Serve's would be one a request, with the path.
         logging_config=LoggingConfig(enable_access_log=False),
         ray_actor_options={"num_cpus": float(args.get("num_cpus", 0.1))},

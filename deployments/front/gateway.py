@@ -72,6 +72,7 @@ MEMORY_BUDGET_MB = 512
 ARCHIVE_BUDGET_MB = 2_048
 "For archives: mapped files, which replicas of a node share."
 _AWAY = (RayError, RayServeException, BackPressureError, DeploymentUnavailableError)
+_place = partial(PlacedRecommenders, away=_AWAY, overloaded=(BackPressureError,))
 
 
 class Gateway:
@@ -87,8 +88,7 @@ class Gateway:
         url = settings.redis_url
         if url is None:
             raise RuntimeError("no Redis: KIOSK_REDIS_URL is not set and the data directory names none")
-        self.loop = asyncio.get_running_loop()
-        self._meter = meter
+        self.loop, self._meter = asyncio.get_running_loop(), meter
         self._stores = await open_stores(url.get_secret_value(), meter=meter, clock=clock)
         vault = vault_of(settings)
         self._keyring = Keyring(self._stores.access, vault)
@@ -102,9 +102,8 @@ class Gateway:
         self._host = RecommenderHost(self._stores, segments, clock, meter, self._budget_mb, models=models)
         run_dir = Places.of(settings.data_dir).run_dir
         self._reaching = Reaching(run_dir, self._stores.engine_watch, _find_handle, (RayActorError,))
-        self._placed = PlacedRecommenders(
-            self._stores.engines, LocalRecommenderClient(self._host), self._reaching.reach, clock, away=_AWAY
-        )
+        here = LocalRecommenderClient(self._host)
+        self._placed = _place(self._stores.engines, here, self._reaching.reach, clock)
         find = partial(find_encoder, settings.data_dir / "models")
         passages = PassageShelf(settings.shelf_dir, find, shelf.signer)
         self._answers = AnswersHost(self._stores, segments, passages, clock, meter, ARCHIVE_BUDGET_MB)
@@ -131,8 +130,9 @@ class Gateway:
         come_first()
         self._warming = self.loop.create_task(self._warm(config.app_id))
         self._telling = self.loop.create_task(self._tell())
-        more = archive_routes(self._archive)
-        return ordinary_way(self.door, version=version(), close=self.close, more=more)
+        return ordinary_way(
+            self.door, version=version(), close=self.close, more=archive_routes(self._archive)
+        )
 
     def _open_means(self, settings: Settings, shelf: Shelf, clock: SystemClock) -> Means:
         """Make what the endpoints work with."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from cluster.artifacts.segments import SegmentShelf
 from cluster.clock import SystemClock
 from cluster.errors import HouseError, Unavailable
+from cluster.runtime.disk import DiskGuard
 from cluster.runtime.shelves import open_shelf
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
@@ -20,6 +21,7 @@ from jobs.ingest.display import Display, show_preview, tell_end, tell_stop
 from jobs.ingest.fields import show_fields
 from jobs.ingest.pipeline import Order, Report, ingest
 from jobs.ingest.preview import preview
+from jobs.ingest.progress import Progress
 
 
 def main() -> int:
@@ -27,9 +29,9 @@ def main() -> int:
     if sys.argv[1:2] == ["fields"]:
         return show_fields(sys.argv[2:])
     arguments = read_arguments()
-    settings = Settings()
-    state_dir = arguments.state or settings.data_dir / "ingest"
     try:
+        settings = Settings()
+        state_dir = arguments.state or settings.data_dir / "ingest"
         order = order_of(arguments)
         if arguments.dry_run:
             found = preview(order, now_ms=SystemClock().now_ms())
@@ -62,10 +64,17 @@ def _ingest_files(order: Order, state_dir: Path, restart: bool, at_once: int, as
 async def _ingest(order: Order, settings: Settings, state_dir: Path, restart: bool, as_json: bool) -> Report:
     assert settings.redis_url is not None
     segments = SegmentShelf(open_shelf(settings))
+    disk = DiskGuard(settings.data_dir, settings.disk_limit, SystemClock())
     async with open_stores(settings.redis_url.get_secret_value(), slow_s=10.0) as stores:
         with Display(as_json=as_json) as display:
+
+            def watch(standing: Progress) -> None:
+                if reason := disk.reason():
+                    raise Unavailable(f"{reason} The same command goes on where this one stopped.")
+                display.show(standing)
+
             report = await ingest(
-                order, stores, state_dir=state_dir, segments=segments, restart=restart, watch=display.show
+                order, stores, state_dir=state_dir, segments=segments, restart=restart, watch=watch
             )
         display.end(report)
         return report

@@ -144,6 +144,7 @@ async def ingest(
         )
         if progress.finished:
             return _report(run, progress, 0, 0.0, already=True)
+        await asyncio.to_thread(run.describe, order.app_id, order.noun, progress.started_ms)
         order = replace(order, chunk=progress.chunk or order.chunk)
         work = _Work(order, run, progress, found, source, mapping, clock, watch or (lambda _: None))
         started_s, before = clock.monotonic_s(), progress.rows

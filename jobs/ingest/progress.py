@@ -2,6 +2,7 @@
 
     <state>/<run>/progress.json       replaced whole with every chunk: what is certainly in, and what is about to be
     <state>/<run>/quarantine.jsonl    one line a refused row: file, row, reason, the beginning of the row
+    <state>/<run>/about.json          app, noun and beginning of the ingest, for whoever reads the rows
     <state>/<run>/lock                held by the process that is at work on it
 
 The run is named by what is read, into which app, as what, and with which mapping. A source that changed since
@@ -22,6 +23,7 @@ from typing import Any
 import orjson
 
 from cluster.errors import Conflict, Fault, Unavailable
+from cluster.records.quarantined import ABOUT
 from jobs.ingest.chunks import Refused
 from jobs.ingest.sources import Source
 
@@ -89,6 +91,13 @@ class Run:
                 # a file system without locks: better unguarded than not at all
                 pass
             yield
+
+    def describe(self, app_id: str, noun: str, now_ms: int) -> None:
+        """Note what the refused rows beside it were meant for."""
+        with self._told():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            about = {"app_id": app_id, "noun": noun, "at": now_ms}
+            (self.folder / ABOUT).write_bytes(orjson.dumps(about))
 
     def forget(self) -> None:
         """Let the next ingest begin at the first row, whatever stands here.

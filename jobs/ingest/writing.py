@@ -20,7 +20,7 @@ import structlog
 from actors.intake.rows import settling
 from cluster.artifacts.segments import SegmentShelf, position
 from cluster.clock import Clock
-from cluster.errors import Fault, Unavailable
+from cluster.errors import Fault, TooMany, Unavailable
 from cluster.ids import new_task_id
 from cluster.records.accepted import AcceptedInteractions, AcceptedRecords, Standing
 from cluster.records.task import Task
@@ -55,14 +55,14 @@ class Patience:
         """Ask until there is an answer.
 
         Errors:
-            Unavailable: there was none for the whole time
+            Unavailable, TooMany: there was none for the whole time
         """
         until_s = self._clock.monotonic_s() + self._within_s
         pause_s = 0.1
         while True:
             try:
                 return await question()
-            except Unavailable as error:
+            except (Unavailable, TooMany) as error:
                 if self._clock.monotonic_s() > until_s:
                     raise
                 self._log.info("store_waited_for", reason=error.message)

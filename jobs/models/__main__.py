@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from actors.language.encoder import models_in
-from cluster.errors import HouseError
+from cluster.errors import HouseError, InvalidSetting
 from cluster.settings import Settings
 from jobs.models.bring import bring
 
@@ -24,8 +24,8 @@ def main() -> int:
     )
     below.add_parser("list", help="name the encoders that were imported")
     arguments = parser.parse_args()
-    folder = Settings().data_dir / "models"
     try:
+        folder = Settings().data_dir / "models"
         if arguments.verb == "import":
             print(bring(arguments.path, folder).name)  # noqa: T201
         else:
@@ -33,7 +33,7 @@ def main() -> int:
                 print(found.name)  # noqa: T201
     except HouseError as error:
         print(f"import stopped: {error.message}", file=sys.stderr)  # noqa: T201
-        return 1
+        return 2 if isinstance(error, InvalidSetting) else 1
     return 0
 
 

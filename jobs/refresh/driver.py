@@ -39,7 +39,7 @@ from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from jobs.refresh.running.foreman import Errand, Foreman
 from jobs.refresh.running.here import scratch_of, step_aside, work_here
-from jobs.refresh.running.orders import order
+from jobs.refresh.running.orders import order, refuse_promotion
 from jobs.refresh.running.shipped_code import code_of, keep, package_of, ship
 
 if TYPE_CHECKING:
@@ -216,6 +216,8 @@ def train(
     async def follow() -> Run:
         async with connect() as stores:
             owner = f"{by} {os.getpid()} {new_request_id()}"
+            if promote:
+                await refuse_promotion(stores, app_id)
             run = await order(
                 stores, app_id, engine_id, facts,
                 now_ms=SystemClock().now_ms(), by=by, promote=promote, owner=owner, code=code,

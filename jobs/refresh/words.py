@@ -19,7 +19,7 @@ from jobs.refresh.comparisons.sweep import assignments
 from jobs.refresh.recipe import Recipe, load
 from jobs.refresh.running.display import Display
 from jobs.refresh.running.here import be_modest, new_owner, work_here
-from jobs.refresh.running.orders import order
+from jobs.refresh.running.orders import order, refuse_promotion
 
 if TYPE_CHECKING:
     from jobs.refresh.learners.conformance import Check
@@ -57,6 +57,8 @@ def train_here(arguments: argparse.Namespace, place: Here) -> int:
 
     async def ask() -> Run:
         async with place.connect() as stores:
+            if arguments.promote:
+                await refuse_promotion(stores, arguments.app)
             return await order(
                 stores,
                 arguments.app,

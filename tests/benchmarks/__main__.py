@@ -21,10 +21,12 @@ from rich.console import Console
 
 from cluster.runtime.sockets import free_ports
 from tests.benchmarks import engine, ingest, report, scenarios, stack
+from tests.benchmarks.load import Figures
+from tests.benchmarks.unmeasured import NO_FIGURES, guarded
 
 
 def main() -> int:
-    """Run the suite asked for; exit with 1 when a bound is missed."""
+    """Run the suite asked for; exit with 1 when a bound is missed, with 2 when something could not be measured."""
     if sys.argv[1:2] == ["quality"]:
         from tests.benchmarks import quality_report
 
@@ -49,32 +51,50 @@ def main() -> int:
 
 def _measured(given: argparse.Namespace, progress: Console) -> Iterator[scenarios.Line]:
     """Run the echo where a suite stands beside it, then the suite on a fresh installation."""
-    if given.suite != "ingest":
-        progress.print("[bold]bare FastAPI echo[/]")
+    beside = [NO_FIGURES, NO_FIGURES]
+
+    def echo() -> Iterator[scenarios.Line]:
         with stack.bare_echo(given.port) as port:
-            rest, load, measured = scenarios.echo_lines(port, "bare echo")
+            *beside[:], measured = scenarios.echo_lines(port, "bare echo")
         yield from measured
-    if given.suite == "foundation" and not given.skip_peer:
-        progress.print("[bold]the same echo behind Ray Serve's default Python proxy[/]")
+
+    def peer() -> Iterator[scenarios.Line]:
         with stack.python_proxy_echo(given.port) as port:
             yield from scenarios.echo_lines(port, "default Python proxy")[2]
+
+    def own() -> Iterator[scenarios.Line]:
+        with stack.kiosk(given.port) as running:
+            yield from _suite(given, running, *beside)
+
+    if given.suite != "ingest":
+        progress.print("[bold]bare FastAPI echo[/]")
+        yield from guarded("bare echo", echo)
+    if given.suite == "foundation" and not given.skip_peer:
+        progress.print("[bold]the same echo behind Ray Serve's default Python proxy[/]")
+        yield from guarded("default Python proxy", peer)
     progress.print("[bold]kiosk[/] (a fresh installation in a scratch folder)")
-    with stack.kiosk(given.port) as running:
-        if given.suite == "foundation":
-            yield from scenarios.foundation(running, rest, load)
-        elif given.suite == "engine":
-            sizes = engine.Sizes(given.products, given.interactions)
-            with stack.bare_echo(free_ports(1)[0]) as port:
-                yield from engine.lines(running, port, sizes, recipe=given.recipe)
-        else:
-            yield from ingest.lines(running, products=given.products, interactions=given.interactions)
+    yield from guarded(f"kiosk, {given.suite}", own)
+
+
+def _suite(
+    given: argparse.Namespace, running: stack.Stack, rest: Figures, load: Figures
+) -> Iterator[scenarios.Line]:
+    if given.suite == "foundation":
+        for name, measure in scenarios.foundation(running, rest, load):
+            yield from guarded(name, measure)
+    elif given.suite == "engine":
+        sizes = engine.Sizes(given.products, given.interactions)
+        with stack.bare_echo(free_ports(1)[0]) as port:
+            yield from engine.lines(running, port, sizes, recipe=given.recipe)
+    else:
+        yield from ingest.lines(running, products=given.products, interactions=given.interactions)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="kiosk bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    suites = ["foundation", "engine", "ingest", "quality", "sizes"]
+    suites = ["foundation", "engine", "ingest", "quality", "sizes", "answers", "completions"]
     parser.add_argument("suite", nargs="?", default="foundation", choices=suites)
     parser.add_argument("--port", type=int, default=18080)
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")

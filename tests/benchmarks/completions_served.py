@@ -17,6 +17,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from tests.benchmarks.load import Figures, drive, http_request
 from tests.benchmarks.quality_sets import data_folder
 from tests.benchmarks.scenarios import Line, echo_lines
 from tests.benchmarks.typos import Titles, generate, load, with_typos
+from tests.benchmarks.unmeasured import NO_FIGURES, guarded
 
 _CASES = 300
 _ASKED = 2_000
@@ -127,15 +129,22 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _measured(given: argparse.Namespace) -> Iterator[Line]:
-    titles = titles_of(given.titles)
-    yield from in_process(titles)
+    titles, beside = titles_of(given.titles), [NO_FIGURES]
+
+    def echo() -> Iterator[Line]:
+        with stack.bare_echo(given.port) as port:
+            _, beside[0], measured = echo_lines(port, "bare echo")
+        yield from measured
+
+    def over_http() -> Iterator[Line]:
+        with stack.kiosk(given.port) as running:
+            yield from served(running, titles, beside[0], given.recipe)
+
+    yield from guarded("index in process", partial(in_process, titles))
     if given.in_process:
         return
-    with stack.bare_echo(given.port) as port:
-        _, load_of_echo, measured = echo_lines(port, "bare echo")
-    yield from measured
-    with stack.kiosk(given.port) as running:
-        yield from served(running, titles, load_of_echo, given.recipe)
+    yield from guarded("bare echo", echo)
+    yield from guarded("completions over HTTP", over_http)
 
 
 def _looked_up(index: Index, typed: Sequence[str]) -> tuple[float, float]:

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tests.benchmarks import bulk
 from tests.benchmarks.load import Figures, drive, http_request
 from tests.benchmarks.scenarios import Line
 from tests.benchmarks.stack import KIOSK, ROOT, Stack
+from tests.benchmarks.unmeasured import guarded
 
 ASKERS = 2_000
 _LOAD_LIMIT_S = 120
@@ -77,7 +79,7 @@ def lines(stack: Stack, echo_port: int, sizes: Sizes, *, recipe: str = "fast") -
         share = 2 * loaded.per_second / (before + after)
         note = f"echo {before:,.0f} /s before, {after:,.0f} /s after"
         yield Line(f"{name}: throughput / echo", share, "x", _SHARE[path], at_most=False, note=note)
-    yield from _own_place(stack, found)
+    yield from guarded("placement own", partial(_own_place, stack, found))
 
 
 _P50 = {"user_to_products": 1.2, "user_to_trending": 0.8, "user_to_categories": 5.0}

@@ -26,7 +26,8 @@ from jobs.refresh.figures.evaluate import Scorer, examine
 from jobs.refresh.recipe import load
 from jobs.refresh.tuning.plan import make_plan
 from tests.benchmarks import quality_sets as sets
-from tests.benchmarks.peers.ranking import Peer, peers
+from tests.benchmarks.peers.ranking import Peer, has_implicit, peers
+from tests.benchmarks.unmeasured import reason_of
 
 Tell = Callable[[str], None]
 
@@ -90,13 +91,21 @@ def tasks() -> list[Task]:
     ]  # fmt: skip
 
 
-def measure(task: Task, tell: Tell) -> Iterator[Line]:
-    """Run all scorers of one task, the peers first."""
+def measure(
+    task: Task, tell: Tell, skip: Callable[[str, str], None] = lambda peer, reason: None
+) -> Iterator[Line]:
+    """Run all scorers of one task, the peers first; `skip` takes the peers that can't be measured, with the reason."""
     rounds = list(task.rounds())
     best = 0.0
+    if not has_implicit():
+        skip("implicit ALS, BPR and BM25", "implicit is not installed; `pip install -e '.[bench]'`")
     for peer in peers(rounds[0].test.train.n_items):
         tell(f"{task.folder}, {task.protocol}: {peer.name}")
-        line = _peer_line(task, peer, rounds)
+        try:
+            line = _peer_line(task, peer, rounds)
+        except Exception as error:  # noqa: BLE001 - a peer that fails here is no reason to measure nothing else
+            skip(peer.name, reason_of(error))
+            continue
         best = max(best, line.figures[task.goal])
         yield line
     bare = [_without_content(split) for split in rounds]
@@ -227,9 +236,8 @@ def _sessions() -> list[Split]:
 
 
 def chosen_tasks(names: Sequence[str], only: str) -> list[Task]:
-    """Select tasks by the folder of their set and by words of their protocol; those without data are left out."""
-    there: list[Task] = [task for task in tasks() if sets.has(task.folder) and only in task.protocol]
-    return [task for task in there if not names or task.folder in names]
+    """Select tasks by the folder of their set and by words of their protocol, whether their data are here or not."""
+    return [task for task in tasks() if only in task.protocol and (not names or task.folder in names)]
 
 
 def as_rows(lines: Sequence[Line]) -> list[dict[str, Any]]:

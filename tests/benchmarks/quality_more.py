@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,11 +34,18 @@ class MoreLine:
     figure: str
     value: float
     floor: float | None = None
+    reason: str = ""
+    "Why there is no value."
 
     @property
     def kept(self) -> bool | None:
-        """Is the floor reached? None where there is none."""
-        return None if self.floor is None else self.value >= self.floor
+        """Is the floor reached? None where there is none, or no value."""
+        return None if self.floor is None or self.reason else self.value >= self.floor
+
+
+def unmeasured_line(task: str, reason: str, scorer: str = "") -> MoreLine:
+    """Make the line of a task, or of one scorer in it, that could not be measured."""
+    return MoreLine(task, scorer, "", math.nan, reason=reason)
 
 
 def more_lines(folders: set[str], tell: Tell) -> list[MoreLine]:

@@ -8,21 +8,24 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from tests.benchmarks import quality_sets as sets
-from tests.benchmarks.quality import FIGURES, Line, chosen_tasks, measure
-from tests.benchmarks.quality_more import MoreLine, more_lines
+from tests.benchmarks.quality import FIGURES, Line, Task, Tell, chosen_tasks, measure, tasks
+from tests.benchmarks.quality_more import MoreLine, more_lines, unmeasured_line
 from tests.benchmarks.quality_served import served_lines
 from tests.benchmarks.quality_views import view_lines
+from tests.benchmarks.unmeasured import NO_SET, reason_of
 
 _MARK = {True: "[green]kept[/]", False: "[red]missed[/]", None: ""}
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure the sets asked for; 1 when a floor or a peer is missed, 2 when there is no data."""
+    """Measure the sets asked for; 1 when a floor or a peer is missed, 2 when something could not be measured."""
     parser = argparse.ArgumentParser(prog="kiosk bench quality", description=__doc__)
     parser.add_argument("--set", action="append", default=[], dest="sets", help="folder of a set; else all")
     parser.add_argument("--only", default="", help="only protocols with this text in their name")
@@ -33,18 +36,27 @@ def main(arguments: Sequence[str]) -> int:
     progress = Console(stderr=True)
     chosen = chosen_tasks(given.sets, given.only)
     if not chosen:
-        progress.print(f"no public data in {sets.data_folder()} (set KIOSK_TEST_DATA)")
+        known = sorted({task.folder for task in tasks()})
+        progress.print(f"no task is called that; there are the sets {', '.join(known)}")
         return 2
     parts = given.part or ["ranking", "more", "served"]
-    folders = {task.folder for task in chosen}
     lines: list[Line] = []
-    for task in chosen if "ranking" in parts else []:
-        lines += measure(task, progress.print)
-    more: list[MoreLine] = more_lines(folders, progress.print) if "more" in parts else []
-    if "served" in parts:
-        more += served_lines(folders, progress.print) + view_lines(folders, progress.print)
+    more = [
+        unmeasured_line(f"{task.folder}, {task.protocol}", NO_SET.format(task.folder, sets.data_folder()))
+        for task in chosen
+        if not sets.has(task.folder)
+    ]
+    there = [task for task in chosen if sets.has(task.folder)]
+    for task in there if "ranking" in parts else []:
+        more += _measure_task(task, lines, progress.print)
+    for part, measured in (("more", more_lines), ("served", served_lines), ("served", view_lines)):
+        for folder in sorted({task.folder for task in there}) if part in parts else []:
+            try:
+                more += measured({folder}, progress.print)
+            except Exception as error:  # noqa: BLE001 - what can't be measured is a line, see `unmeasured`
+                more.append(unmeasured_line(f"{folder}, {part}", reason_of(error)))
     document = json.dumps(
-        {"ranking": [asdict(line) for line in lines], "more": [asdict(line) for line in more]}, indent=1
+        {"ranking": [asdict(line) for line in lines], "more": [_row(line) for line in more]}, indent=1
     )
     if given.out:
         given.out.write_text(document + "\n")
@@ -52,7 +64,25 @@ def main(arguments: Sequence[str]) -> int:
         print(document)
     else:
         show(lines, more)
-    return 1 if any(line.kept is False for line in (*lines, *more)) else 0
+    if any(line.kept is False for line in (*lines, *more)):
+        return 1
+    return 2 if any(line.reason for line in more) else 0
+
+
+def _measure_task(task: Task, lines: list[Line], tell: Tell) -> list[MoreLine]:
+    """Add the lines of a task; return those of what can't be measured."""
+    name, skipped = f"{task.folder}, {task.protocol}", list[MoreLine]()
+    try:
+        lines.extend(
+            measure(task, tell, lambda peer, reason: skipped.append(unmeasured_line(name, reason, peer)))
+        )
+    except Exception as error:  # noqa: BLE001 - what can't be measured is a line, see `unmeasured`
+        skipped.append(unmeasured_line(name, reason_of(error)))
+    return skipped
+
+
+def _row(line: MoreLine) -> dict[str, Any]:
+    return {**asdict(line), "value": None if line.reason else line.value}
 
 
 def show(lines: Sequence[Line], more: Sequence[MoreLine]) -> None:
@@ -64,7 +94,9 @@ def show(lines: Sequence[Line], more: Sequence[MoreLine]) -> None:
         table = Table("task", "scorer", "figure", "value", "floor", "", title="other endpoints")
         for line in more:
             floor = "" if line.floor is None else f"{line.floor:.4f}"
-            table.add_row(line.task, line.scorer, line.figure, f"{line.value:.4f}", floor, _MARK[line.kept])
+            value = "not measured" if line.reason else f"{line.value:.4f}"
+            mark = escape(line.reason) or _MARK[line.kept]
+            table.add_row(line.task, line.scorer, line.figure, value, floor, mark)
         console.print(table)
     for line in lines:
         if line.scorer.startswith("kiosk"):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from tests.benchmarks.scenarios import Line
@@ -24,8 +27,12 @@ def as_table(lines: Sequence[Line]) -> Table:
             "" if line.bound is None else ("at most " if line.at_most else "at least ") + f"{line.bound:,g}"
         )
         mark = {True: "[green]kept[/]", False: "[red]missed[/]", None: ""}[line.kept]
-        table.add_row(line.name, f"{line.value:,.2f} {line.unit}", sign, mark, line.note)
+        table.add_row(line.name, _value(line), sign, mark, escape(line.reason or line.note))
     return table
+
+
+def _value(line: Line) -> str:
+    return "not measured" if math.isnan(line.value) else f"{line.value:,.2f} {line.unit}"
 
 
 def as_json(lines: Sequence[Line]) -> str:
@@ -37,16 +44,22 @@ def as_json(lines: Sequence[Line]) -> str:
             "python": platform.python_version(),
             "system": platform.system(),
         },
-        "lines": [{**asdict(line), "kept": line.kept} for line in lines],
+        "lines": [_row(line) for line in lines],
     }
     return json.dumps(document, indent=2)
 
 
+def _row(line: Line) -> dict[str, Any]:
+    value = None if math.isnan(line.value) else line.value
+    return {**asdict(line), "value": value, "kept": line.kept}
+
+
 def told(figures: Iterable[Line], *, json_wanted: bool = False, out: Path | None = None) -> int:
-    """Show figures as they come and all together in the end; return 1 when a bound was missed, else 0."""
+    """Show figures as they come and all together in the end; return 1 when a bound was missed, 2 when none was and
+    something could not be measured, else 0."""
     progress, lines = Console(stderr=True), []
     for line in figures:
-        progress.print(f"  {line.name}: {line.value:,.2f} {line.unit}")
+        progress.print(f"  {line.name}: {_value(line)} {line.reason}".rstrip(), markup=False, soft_wrap=True)
         lines.append(line)
     if json_wanted:
         print(as_json(lines))
@@ -54,4 +67,6 @@ def told(figures: Iterable[Line], *, json_wanted: bool = False, out: Path | None
         Console(width=120).print(as_table(lines))
     if out:
         out.write_text(as_json(lines) + "\n")
-    return 1 if any(line.kept is False for line in lines) else 0
+    if any(line.kept is False for line in lines):
+        return 1
+    return 2 if any(math.isnan(line.value) for line in lines) else 0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from tests.benchmarks import data
 from tests.benchmarks.load import Figures, drive, http_request
@@ -22,11 +24,13 @@ class Line:
     bound: float | None = None
     at_most: bool = True
     note: str = ""
+    reason: str = ""
+    "Why there is no value; empty when there is one."
 
     @property
     def kept(self) -> bool | None:
-        """Whether the bound holds; None where there is none."""
-        if self.bound is None:
+        """Whether the bound holds; None where there is none, or no value."""
+        if self.bound is None or math.isnan(self.value):
             return None
         return self.value <= self.bound if self.at_most else self.value >= self.bound
 
@@ -42,22 +46,29 @@ def echo_lines(port: int, label: str, connections: int = 32) -> tuple[Figures, F
     ]  # fmt: skip
 
 
-def foundation(stack: Stack, rest: Figures, load: Figures) -> Iterator[Line]:
-    """Measure the foundation's endpoints beside the echo of this run.
+def foundation(stack: Stack, rest: Figures, load: Figures) -> list[tuple[str, Callable[[], Iterator[Line]]]]:
+    """Name the parts that measure the foundation's endpoints beside the echo of this run, in their order.
 
     `rest` and `load` are the bare echo's figures.
     """
+    return [
+        ("start and rest", partial(_start, stack)),
+        ("filling the shop", partial(_fill, stack)),
+        ("stored user", partial(_reads, stack, rest, load)),
+        ("recommendations", partial(_recommendations, stack, rest, load)),
+        ("interactions", partial(_interactions, stack, load)),
+        ("uploads", partial(_uploads, stack)),
+    ]
+
+
+def _start(stack: Stack) -> Iterator[Line]:
     yield Line("start to first good answer", stack.start_s, "s", 60)
     time.sleep(5)
     yield Line("whole stack idle, PSS", stack.pss_mb() / 1024, "GiB", 2.5)
-    _fill(stack)
-    yield from _reads(stack, rest, load)
-    yield from _recommendations(stack, rest, load)
-    yield from _interactions(stack, load)
-    yield from _uploads(stack)
 
 
-def _fill(stack: Stack) -> None:
+def _fill(stack: Stack) -> Iterator[Line]:
+    began = time.monotonic()
     task = ""
     made = data.products(10_000)
     for start in range(0, len(made), 200):
@@ -68,6 +79,7 @@ def _fill(stack: Stack) -> None:
     seen = data.interactions(20_000, readers=500, catalog=10_000)
     for start in range(0, len(seen), 1000):
         stack.call("POST", "/v1/interactions", {"data": seen[start : start + 1000]})
+    yield Line("filling the shop", time.monotonic() - began, "s", note="10,000 products, 20,000 events")
     time.sleep(3)
 
 

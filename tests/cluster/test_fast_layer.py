@@ -1,6 +1,6 @@
 """The fast layer stands outside Serve's accounting, so what that did is proved here: shedding, scaling, draining.
 
-One whole installation through HAProxy; takes about two minutes.
+One whole installation through HAProxy; takes about four minutes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import httpx
@@ -23,13 +24,17 @@ import pytest
 
 from cluster.runtime.front import LAST
 from cluster.runtime.places import Places
+from cluster.runtime.ray_environment import HARD_STOP_S
 from cluster.runtime.sockets import free_ports
 from cluster.runtime.state import load_state
 from tests.benchmarks.load import drive, http_request
 from tests.benchmarks.stack import ROOT, Stack, kiosk
+from tests.suites.busy_machine import busy_machine
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(300)]
 
+BURNERS = 6
+"Processes that compute beside the installation: a load of three on each of two cores."
 REDEPLOY = """
 import ray
 from ray import serve
@@ -80,6 +85,12 @@ def test_requests_that_are_not_whole_take_no_place_in_a_replica(installation: St
             connection.close()
 
 
+def test_a_redeployment_of_the_only_replica_loses_no_request_on_a_busy_machine(installation: Stack) -> None:
+    assert len(replica_ports(installation)) == 1
+    with busy_machine(BURNERS):
+        _redeploy_under_requests(installation, watched_s=5.0)
+
+
 def test_load_on_hot_endpoints_brings_a_second_replica(installation: Stack) -> None:
     assert len(replica_ports(installation)) == 1
     begin = time.monotonic()
@@ -91,6 +102,13 @@ def test_load_on_hot_endpoints_brings_a_second_replica(installation: Stack) -> N
 
 
 def test_a_rolling_redeployment_loses_no_request(installation: Stack) -> None:
+    """On a busy machine as well, and also those callers' whose connections are old and silent for long."""
+    with busy_machine(BURNERS):
+        _redeploy_under_requests(installation, watched_s=HARD_STOP_S + 10.0)
+
+
+def _redeploy_under_requests(installation: Stack, *, watched_s: float) -> None:
+    """Replace all replicas while requests come, and some time after HAProxy has forgotten the old ones."""
     before = replica_ports(installation)
     state = load_state(Places.of(installation.data_dir))
     assert state is not None
@@ -103,10 +121,10 @@ def test_a_rolling_redeployment_loses_no_request(installation: Stack) -> None:
     begin = time.monotonic()
 
     def over() -> bool:
-        assert time.monotonic() - begin < 120, (before, replica_ports(installation))
+        assert time.monotonic() - begin < 240, (before, replica_ports(installation))
         return redeploying.poll() is not None and not set(replica_ports(installation)) & set(before)
 
-    asyncio.run(_ask_until(over, installation, seen))
+    asyncio.run(_ask_until(over, installation, seen, watched_s))
     assert redeploying.returncode == 0
     print(
         f"\n{sum(seen.values())} requests in {time.monotonic() - begin:.0f} s of redeployment: {dict(seen)}"
@@ -114,27 +132,36 @@ def test_a_rolling_redeployment_loses_no_request(installation: Stack) -> None:
     assert seen.keys() == {"404"}
 
 
-async def _ask_until(over: Callable[[], bool], stack: Stack, seen: Counter[str]) -> None:
-    """Ask over eight connections that are kept as long as the server keeps them."""
+async def _ask_until(over: Callable[[], bool], stack: Stack, seen: Counter[str], watched_s: float) -> None:
+    """Ask over connections that are kept as long as the server keeps them: eight busy ones, and four silent ones."""
     done = asyncio.Event()
 
-    async def ask(client: httpx.AsyncClient) -> None:
+    async def ask(client: httpx.AsyncClient, pause_s: float) -> None:
         while not done.is_set():
             try:
                 seen[str((await client.get("/v1/users/nobody")).status_code)] += 1
             except httpx.HTTPError as error:
                 seen[type(error).__name__] += 1
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(pause_s)
 
     async def watch() -> None:
         while not over():  # noqa: ASYNC110 - what it waits for is a file of another process
             await asyncio.sleep(0.5)
-        await asyncio.sleep(5)
+        await asyncio.sleep(watched_s)
         done.set()
 
     base = f"http://127.0.0.1:{stack.port}"
-    async with httpx.AsyncClient(base_url=base, headers=stack.headers, timeout=30) as client:
-        await asyncio.gather(watch(), *(ask(client) for _ in range(8)))
+    async with AsyncExitStack() as clients:
+        busy, *silent = [
+            await clients.enter_async_context(
+                httpx.AsyncClient(base_url=base, headers=stack.headers, timeout=30)
+            )
+            for _ in range(5)
+        ]
+        waiting = [
+            ask(client, pause_s) for client, pause_s in zip(silent, (3.0, 4.5, 7.0, 11.0), strict=True)
+        ]
+        await asyncio.gather(watch(), *(ask(busy, 0.02) for _ in range(8)), *waiting)
 
 
 def _environment_of_a_replica(stack: Stack) -> dict[str, str]:

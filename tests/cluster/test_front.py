@@ -26,7 +26,7 @@ import uvicorn
 
 from cluster.runtime.front import predecessor, stand_in_config, wrapper_script
 from cluster.runtime.fronting import Front, find_haproxy
-from cluster.runtime.haproxy_answers import BUSY
+from cluster.runtime.haproxy_answers import BUSY, OVERLOADED
 from cluster.runtime.haproxy_config import Wishes, tighten
 from cluster.runtime.places import Places
 from cluster.runtime.sockets import answers, free_ports
@@ -388,7 +388,7 @@ def test_reads_over_the_room_of_the_replicas_are_refused_at_once_and_writes_are_
     for _ in range(5):
         begin = time.monotonic()
         status, headers, body = front.ask("POST", path, b"{}")
-        assert (status, headers["retry-after"], json.loads(body)["message"]) == (503, "1", BUSY)
+        assert (status, headers["retry-after"], json.loads(body)["message"]) == (429, "1", OVERLOADED)
         assert time.monotonic() - begin < 0.5
     hold("/v1/users")
     wait_until(lambda: len(replica.asked) >= 5)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -95,6 +97,12 @@ def up(installed: Installed, shared_before: set[str]) -> dict[str, Any]:
     return told
 
 
+def test_ready_means_that_every_part_runs(installed: Installed, up: dict[str, Any]) -> None:
+    """Asked right after the start; finding E5."""
+    told = installed.told("status")
+    assert [part for part in told["parts"] if not part["ok"]] == []
+
+
 def test_the_first_start_tells_everything_scripts_rely_on(installed: Installed, up: dict[str, Any]) -> None:
     assert up["ready"] is True
     assert up["api_url"] == f"http://127.0.0.1:{installed.port}"
@@ -126,6 +134,9 @@ def test_starting_again_says_so_and_changes_nothing(installed: Installed, up: di
     done = installed.kiosk("up", "--port", "1234", "--json")
     again = json.loads(done.stdout)
     assert "already running" in done.stderr
+    assert f"It stays on {up['api_url']}." in done.stderr
+    assert "kiosk up --host 127.0.0.1 --port 1234" in done.stderr
+    assert "ksk_" not in installed.kiosk("up").stdout, "only who asks for keys gets them printed again"
     assert {process.pid for process in belonging_to(installed.places)} <= processes
     assert json.loads(installed.places.state.read_text()) == before
     assert again == {**up, "administrator": {"username": up["administrator"]["username"]}}
@@ -148,7 +159,9 @@ def test_the_printed_administrator_connects_an_agent_until_that_is_ended(
 def test_the_printed_commands_work_when_pasted_and_a_click_changes_the_answer(
     installed: Installed, up: dict[str, Any]
 ) -> None:
-    lines = [line for line in installed.kiosk("up").stdout.splitlines() if line.startswith("curl ")]
+    lines = [
+        line for line in installed.kiosk("up", "--reveal").stdout.splitlines() if line.startswith("curl ")
+    ]
     upload, click, ask, playground = (_paste(line) for line in lines)
     assert upload()["message"] == "success"
     until = time.monotonic() + 10
@@ -335,6 +348,29 @@ def test_a_rotated_key_is_refused_within_a_second(installed: Installed, up: dict
         time.sleep(0.02)
     print(f"\nrefused {time.monotonic() - ended:.2f} s after the command ended ({ended - begin:.1f} s long)")
     assert _ask_user(up, rotated["secret_key"]) == 404
+
+
+def test_a_killed_supervisor_is_told_and_set_right_by_the_next_start(
+    installed: Installed, up: dict[str, Any]
+) -> None:
+    before = json.loads(installed.places.state.read_text())
+    os.kill(before["pid"], signal.SIGKILL)
+    seen = installed.kiosk("status", check=False)
+    assert seen.returncode == 1
+    assert "the supervisor was killed; " in seen.stderr
+    assert "`kiosk up` sets it right" in seen.stderr
+    refused = installed.kiosk("apps", "list", check=False)
+    assert refused.returncode == 1
+    assert "the supervisor was killed" in refused.stderr
+    started = installed.kiosk("up", "--port", str(installed.port))
+    assert "processes that it left behind were ended" in started.stderr
+    assert re.search(r"^ +\d+\.\d s  starting Ray$", started.stderr, re.MULTILINE)
+    assert re.search(r"^ +\d+\.\d s  starting the doors", started.stderr, re.MULTILINE)
+    assert "ksk_" not in started.stdout
+    assert not psutil.pid_exists(before["pids"]["redis"])
+    assert installed.told("status")["ready"] is True
+    key = next(app["secret_key"] for app in up["apps"] if app["environment"] == "development")
+    assert _ask_user(up, key) == 404
 
 
 def test_a_stop_leaves_nothing_but_the_data_and_a_start_finds_it_again(

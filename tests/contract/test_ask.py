@@ -234,6 +234,12 @@ async def test_a_follow_up_knows_what_it_follows(desk: Desk) -> None:
     recorded = await desk.corner.stores.questions.read("shop", child)
     assert recorded is not None
     assert recorded.question.before == ("What happened to the paper mill in Carrow in 2024?",)
+    assert record["question"] == "Who owns the paper mill in Carrow?"
+    listed = await desk.post("answers", {"question_ids": [parent, child]})
+    assert [one["question"] for one in listed.json()["data"]] == [
+        "What happened to the paper mill in Carrow in 2024?",
+        "Who owns the paper mill in Carrow?",
+    ]
 
 
 async def test_a_parent_must_be_known_and_not_anothers(desk: Desk) -> None:

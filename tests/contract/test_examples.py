@@ -132,6 +132,26 @@ async def test_every_example_is_answered_as_documented(corner: Corner, document:
         await player.close()
 
 
+async def test_every_shape_of_a_refusal_has_an_example_that_was_answered(document: dict[str, Any]) -> None:
+    refusals, shown = read_texts().refusals, document["components"]["schemas"]
+    shapes = {
+        reply["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+        for operation in operations(document)
+        for status, reply in operation["responses"].items()
+        if status in ("401", "422")
+    }
+    assert set(refusals) == shapes
+    player = await ExamplePlayer.open()
+    try:
+        for name, example in refusals.items():
+            answer = await player.send(example)
+            assert (answer.status, answer.json()) == (example.status, example.reply)
+            assert shown[name]["examples"] == [example.reply]
+            _validate(example.reply, shown[name], document)
+    finally:
+        await player.close()
+
+
 def _validate(value: Any, schema: dict[str, Any], document: dict[str, Any]) -> None:
     whole = {**schema, "components": document["components"]}
     jsonschema.Draft202012Validator(whole).validate(value)

@@ -405,6 +405,16 @@ async def test_every_call_is_noted_with_the_time_it_took(
     assert [(call.outcome, call.took_ms) for call in calls] == [("answered", 37.0), ("refused", 37.0)]
 
 
+async def test_how_much_was_found_is_noted_for_the_report_and_not_answered(corner: ArchiveCorner) -> None:
+    await corner.ask("zebra quantum comet")
+    first, *_ = await corner.ask("was seen again in June")
+    assert "coverage" not in json.dumps(first)
+    await corner.tool("get_archive_article", pair(first))
+    await corner.means.usage.write()
+    calls = await corner.stores.archive_calls.since("playground", 0)
+    assert [call.coverage for call in calls] == [0.333, 1.0, None]
+
+
 async def test_the_book_survives_a_store_that_is_away_and_stays_bounded(
     corner: ArchiveCorner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,7 +52,8 @@ class SmallArchive:
                 if share > 0:
                     found.append((share, _snippet(article, position, text, share)))
         found.sort(key=lambda pair: -pair[0])
-        return ArchiveResult(tuple(snippet for _, snippet in found[: query.rows]))
+        best = found[0][0] if found else 0.0
+        return ArchiveResult(tuple(snippet for _, snippet in found[: query.rows]), coverage=best)
 
     async def article(self, app_id: str, product_id: str, position: int) -> Article | None:
         """Give an article while it is there."""

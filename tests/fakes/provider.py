@@ -35,6 +35,8 @@ class Provider:
 
     behaviour: str = "good"
     text: str = " ".join(SENTENCES)
+    rewriting: str = ""
+    "What it says when it is asked to rewrite a question."
     asked: list[dict[str, Any]] = field(default_factory=list)
     headers: list[str] = field(default_factory=list)
     pause_s: float = 0.0
@@ -108,8 +110,10 @@ class Provider:
         await getattr(self, "_" + self.behaviour)(writer)
 
     async def _good(self, writer: asyncio.StreamWriter) -> None:
-        for at in range(0, len(self.text), 7):
-            await _event(writer, self.text[at : at + 7])
+        rewrites = self.asked[-1]["messages"][0]["content"].startswith("Rewrite")
+        text = self.rewriting if rewrites else self.text
+        for at in range(0, len(text), 7):
+            await _event(writer, text[at : at + 7])
             await asyncio.sleep(self.pause_s)
         await _chunk(writer, b"data: [DONE]\n\n")
         await _send(writer, "0\r\n\r\n")

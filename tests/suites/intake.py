@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from cluster.errors import Unavailable
+from cluster.errors import TooMany
 from cluster.store.ports import RecordPut, Stores
 from tests.suites.doing import APP, NOW, OTHER, accept, apply, body, claim_one, remove
 
@@ -79,7 +79,7 @@ class IntakeSuite:
     async def test_a_full_intake_says_so_and_takes_nothing(self, narrow: Stores) -> None:
         for n in range(3):
             await accept(narrow, f"t{n}")
-        with pytest.raises(Unavailable) as refused:
+        with pytest.raises(TooMany) as refused:
             await accept(narrow, "t3")
         assert refused.value.facts["retry_after_s"] > 0
         assert await narrow.intake.depth(APP) == 3

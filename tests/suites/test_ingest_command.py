@@ -60,3 +60,25 @@ def test_what_stopped_it_is_an_object_too(
     assert code == 3
     assert told["error"]["code"] == "unavailable"
     assert "ingest stopped" in said
+
+
+@pytest.mark.redis
+@pytest.mark.usefixtures("allow_world")
+def test_an_ingest_stops_when_the_disk_of_the_installation_is_full_and_goes_on_later(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "data").mkdir()
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("KIOSK_REDIS_URL", redis_url)
+    asyncio.run(_open_app(redis_url))
+    file = tmp_path / "clicks.jsonl"
+    click = {"type": "click", "user_id": "u", "product_ids": ["p"]}
+    file.write_text("".join(json.dumps(click) + "\n" for _ in range(10)))
+    words = (str(file), "--noun", "interaction", "--app", "ingested", "--chunk", "2")
+    monkeypatch.setenv("KIOSK_DISK_LIMIT", "0.000001")
+    code, told, _ = _run(monkeypatch, capsys, *words)
+    assert code == 3
+    assert "writes are refused until there is room again" in told["error"]["message"]
+    monkeypatch.setenv("KIOSK_DISK_LIMIT", "1")
+    code, told, _ = _run(monkeypatch, capsys, *words)
+    assert (code, told["accepted"]) == (0, 10)

@@ -73,12 +73,13 @@ class Press:
         self.questions = questions
         self.writer = writer
 
-    async def ask(self, text: str = ASKED) -> tuple[Recorded, float]:
+    async def ask(self, text: str = ASKED, **more: Any) -> tuple[Recorded, float]:
         """Ask, and wait for the end; how long that took."""
         now_ms, began_s = SystemClock().now_ms(), time.monotonic()
         question = Question(
-            question_id=new_question_id(), app_id=APP, text=text, asked_at=now_ms, deadline_at=now_ms + 60_000
-        )
+            question_id=new_question_id(), app_id=APP, text=text, asked_at=now_ms, deadline_at=now_ms + 60_000,
+            **more,
+        )  # fmt: skip
         await self.questions.take(question)
         await self.questions.desk.settle()
         recorded = await self.stores.questions.read(APP, question.question_id)
@@ -123,6 +124,38 @@ async def test_a_model_writes_from_the_passages(press: Press, provider: Provider
     assert (asked["model"], asked["stream"]) == ("m-1", True)
     assert f"authorization: bearer {KEY}" in provider.headers[0].lower()
     assert "accept-encoding: identity" in provider.headers[0].lower()
+
+
+BY_RULE = "Who signed the Dunmere treaty?"
+BY_MODEL = "Which countries signed the treaty of Dunmere?"
+
+
+@pytest.mark.parametrize(
+    ("rewriting", "behaviour", "wanted"),
+    [
+        (BY_MODEL, "good", BY_MODEL),
+        ("Bananas are sold cheaply on our other website today.", "good", BY_RULE),
+        ("", "500", BY_RULE),
+        ("", "deaf", BY_RULE),
+    ],
+)
+async def test_a_model_rewrites_a_follow_up_and_the_rule_does_when_it_fails(
+    press: Press, provider: Provider, rewriting: str, behaviour: str, wanted: str
+) -> None:
+    provider.rewriting, provider.behaviour = rewriting, behaviour
+    before = ("Which countries took part in the Dunmere treaty?",)
+    recorded, took_s = await press.ask("And who signed it?", before=before)
+    assert recorded.answer.question == wanted
+    assert recorded.answer.finish_reason == "success"
+    assert took_s < 2 * TOTAL_S + OVER_S
+
+
+async def test_a_model_is_not_asked_to_rewrite_what_stands_for_itself(
+    press: Press, provider: Provider
+) -> None:
+    recorded, _ = await press.ask(ASKED, before=("How deep is the Hale Dam?",))
+    assert recorded.answer.question == ""
+    assert all("Rewrite" not in asked["messages"][0]["content"] for asked in provider.asked)
 
 
 async def test_an_answer_grows_while_it_is_written(press: Press, provider: Provider) -> None:

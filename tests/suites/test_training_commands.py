@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from cluster.artifacts.segments import SegmentShelf
+from cluster.records.access import App
 from cluster.runtime.shelves import open_shelf
 from cluster.runtime.vault import ensure_master_key
 from cluster.settings import Settings
@@ -175,6 +176,27 @@ def test_a_learner_is_held_to_the_protocol_from_the_command_line(shop: Shop) -> 
     assert "13 of 13 promises are kept" in done.stdout
 
 
+def test_a_learner_of_a_folder_trains_without_being_installed(shop: Shop) -> None:
+    """Its class is known from nowhere but the folder; who serves can't import it, so it is not promoted."""
+    examples = str(ROOT / "docs" / "examples")
+    mine = ("train", market.APP, "--local", "--recipe", f"{examples}/my_recipe.toml")
+    said = shop.refused(*mine, "--working-dir", examples)
+    assert "kiosk learners allow my_learner:NextItem" in said.replace("\n", " ")
+    assert shop.kiosk("learners", "allow", "my_learner:NextItem").returncode == 0
+    assert "leave out --promote" in shop.refused(*mine, "--working-dir", examples, "--promote")
+    done = shop.kiosk(*mine, "--working-dir", examples)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert "Chosen: " in done.stdout
+    assert "next_item" in done.stdout
+    assert "Its code was shipped for this run only" in done.stdout
+    run = shop.told("runs", "list", market.APP, "--limit", "1")["runs"][0]
+    assert run["parts"][0]["part"] == "next_item"
+    assert "weight" in shop.kiosk("runs", "show", market.APP, run["run_id"]).stdout
+    refused = shop.refused("promote", market.APP, run["version"]).replace("\n", " ")
+    assert "train again without --working-dir" in refused
+    assert "kiosk train --working-dir DIR" in shop.refused(*mine)
+
+
 def test_a_program_without_an_installation_is_told_at_once_what_to_set(tmp_path: Path) -> None:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("KIOSK_", "RAY_"))}
     for more, told in (
@@ -191,3 +213,18 @@ def test_a_program_without_an_installation_is_told_at_once_what_to_set(tmp_path:
         )
         assert done.returncode == 1
         assert told in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("words", [("cluster", "train"), ("jobs.refresh", "train")])
+def test_nothing_is_promoted_on_the_read_only_playground(shop: Shop, words: tuple[str, str]) -> None:
+    async def add() -> None:
+        async with open_stores(shop.url, slow_s=10.0) as stores:
+            await stores.access.put_app(App(app_id="playground", environment="playground", created_at=0))
+
+    asyncio.run(add())
+    module, command = words
+    done = shop.kiosk(command, "playground", "--recipe", "fast", "--local", "--promote", module=module)
+    assert done.returncode != 0
+    assert "This is the playground environment, which is read-only. Name another app" in " ".join(
+        done.stderr.split()
+    )

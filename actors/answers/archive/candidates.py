@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,6 +32,9 @@ class Found:
 
     rows: Rows
     scores: Scores
+    coverage: float = 0.0
+    """Of a search by words: the best BM25 score beside that of a passage of usual length which holds every word of
+    the question once, 1 at most. Words that the archive does not know count as its rarest."""
 
 
 def none() -> Found:
@@ -49,13 +52,19 @@ def by_words(
     weights = _weights(segments, dict(wanted))
     if not weights:
         return none()
+    whole = _whole_score(segments, asked, weights)
     if query.context:
         around = library.analyzers.question(query.context[:READ], languages)
         fresh = dict.fromkeys(code for codes in around for code in codes if code not in wanted)
         telling = sorted(_weights(segments, dict.fromkeys(fresh, 1)).items(), key=lambda one: -one[1])
         weights.update({code: _CONTEXT_WEIGHT * weight for code, weight in telling[:_CONTEXT_WORDS]})
     found = [segment.postings.best(weights, CANDIDATES, _may(segment, query)) for segment in segments]
-    return _gathered(found, bases)
+    gathered = _gathered(found, bases)
+    best = float(gathered.scores.max(initial=0.0))
+    if query.context and len(gathered.rows):
+        of_question = {code: weights[code] for code in wanted if code in weights}
+        best = _best_of(segments, bases, gathered.rows, of_question)
+    return replace(gathered, coverage=min(best / whole, 1.0))
 
 
 def meant(library: Library, query: ArchiveQuery) -> Vector | None:
@@ -115,6 +124,30 @@ def _weights(segments: Sequence[Segment], wanted: dict[int, int]) -> dict[int, f
         for code, count in zip(codes, counts, strict=True)
         if count
     }
+
+
+def _whole_score(
+    segments: Sequence[Segment], asked: Sequence[tuple[int, ...]], weights: Mapping[int, float]
+) -> float:
+    """Score a passage of usual length that holds every word of a question once."""
+    rarest = rarity(0, sum(len(segment) for segment in segments))
+    words = Counter(asked)
+    return sum(
+        sum(weights[code] for code in codes if code in weights) or count * rarest
+        for codes, count in words.items()
+    )
+
+
+def _best_of(
+    segments: Sequence[Segment], bases: Sequence[int], rows: Rows, weights: Mapping[int, float]
+) -> float:
+    """Score given passages by other weights; the best of them."""
+    best = 0.0
+    for segment, base in zip(segments, bases, strict=False):
+        here = rows[(rows >= base) & (rows < base + len(segment))]
+        if len(here):
+            best = max(best, float(segment.postings.score(weights, here - base).max()))
+    return best
 
 
 def _may(segment: Segment, query: ArchiveQuery) -> Mask | None:

@@ -62,6 +62,9 @@ class ArchiveResult:
     snippets: tuple[Snippet, ...] = ()
     corpus: str = ""
     "Version of what was searched: equal as long as no article came, changed or went."
+    coverage: float | None = None
+    """How much of the question the best passage holds by its words, 0 to 1, comparable over questions; below
+    `UNANSWERED_BELOW` of the report it is hardly an answer."""
 
 
 @dataclass(frozen=True, slots=True)

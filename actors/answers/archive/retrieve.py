@@ -62,12 +62,13 @@ def ask(library: Library, query: ArchiveQuery, now_ms: int) -> ArchiveResult:
             scores = _among_found(told, meaning.scores, library.share)
             snippets = _snippets(segments, bases, words.rows, scores, words, meaning, query)
             if len(snippets) == query.rows:
-                return ArchiveResult(snippets, corpus)
+                return ArchiveResult(snippets, corpus, words.coverage)
     meaning = none() if wanted is None else nearest(segments, query, bases, wanted)
     rows, scores = _blended(words, meaning, library, is_dated) if len(words.rows) else _near(meaning)
     if is_dated and len(rows):
         scores = _dated(segments, bases, rows, scores, period, query.yearly_decay, now_ms)
-    return ArchiveResult(_snippets(segments, bases, rows, scores, words, meaning, query), corpus)
+    snippets = _snippets(segments, bases, rows, scores, words, meaning, query)
+    return ArchiveResult(snippets, corpus, words.coverage)
 
 
 def is_quick(library: Library) -> bool:

@@ -19,6 +19,10 @@ _LONGEST = 600
 _MOST_RELATED = 8
 _LOOKED_AT = 6
 _ALIKE = 0.6
+_STEM = 4
+"Letters by which words of two questions are compared: endings differ."
+_FAITHFUL = 0.7
+"Share of the words of a rewritten question that the questions must hold."
 
 _NEXT = re.compile(
     r"^(?:and|but|so|or|ok(?:ay)?|und|aber|y|e|pero|et|mais)?[\s,]*(?:what|how) about\s+(.+?)\??$|"
@@ -69,7 +73,8 @@ _ASKS = re.compile(
 def follow_up(question: str, parents: Sequence[str]) -> str:
     """Make a follow-up understandable without the questions before it; `parents` oldest first.
 
-    A question that stands for itself stays as it is.
+    A question that stands for itself stays as it is. English, Spanish and German pronouns and omitted subjects are
+    resolved; a subject that fits nowhere in the sentence stands behind it in parentheses.
     """
     asked = cleaned(question[:_LONGEST])
     before = ""
@@ -79,11 +84,26 @@ def follow_up(question: str, parents: Sequence[str]) -> str:
     return _resolved(asked, before) if asked and before else asked
 
 
+def checked_rewriting(written: str, question: str, parents: Sequence[str]) -> str:
+    """Return a model's rewriting of a follow-up when it is one question in the words of the questions; else empty."""
+    text = cleaned(written.strip().strip('"“”'))
+    if not text or len(text) > _LONGEST or "\n" in written.strip() or gives_orders(written):
+        return ""
+    begins = {word[:_STEM] for one in (question, *parents) for word in words_of(one)}
+    own = [word for word in words_of(text) if len(word) >= _STEM]
+    known = sum(word[:_STEM] in begins for word in own)
+    return text if own and known >= _FAITHFUL * len(own) else ""
+
+
 def _resolved(asked: str, before: str) -> str:
-    if match := _NEXT.match(asked):
+    if (linked := _LINKED.match(asked)) and not _ALONE.match(asked.lstrip("¿ ")):
+        # "and how do I prune them?" asks something else of the same subject: it is no other subject
+        asked = linked["opens"] + linked["rest"][0].upper() + linked["rest"][1:]
+    elif match := _NEXT.match(asked.lstrip("¿¡ ")):
         return _exchanged(next(group for group in match.groups() if group).strip(), before)
     subject = topic(before)
-    if _ALONE.match(asked) or (not subject and len(asked.split()) < _SHORT):
+    is_measure = _MEASURE.match(asked) and not _names(before)
+    if _ALONE.match(asked) or is_measure or (not subject and len(asked.split()) < _SHORT):
         return f"{asked.rstrip('? ')}: {before}"
     if not subject:
         return asked
@@ -95,18 +115,39 @@ def _resolved(asked: str, before: str) -> str:
         if replaced != asked:
             return replaced
     stands_alone = bool(_names(asked)) or len(asked.split()) > 6
-    if _POINTS_ELSEWHERE.search(asked) and not _ASKS_ENGLISH.match(asked):
+    if _POINTS_GERMAN.search(asked) and not _ASKS_ENGLISH.match(asked):
+        return _POINTS_GERMAN.sub(lambda _: subject, asked, count=1)
+    points = _POINTS_ELSEWHERE.search(asked) or _POINTS_SPANISH.search(asked)
+    if points and not _ASKS_ENGLISH.match(asked):
         return f"{asked.rstrip('? ')} ({subject})?"
     return asked if stands_alone else f"{asked.rstrip('? ')} ({subject})?"
 
 
 _ASKS_ENGLISH = re.compile(
-    r"^(?:and |but )?(?:who|whom|whose|what|which|when|where|why|how|is|are|was|were|do|does|did|can|will"
-    r"|has|have)\b",
+    r"^(?:and |but )?(?:who|whom|whose|what|which|when|where|why|how|is|are"
+    r"|was(?!\s+(?:ist|sind|war|waren|wird|kostet|macht|tut|bedeutet)\b)"
+    r"|were|do|does|did|can|will|has|have)\b",
     re.IGNORECASE,
 )
 
 
+_LINKED = re.compile(
+    r"^(?P<opens>[¿\s]*)(?:and|but|so|und|aber|y|e|pero)[\s,]+(?=(?:who|whom|whose|what(?! about)|which|when|where"
+    r"|why|how(?! about)|is|are|was(?!\s+ist\s+mit)|were|do|does|did|can|could|should|will|wer|wen|wem"
+    r"|welche[mnrs]?|wann|wo|warum|wie(?!\s+steht)|womit|wodurch|qué(?!\s+(?:hay|pasa))|quién(?:es)?|cuál(?:es)?"
+    r"|cuándo|dónde|cómo|cuánt[oa]s?|por qué|con qué|para qué)\b)(?P<rest>\S.*)$",
+    re.IGNORECASE,
+)
+"A whole question that begins with *and*."
+_POINTS_GERMAN = re.compile(r"\b(?:er|ihn|ihm|sie|ihnen)\b")
+"Pronouns that a noun replaces where they stand; `Sie` is how somebody is addressed."
+_POINTS_SPANISH = re.compile(
+    r"\blo\s+(?!que\b)\w+|(?:\b(?:cómo|cuándo|dónde|quién(?:es)?|qué|no|yo)|\by)\s+(?:la|los|las|les?)\s+\w+\s*\??$",
+    re.IGNORECASE,
+)
+"Object pronouns before the verb; an article stands before a noun."
+_MEASURE = re.compile(r"^(?:how|wie)\s+\w+\s*\??$", re.IGNORECASE)
+"*How deep?* asks for a part of the question before."
 _SHORT = 5
 _PERSON = re.compile(r"\b(?:he|she|they|him|them|his|her|their)\b", re.IGNORECASE)
 _WHO_DID = re.compile(
@@ -167,6 +208,7 @@ _VERBS = frozenset(
 def _exchanged(wanted: str, before: str) -> str:
     """Ask the question before of something else: a year for a year, a name for a name."""
     bare = re.sub(r"^(?:in|for|at|on|from|to|für|en|para|pour)\s+", "", wanted, flags=re.IGNORECASE)
+    subject = topic(before)
     if _YEAR.fullmatch(bare) and _YEAR.search(before):
         return _YEAR.sub(bare, before, count=1)
     own = _names(before)
@@ -175,11 +217,19 @@ def _exchanged(wanted: str, before: str) -> str:
         return before[: last[0]] + bare + before[last[1] :]
     if _YEAR.fullmatch(bare):
         return f"{before.rstrip('? ')} in {bare}?"
+    if subject and not own and not _PLACED.match(wanted):
+        return before.replace(subject, wanted, 1)
     return f"{before.rstrip('? ')} ({wanted})?"
 
 
+_PLACED = re.compile(
+    r"(?:in|for|at|on|with|without|from|to|by|für|mit|ohne|bei|auf|im|am|en|para|con|sin|pour|if|when|wenn|si|cuando)\b",
+    re.IGNORECASE,
+)
+"Circumstances: they are added to a question and replace nothing in it."
+
 _LEAD = re.compile(
-    r"\b(?:the|la|el|los|las|der|die|das|le|les)\s(?:(?!the\b)[a-zà-ÿ-]+\s){0,3}(?:(?:of|in|at|for|de"
+    r"\b(?:the|la|el|los|las|der|die|das|den|dem|le|les)\s(?:(?!the\b)[a-zà-ÿ-]+\s){0,3}(?:(?:of|in|at|for|de"
     r"|von)\s)?(?:the\s)?$"
 )
 "What belongs to a name and stands before it: *the mayor of* Obermoos."
@@ -199,7 +249,22 @@ def topic(question: str) -> str:
     phrase = re.search(
         r"\b(?:the|an?|der|die|das|ein|eine|la|el|los|las|un|una|le|les|une)\s+((?:[\w’'-]+\s*){1,4})", rest
     )
-    return _noun(phrase[0]) if phrase else ""
+    if phrase:
+        return _noun(phrase[0])
+    bare = _BARE.match(rest) or _BARE_SPANISH.match(rest)
+    return _noun(next(group for group in bare.groups() if group)) if bare else ""
+
+
+_BARE = re.compile(
+    r"(?:do|does|did|can|could|should|must|will|would)\s+(?:i|you|we|one|people)\s+(?:best\s+)?\w+\s+((?:[a-z-]+\s*){1,3})"
+    r"|(?:do|did|can|will)\s+((?:[a-z-]+\s){0,2}?[a-z-]+s)\s"
+    r"|(?:is|are|was|were|does|did|can|will)\s+([a-z-]+)",
+    re.IGNORECASE,
+)
+"A noun without an article: *do I plant tulips*, *do apple trees survive*, *is mulch*."
+_BARE_SPANISH = re.compile(
+    r"(?:se\s+)?[a-zà-ÿ]+(?:o|a|an|en|amos|emos)\s+([a-zà-ÿ]+(?:\s+de\s+[a-zà-ÿ]+)?)\s*$", re.IGNORECASE
+)
 
 
 def _behind(rest: str) -> str:
@@ -208,7 +273,12 @@ def _behind(rest: str) -> str:
     if match is None:
         return ""
     word = match[0].split()[-1]
-    return "" if word in STOP_WORDS["en"] or word in _VERBS or word.endswith("ed") else match[0]
+    is_done = word.endswith("ed") or _DONE_GERMAN.fullmatch(word)
+    return "" if word in STOP_WORDS["en"] or word in _VERBS or is_done else match[0]
+
+
+_DONE_GERMAN = re.compile(r"ge\w{2,}t|\w+(?:en|ern|eln)")
+"Participles and infinitives: German nouns are written like names."
 
 
 _DONE = re.compile(
@@ -224,12 +294,14 @@ def _noun(phrase: str) -> str:
         if (small in STOP_WORDS["en"] and small != "of") or small in _VERBS or _DONE.fullmatch(small):
             break
         kept.append(word)
-    return " ".join(kept).rstrip(" of")
+    return " ".join(kept).removesuffix(" of")
 
 
 def _names(text: str) -> list[Spot]:
     return [
-        (start, end) for start, end in names_at(text) if start > 0 and text[start:end] not in ("I", "I'm")
+        (start, end)
+        for start, end in names_at(text)
+        if text[:start].strip("¿¡ ") and text[start:end] not in ("I", "I'm")
     ]
 
 

@@ -20,14 +20,18 @@ from actors.answers.answering import ModelFailed
 from actors.answers.archive.messages import Snippet
 from actors.answers.provider.address import GuardedTransport, Internal
 from actors.answers.provider.breaker import ModelBreaker
-from actors.answers.provider.prompt import messages_for
+from actors.answers.provider.prompt import messages_for, rewriting_messages
 from actors.answers.provider.stream import Events, Garbage, whole
 from actors.answers.provider.terms import ModelTerms
 from cluster.clock import Clock
 from cluster.meter import Meter
 
+_MOST_REWRITTEN = 120
+"Tokens of a rewritten question."
 _TURN_S = 2.0
 "How long an answer waits for its turn before it is composed instead."
+
+_Messages = list[dict[str, str]]
 
 
 class ModelWriter:
@@ -68,11 +72,32 @@ class ModelWriter:
         Errors:
             ModelFailed: late, broken, refused, or given up on for now
         """
+        messages = messages_for(question, snippets, _new_fence())
+        async with aclosing(self._complete(messages, self._terms.most_tokens)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def rewrite(self, question: str, before: Sequence[str]) -> str:
+        """Write a follow-up question as one that stands for itself; `before` oldest first.
+
+        Errors:
+            ModelFailed: late, broken, refused, or given up on for now
+        """
+        messages = rewriting_messages(question, before, _new_fence())
+        async with aclosing(self._complete(messages, _MOST_REWRITTEN)) as pieces:
+            return "".join([piece async for piece in pieces])
+
+    async def _complete(self, messages: _Messages, most_tokens: int) -> AsyncGenerator[str, None]:
+        """Send messages and give the reply in pieces as they arrive.
+
+        Errors:
+            ModelFailed
+        """
         if not self.breaker.lets_through():
             raise ModelFailed("given up on for now")
         wrote = False
         try:
-            async with self._turn(), aclosing(self._pieces(question, snippets)) as pieces:
+            async with self._turn(), aclosing(self._pieces(messages, most_tokens)) as pieces:
                 async for piece in pieces:
                     wrote = True
                     yield piece
@@ -96,11 +121,11 @@ class ModelWriter:
         finally:
             self._turns.release()
 
-    async def _pieces(self, question: str, snippets: Sequence[Snippet]) -> AsyncGenerator[str, None]:
+    async def _pieces(self, messages: _Messages, most_tokens: int) -> AsyncGenerator[str, None]:
         terms, clock = self._terms, self._clock
         began_s = clock.monotonic_s()
         limit_s = began_s + terms.first_s
-        async with aclosing(self._packets(question, snippets)) as packets:
+        async with aclosing(self._packets(messages, most_tokens)) as packets:
             while True:
                 left_s = min(limit_s, began_s + terms.total_s) - clock.monotonic_s()
                 try:
@@ -111,10 +136,10 @@ class ModelWriter:
                     limit_s = clock.monotonic_s() + terms.between_s
                     yield piece
 
-    async def _packets(self, question: str, snippets: Sequence[Snippet]) -> AsyncGenerator[str, None]:
+    async def _packets(self, messages: _Messages, most_tokens: int) -> AsyncGenerator[str, None]:
         """Give the text of each packet; empty for packets without any."""
         terms, events, read = self._terms, Events(), 0
-        url, body = terms.url.rstrip("/") + "/chat/completions", self._body(question, snippets)
+        url, body = terms.url.rstrip("/") + "/chat/completions", self._body(messages, most_tokens)
         async with self._client.stream("POST", url, headers=self._headers(), json=body) as reply:
             if reply.status_code != 200:
                 raise Garbage(f"status {reply.status_code}")
@@ -143,14 +168,18 @@ class ModelWriter:
         headers = {"accept": "text/event-stream", "accept-encoding": "identity", "user-agent": "kiosk"}
         return {**headers, "authorization": f"Bearer {self._terms.key}"} if self._terms.key else headers
 
-    def _body(self, question: str, snippets: Sequence[Snippet]) -> dict[str, Any]:
+    def _body(self, messages: _Messages, most_tokens: int) -> dict[str, Any]:
         return {
             "model": self._terms.model,
             "stream": True,
             "temperature": 0,
-            "max_tokens": self._terms.most_tokens,
-            "messages": messages_for(question, snippets, f"<<{secrets.token_hex(8)}>>"),
+            "max_tokens": most_tokens,
+            "messages": messages,
         }
+
+
+def _new_fence() -> str:
+    return f"<<{secrets.token_hex(8)}>>"
 
 
 _Failures = (

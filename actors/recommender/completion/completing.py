@@ -8,6 +8,7 @@ Filters say which products may be found; taste and boosts change the order of wh
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ from cluster.query.values import canonical
 
 _COUNTED = 1_000.0
 "What the most popular product counts."
+DEEPEST = 200
+"Completions of a field that paging reaches."
 _POOL = 4
 "So many times the wanted texts are looked up, for taste and boosts to choose among."
 _TASTE = 0.5
@@ -32,25 +35,57 @@ _TASTE = 0.5
 
 
 def complete(request: Request) -> RecommendationResult:
-    """Answer `autocomplete`."""
+    """Answer `autocomplete`; later pages continue the first one, so that they neither overlap nor change."""
+    query = request.query
+    if not query.start:
+        return RecommendationResult(completions=_first(request), served_by="completions")
+    first = _first(replace(request, query=replace(query, start=0)))
+    # the list depends on how deep it is looked for: one depth for all later pages
+    deep = _first(replace(request, query=replace(query, start=0, rows=DEEPEST)))
+    page = slice(query.start, query.start + query.rows)
+    found = {name: _joined(entries, deep[name])[:DEEPEST][page] for name, entries in first.items()}
+    return RecommendationResult(completions=found, served_by="completions")
+
+
+def _joined(first: Sequence[dict[str, Any]], deep: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    known = {entry["text"] for entry in first}
+    return [*first, *(entry for entry in deep if entry["text"] not in known)]
+
+
+def _first(request: Request) -> dict[str, list[dict[str, Any]]]:
+    """Complete by each field, from the first completion on."""
     query, catalog = request.query, request.catalog
     mask = admitted(query, catalog)
     offered = catalog.offered
     rows: Mask = offered if mask is None else mask & offered
     typed = typed_so_far(query.typed)
-    page = query.start + query.rows
+    page = query.rows
     found: dict[str, list[dict[str, Any]]] = {}
     for name in query.completion_fields:
         if name in QUERIES:
-            asked = request.holdings.overlay.asked.look_up(typed, page, query.min_users, request.now_ms)
-            found[name] = [_marked(hit, typed) for hit in asked[query.start : page]]
+            hits = _queries(request, name, typed, page)
+            found[name] = [_marked(hit, typed) for hit in hits]
             continue
         field = request.holdings.completions.of(
             (canonical(name), query.language, query.only_language), catalog, lambda: _popularity(request)
         )
         hits = field.look_up(typed, _POOL * page, page, rows, request.now_ms, lambda: _popularity(request))
         found[name] = _listed(request, _preferred(request, hits), typed, with_product=name == "title")
-    return RecommendationResult(completions=found, served_by="completions")
+    return found
+
+
+def _queries(request: Request, name: str, typed: str, wanted: int) -> list[Hit]:
+    """Look up queries of others: those that readers sent as interactions; to suggest also those of the query log."""
+    overlay, least, now_ms = request.holdings.overlay, request.query.min_users, request.now_ms
+    hits = overlay.asked.look_up(typed, wanted, least, now_ms)
+    if name != "suggested_queries" or not len(overlay.logged.popular):
+        return hits
+    # counted apart: a reader may stand in both, and must not count twice
+    hits += overlay.logged.popular.look_up(typed, wanted, least, now_ms)
+    best: dict[str, Hit] = {}
+    for hit in sorted(hits, key=lambda hit: hit.cost):
+        best.setdefault(folded(hit.text), hit)
+    return list(best.values())[:wanted]
 
 
 def _popularity(request: Request) -> Floats:
@@ -98,7 +133,7 @@ def _listed(
     if query.boosts or query.boost_circles:
         # texts of one product keep their order, wherever boosts put it
         preferred = sorted(preferred, key=lambda entry: order[entry[1]])
-    page = preferred[query.start : query.start + query.rows]
+    page = preferred[: query.rows]
     scores = {row: score for _, row, score in page}
     products = project([placed[row] for row in scores], scores, query, catalog) if with_product else []
     records = {product["product_id"]: product for product in products}

@@ -7,7 +7,7 @@ from typing import cast
 
 import orjson
 
-from cluster.errors import Unavailable
+from cluster.errors import TooMany
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.engine import Engine
 from cluster.records.task import Task
@@ -45,7 +45,7 @@ class MemoryIntake:
         if stored_task(self._state, app_id, task_id) is not None:
             return Accepted(task_id)
         if len(app.intake) >= self._most_waiting:
-            raise Unavailable("too many uploads are waiting", retry_after_s=5)
+            raise TooMany("too many uploads are waiting", retry_after_s=5)
         wanted = dict(attribute_types or {})
         known = app.attribute_types[noun]
         clashes = {name: known[name] for name, kind in wanted.items() if known.get(name, kind) != kind}

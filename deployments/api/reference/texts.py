@@ -29,11 +29,6 @@ class Example:
     status: int
     reply: Any
 
-    @property
-    def has_body(self) -> bool:
-        """Does the request have a body?"""
-        return self.body is not None
-
 
 @dataclass(frozen=True, slots=True)
 class Texts:
@@ -44,6 +39,8 @@ class Texts:
     operations: Mapping[str, Mapping[str, str]]
     fields: Mapping[str, Mapping[str, str]]
     examples: tuple[Example, ...]
+    refusals: Mapping[str, Example]
+    "Model of a refusal -> a request that gets one."
 
     def field(self, owner: str, name: str) -> str:
         """Find the text of a field: the model's own, that of the model it is like, or that of every model."""
@@ -89,20 +86,26 @@ def read_texts() -> Texts:
         operations=operations["operations"],
         fields=fields,
         examples=read_examples(),
+        refusals={entry["model"]: _example(entry) for entry in _read("refusals.json")},
     )
 
 
 def read_examples() -> tuple[Example, ...]:
     """Read the examples in the order in which they can be sent."""
-    entries = json.loads((_HERE / "examples.json").read_text("utf-8"))
-    return tuple(
-        Example(
-            operation=entry["operation"],
-            path=entry.get("path", {}),
-            query=entry.get("query", {}),
-            body=entry.get("body"),
-            status=entry.get("status", 200),
-            reply=entry.get("reply"),
-        )
-        for entry in entries
+    return tuple(map(_example, _read("examples.json")))
+
+
+def _read(name: str) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = json.loads((_HERE / name).read_text("utf-8"))
+    return entries
+
+
+def _example(entry: Mapping[str, Any]) -> Example:
+    return Example(
+        operation=entry["operation"],
+        path=entry.get("path", {}),
+        query=entry.get("query", {}),
+        body=entry.get("body"),
+        status=entry.get("status", 200),
+        reply=entry.get("reply"),
     )

@@ -238,7 +238,10 @@ class ShownImage(BaseModel):
 class ShownAnswer(BaseModel):
     """An answer record, which grows until `finished` is true."""
 
-    question: str
+    question: str = Field(
+        description="The question as it was understood: a follow-up has the subject of the questions before it "
+        "filled in, from the stage `Fetching related content` on."
+    )
     question_id: str
     parent_question_id: str | None
     answer_stage: str

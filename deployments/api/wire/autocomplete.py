@@ -26,12 +26,23 @@ class Autocomplete(Query):
 
     q: Annotated[str, Field(max_length=65_536)]
     completion_fields: Annotated[list[Name], Field(min_length=1, max_length=20)] = Field(
-        default_factory=lambda: ["title"]
+        default_factory=lambda: ["title"],
+        description="Product fields, `custom_attributes.<name>`, `historical_queries` (searches of others, sent as "
+        "interactions) or `suggested_queries` (those, searches of the query log that found something, and behind "
+        "them questions of the question bank).",
     )
-    min_query_users: Annotated[int, Field(ge=1, le=1_000_000)] = 5
+    min_query_users: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
+        5,
+        description="Different users a query of others needs before it is shown; at least 5 with a publishable key.",
+    )
     language: Annotated[str, Field(pattern=r"^[A-Za-z]{2}$")] | None = None
-    start: Any = None
-    "Taken from clients that send it to every search, and not looked at."
+    start: Annotated[
+        Any,
+        Field(
+            description="Offset of the first completion of each field, up to 200. Ignored unless the app's switch "
+            "`completion_paging` is on, and where it is no whole number from 0 on: clients send it to every search.",
+        ),
+    ] = None
     rows: Count = 5
 
 
@@ -54,9 +65,17 @@ class FoundCompletions(BaseModel):
 
 
 def to_completion_query(
-    body: Autocomplete, *, app_id: str, user_id: str, primary_language: str, now_ms: int
+    body: Autocomplete,
+    *,
+    app_id: str,
+    user_id: str,
+    primary_language: str,
+    now_ms: int,
+    pages: bool = False,
 ) -> ReaderQuery:
     """Turn a body into a query. `user_id` is the token's reader when there is one, else the body's.
+
+    With `pages`, `start` is an offset; without, it is ignored.
 
     Errors:
         FilterSyntax, Unprocessable: a filter, a field or a simulated interaction makes no sense
@@ -72,9 +91,17 @@ def to_completion_query(
         typed=body.q[:MOST_TYPED],
         completion_fields=tuple(dict.fromkeys(body.completion_fields)),
         min_users=body.min_query_users,
+        start=_start_of(body.start) if pages else 0,
         language=(body.language or primary_language).lower(),
         only_language=body.language is not None,
     )
+
+
+def _start_of(value: Any) -> int:
+    """Read an offset; 0 for what is none."""
+    text = str(value).strip()
+    is_number = isinstance(value, int | str) and not isinstance(value, bool)
+    return int(text) if is_number and text.isascii() and text.isdecimal() and len(text) < 7 else 0
 
 
 def _check_field(name: str, at: int) -> None:

@@ -235,3 +235,7 @@ class ShownReport(BaseModel):
     split: SplitFound
     days: dict[str, dict[str, int]]
     "Day (UTC) -> variant id -> people who met it that day."
+    settling: int = Field(
+        default=0,
+        description="Conversions accepted a moment ago that are not counted yet; they are within a minute.",
+    )

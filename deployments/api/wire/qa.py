@@ -93,8 +93,9 @@ class QuestionAnswering(Asked):
 
     q: Annotated[str, Field(min_length=1, max_length=65_536)]
     min_probability: Probability
-    version: Literal["v1.2", "v1.3"] = "v1.2"
-    "Names of how answers are found; the interface tells no difference between them, and there is one way here."
+    version: Literal["v1.2", "v1.3"] = Field(
+        "v1.2", description="Accepted; both versions find answers in the same way."
+    )
     rows: Count = 1
     start: Offset = 0
     spellcheck: Spellcheck = Spellcheck()

@@ -119,8 +119,8 @@ class ManyProducts(Wire):
     product_ids: _Ids
     fl: FieldNames = Field(default_factory=lambda: ["*"])
     engine_id: Name | None = None
-    user_id: Name | None = None
-    anonymous_id: VisitorName | None = None
+    user_id: Name | None = Field(None, description="Checked and logged; a record is the same for every user.")
+    anonymous_id: VisitorName | None = Field(None, description="Like `user_id`.")
     user_hash: Name | None = None
     "Read at the edge; a product is the same for every reader."
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from cluster.errors import HouseError
+from cluster.errors import HouseError, TooMany
 from deployments.archive.oauth.addresses import (
     AUTHORIZE_PATH,
     CLIENTS_PATH,
@@ -150,5 +150,8 @@ def _told(error: Exception) -> Refused:
     if isinstance(error, HouseError) and error.code == "unavailable":
         wait_s = int(error.facts.get("retry_after_s", 1))
         return Refused("temporarily_unavailable", "the service is busy; try again in a moment", 503, wait_s)
+    if isinstance(error, TooMany):
+        wait_s = int(error.facts.get("retry_after_s", 1))
+        return Refused("temporarily_unavailable", error.message, 429, wait_s)
     _log.error("oauth_failed", exc_info=error)
     return Refused("server_error", "something went wrong", 500)

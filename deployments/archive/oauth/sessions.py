@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cluster.clock import Clock
-from cluster.errors import Unavailable
+from cluster.errors import TooMany
 from cluster.records.account import Account
 from cluster.records.password import check_password
 from cluster.store.ports import AccountStore
@@ -136,7 +136,7 @@ class Passwords:
         """Check a name and a password; takes as long for a name nobody has.
 
         Errors:
-            Unavailable: too many are waiting, in all or from this address
+            TooMany: too many are waiting, in all or from this address
         """
         account = await self._accounts.get(username)
         kept = account.password if account is not None and not account.disabled else None
@@ -156,7 +156,7 @@ class _Queue:
     @asynccontextmanager
     async def turn(self, address: str) -> AsyncIterator[None]:
         if self._waiting.total() >= MOST_WAITING or self._waiting[address] >= self._most_of_address:
-            raise Unavailable("too many sign-ins at once", retry_after_s=5)
+            raise TooMany("too many sign-ins at once", retry_after_s=5)
         self._waiting[address] += 1
         try:
             async with self._turn:

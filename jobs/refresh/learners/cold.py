@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import BaseModel, Field
 
-from actors.learned.cohorts import ATTRIBUTES, Cohorts, estimated_prior
+from actors.learned.cohorts import ATTRIBUTES, Cohorts, estimate_prior
 from actors.learned.histories import DAY_S
 from actors.vectors.types import Codes, Floats, Mask, Rows
 from cluster.errors import Invalid
@@ -84,12 +84,12 @@ def train_cohorts(recipe: CohortRecipe, data: Interactions, profiles: Codes) -> 
     sizes = profiles.max(axis=0, initial=-1).astype(np.int64) + 1
     first = np.concatenate(([0], np.cumsum(sizes)))[:-1].astype(np.int64)
     counted = [
-        _counts(profiles[votes.reader, field], votes.item, weights, int(sizes[field]), data.n_items)
+        _count_values(profiles[votes.reader, field], votes.item, weights, int(sizes[field]), data.n_items)
         for field in range(profiles.shape[1])
     ]
     whole = np.concatenate(counted) if counted else np.zeros((0, data.n_items))
     if recipe.prior == "auto":
-        priors = _estimated_priors(votes, weights, profiles, first, len(whole), everybody)
+        priors = _estimate_priors(votes, weights, profiles, first, len(whole), everybody)
     else:
         priors = np.full(len(whole), recipe.prior)
     mass = whole.sum(axis=1) + priors
@@ -175,14 +175,14 @@ def _values(asked: float | Literal["auto"] | None, choices: tuple[float | None, 
     return list(choices) if asked == "auto" else [asked]
 
 
-def _counts(codes: Codes, item: Rows, weights: Floats, size: int, n_items: int) -> Floats:
+def _count_values(codes: Codes, item: Rows, weights: Floats, size: int, n_items: int) -> Floats:
     known = codes >= 0
     keys = codes[known].astype(np.int64) * n_items + item[known]
     counts: Floats = np.bincount(keys, weights[known], size * n_items).astype(np.float64)
     return counts.reshape(size, n_items)
 
 
-def _estimated_priors(
+def _estimate_priors(
     votes: Interactions, weights: Floats, profiles: Codes, first: Rows, rows: int, everybody: Floats
 ) -> Floats:
     """Estimate the prior of each row of the shares; a reader has one vote per item, however many days it took."""
@@ -194,5 +194,5 @@ def _estimated_priors(
     for at in range(rows):
         of_row = (row == at).any(axis=1)
         counts: Floats = np.bincount(item[of_row], once[of_row], len(everybody)).astype(np.float64)
-        priors[at] = estimated_prior(counts, float(once[of_row] @ once[of_row]), everybody)
+        priors[at] = estimate_prior(counts, float(once[of_row] @ once[of_row]), everybody)
     return priors

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from actors.learned.allowed import ALLOWED
-from cluster.errors import Conflict, NotFound
+from cluster.errors import Conflict, NotFound, ReadOnly, messages
 from cluster.ids import new_request_id
 from cluster.records.run import Run, cancelled, claimed
 from cluster.store.ports import Stores
@@ -76,6 +76,17 @@ async def known_engine(stores: Stores, app_id: str, engine_id: str) -> None:
             else "it has none yet: the engine `default` comes with the first product"
         )
         raise NotFound(f"app {app_id} has no engine {engine_id}; {advice}")
+
+
+async def refuse_promotion(stores: Stores, app_id: str) -> None:
+    """See that an app may get another snapshot to serve; anybody may train on it and look at the figures.
+
+    Errors:
+        ReadOnly: the app is a playground
+    """
+    app = (await stores.access.book()).apps.get(app_id)
+    if app is not None and app.read_only:
+        raise ReadOnly(f"{messages.PLAYGROUND} Name another app, or leave out --promote.")
 
 
 async def run_named(stores: Stores, app_id: str, run_id: str) -> Run:

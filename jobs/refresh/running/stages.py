@@ -34,9 +34,9 @@ from jobs.refresh.tuning.plan import (
     make_plan,
     say_nothing,
     settled_plan,
-    split_of,
     without_parts,
 )
+from jobs.refresh.tuning.protocol import split_of
 
 READERS = 4_000
 "Readers that a training is examined with; the interval says what that is worth."

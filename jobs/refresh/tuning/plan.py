@@ -15,32 +15,21 @@ from actors.learned.model import CommonModel, Model
 from actors.vectors.types import Floats
 from cluster.errors import Invalid
 from jobs.refresh.events.dataset import Interactions
-from jobs.refresh.events.split import Seen, Split, Trial, by_time, last_day_sessions, leave_last_out
+from jobs.refresh.events.split import Trial
 from jobs.refresh.learner import PartRecipe
 from jobs.refresh.learners.registry import learner_of, rng_for
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.tuning.candidates import Candidates, gather
 from jobs.refresh.tuning.choose import choose_weights
 from jobs.refresh.tuning.outcomes import PartOutcome, outcomes_of, with_dropped
+from jobs.refresh.tuning.protocol import is_coarse, known_readers, split_of
 from jobs.refresh.tuning.tune import Tuned, fadings_of, tune_part
-
-PURCHASE = "checkout"
 
 Tell = Callable[[str], None]
 "Hears what is being done, for a progress display."
 
-_ENOUGH_READERS = 200
 _ENOUGH_NEW_READERS = 30
-_ENOUGH_BUYERS = 0.1
-"Share of the active readers."
-_REPEATING = 0.2
-_LED_TO = 0.05
-"Share of purchases that an event of another kind led to."
 _ROUNDS = 30
-_SITTING_S = 6 * 3_600.0
-"Longer than anybody sits in front of a catalog."
-_PAUSE_S = 1_800.0
-_MOST_READERS = 0.5
 
 
 def say_nothing(step: str) -> None:
@@ -74,31 +63,6 @@ def settled_plan(recipe: Recipe, n_items: int) -> Plan:
     return Plan(fitting, "none needed", 0, 0.0, outcomes=outcomes)
 
 
-def split_of(recipe: Recipe, data: Interactions) -> Split:
-    """Split data as the recipe says, or as suits it.
-
-    Errors:
-        Invalid: the protocol it names does not fit the data
-    """
-    asked = recipe.validation
-    protocol = asked.protocol
-    if protocol == "leave_last_out":
-        return _leave_last_out(recipe, data)
-    if protocol == "next_in_session":
-        return last_day_sessions(data, asked.share)
-    if protocol == "by_time" or data.clock:
-        try:
-            split = _by_time(recipe, data)
-        except Invalid:
-            if protocol == "by_time":
-                raise
-            return _leave_last_out(recipe, data)
-        known = np.count_nonzero(split.validation[0].histories.lengths > 0)
-        if protocol == "by_time" or (known >= _ENOUGH_READERS and not cuts_sittings(split.validation[0])):
-            return split
-    return _leave_last_out(recipe, data)
-
-
 def make_plan(recipe: Recipe, trials: Sequence[Trial], tell: Tell = say_nothing) -> Plan:
     """Answer the open questions of a recipe on the first trial, and on older ones as long as readers are few.
 
@@ -108,12 +72,13 @@ def make_plan(recipe: Recipe, trials: Sequence[Trial], tell: Tell = say_nothing)
     given, n_items = recipe, trials[0].train.n_items
     recipe = for_catalog(recipe, n_items)
     trials = _enough(recipe, trials)
-    small = [reduced(recipe, _known(trial)) for trial in trials]
+    small = [reduced(recipe, known_readers(trial)) for trial in trials]
     tuned: dict[str, Tuned] = {}
+    coarse = is_coarse(trials[0].train)
     for name, part in recipe.parts.items():
         tell(f"tune {name}")
         rng = rng_for(recipe.seed, f"tune {name}")
-        tuned[name] = tune_part(part, small, rng, recipe.validation.tune_items)
+        tuned[name] = tune_part(part, small, rng, recipe.validation.tune_items, coarse_clock=coarse)
     settled = recipe.model_copy(update={"parts": {name: found.part for name, found in tuned.items()}})
     models: list[dict[str, Model]] = []
     for trial in trials:
@@ -201,82 +166,6 @@ def reduced(recipe: Recipe, trial: Trial) -> Trial:
     return replace(small, train=train)
 
 
-def _by_time(recipe: Recipe, data: Interactions) -> Split:
-    asked = recipe.validation
-    if asked.seen != "auto":
-        return by_time(data, share=asked.share, seen=asked.seen, kinds=asked.kinds, folds=asked.folds)
-    split = by_time(data, share=asked.share, seen="allowed", kinds=asked.kinds, folds=asked.folds)
-    seen: Seen = "allowed" if _repeat_share(split.validation[0]) >= _REPEATING else "out"
-    if seen == "allowed":
-        return split
-    return by_time(data, share=asked.share, seen=seen, kinds=asked.kinds, folds=asked.folds)
-
-
-def _leave_last_out(recipe: Recipe, data: Interactions) -> Split:
-    """Leave the last item out, or the last purchase where enough readers buy after other events.
-
-    A view or a cart often leads to the purchase, so items that only other events led to are asked for as well.
-    """
-    asked = recipe.validation
-    kinds = asked.kinds
-    if not kinds and asked.seen in ("auto", "other_kinds"):
-        kinds = _target_kinds(data)
-    seen = asked.seen if asked.seen != "auto" else _seen_before(data, kinds)
-    return leave_last_out(data, asked.folds, kinds=kinds, seen=seen)
-
-
-def _target_kinds(data: Interactions) -> tuple[str, ...]:
-    """Name purchases where enough readers made several, beside events of other kinds; else nothing."""
-    liked = data.pick(data.weight > 0)
-    bought = liked.of_kinds((PURCHASE,))
-    if not len(bought) or len(bought) == len(liked):
-        return ()
-    several = np.count_nonzero(np.diff(bought.starts()) >= 2)
-    active = np.count_nonzero(np.diff(liked.starts()) >= 3)
-    return (PURCHASE,) if several >= max(_ENOUGH_READERS, _ENOUGH_BUYERS * active) else ()
-
-
-def _seen_before(data: Interactions, kinds: tuple[str, ...]) -> Seen:
-    """Decide which items of a history may be answered, by what readers took after all."""
-    if not kinds:
-        return "out"
-    every = leave_last_out(data, kinds=kinds, seen="allowed").validation[0]
-    fresh = leave_last_out(data, kinds=kinds, seen="other_kinds").validation[0]
-    if len(fresh) <= (1 - _REPEATING) * len(every):
-        return "allowed"
-    return "other_kinds" if _repeat_share(fresh) >= _LED_TO else "out"
-
-
-def cuts_sittings(trial: Trial) -> bool:
-    """Does an instant cut most readers in the middle of their only sitting?
-
-    Their clock orders events and says no more: all that is asked for follows within seconds of what is known, many
-    items at once, while a service hears of each one before the next. So the next item is the honest question, unless
-    readers take the same again: that would not be asked for.
-    """
-    known = _known(trial)
-    histories = known.histories
-    if not len(known) or trial.seen == "allowed":
-        return False
-    first, last = histories.at_s[histories.starts[:-1]], histories.at_s[histories.starts[1:] - 1]
-    short = (histories.now_s - first <= _SITTING_S) & (histories.now_s - last <= _PAUSE_S)
-    return bool(short.mean() > _MOST_READERS)
-
-
-def _repeat_share(trial: Trial) -> float:
-    """Say which share of what known readers take they had taken before."""
-    known = trial.pick(np.flatnonzero(trial.histories.lengths > 0))
-    seen = known.histories.seen()
-    owner = known.targets.owners()
-    if not len(owner):
-        return 0.0
-    return float(np.asarray(seen[owner, known.targets.items]).mean())
-
-
-def _known(trial: Trial) -> Trial:
-    return trial.pick(np.flatnonzero(trial.histories.lengths > 0))
-
-
 def _enough(recipe: Recipe, trials: Sequence[Trial]) -> list[Trial]:
     """Take as many trials as it needs to ask enough readers."""
     taken: list[Trial] = []
@@ -318,7 +207,7 @@ def _weighed(
     most = max(recipe.validation.readers // len(trials), 1)
     candidates = Candidates.joined(
         [
-            gather([model for _, _, model in several], _known(trial).sample(most, rng), k=blend.k)
+            gather([model for _, _, model in several], known_readers(trial).sample(most, rng), k=blend.k)
             for several, trial in zip(variants, trials, strict=True)
         ]
     )

@@ -31,11 +31,19 @@ class Tuned:
     "Parameter and value as text, NDCG of the part alone."
 
 
-def tune_part(part: PartRecipe, trials: Sequence[Trial], rng: np.random.Generator, ease_items: int) -> Tuned:
+def tune_part(
+    part: PartRecipe,
+    trials: Sequence[Trial],
+    rng: np.random.Generator,
+    ease_items: int,
+    *,
+    coarse_clock: bool = False,
+) -> Tuned:
     """Try the values of `tune`; EASE in a large catalog keeps its own.
 
     Fadings need no training. The first of them counts while parameters are tried; the ones that are not clearly
-    worse stay in question until weights are chosen.
+    worse stay in question until weights are chosen. With a coarse clock (`is_coarse`), all of them go by the order of
+    the log where that is clearly better.
     """
     asked = {field: values for field, values in part.tune.items() if field != "fading"}
     fadings = tuple(Fading.model_validate(value) for value in part.tune.get("fading", ()))
@@ -58,6 +66,9 @@ def tune_part(part: PartRecipe, trials: Sequence[Trial], rng: np.random.Generato
             found = search.figures(changed, tried)
             if worth(found - figures, figures) > 0:
                 untuned, figures, models = changed, found, tried
+    if fadings and coarse_clock:
+        faded, models, figures, fadings = search.by_order(models, figures, fadings)
+        untuned = with_value(untuned, "fading", faded)
     kept = search.promising(untuned, models, figures, fadings)
     return Tuned(untuned, kept, tuple(search.tried))
 
@@ -89,13 +100,31 @@ class _Search:
 
     def figures(self, part: PartRecipe, models: Sequence[Model]) -> Floats:
         """Give the figure of every reader of every trial."""
+        figures = self._figures(models)
+        self.tried.append((part.model_dump_json(exclude={"tune"}), float(figures.mean())))
+        return figures
+
+    def _figures(self, models: Sequence[Model]) -> Floats:
         found = []
         for model, trial in zip(models, self._trials, strict=True):
             candidates = gather([model], trial)
             found.append(candidates.figures(candidates.scores[0]))
-        figures = np.concatenate(found)
-        self.tried.append((part.model_dump_json(exclude={"tune"}), float(figures.mean())))
-        return figures
+        return np.concatenate(found)
+
+    def by_order(
+        self, models: list[Model], figures: Floats, fadings: tuple[Fading, ...]
+    ) -> tuple[Fading, list[Model], Floats, tuple[Fading, ...]]:
+        """Take the order of the log for the order of events of one moment, where that is clearly better.
+
+        Returns the first fading, the models and figures with it, and all fadings.
+        """
+        ordered = fadings[0].model_copy(update={"ordered": True})
+        again = [_with_fading(model, ordered) for model in models]
+        found = self._figures(again)
+        if worth(found - figures, figures) <= 0:
+            return fadings[0], models, figures, fadings
+        every = [fading.model_copy(update={"ordered": True}) for fading in fadings]
+        return ordered, again, found, tuple(dict.fromkeys(every))
 
     def promising(
         self, part: PartRecipe, models: Sequence[Model], figures: Floats, fadings: Sequence[Fading]

@@ -17,6 +17,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from actors.answers.archive.library import Library
 from actors.answers.archive.messages import ArchiveQuery, Snippet
@@ -33,6 +34,7 @@ from tests.benchmarks.answers import definitions
 from tests.benchmarks.quality_sets import data_folder, has
 from tests.benchmarks.retrieval import whole
 from tests.benchmarks.scenarios import Line
+from tests.benchmarks.unmeasured import NO_SET, guarded, unmeasured
 
 APP = "bench"
 PASSAGES = 10
@@ -100,17 +102,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def lines(languages: Sequence[str] = ("en", "es", "de"), every: int = 1) -> Iterator[Line]:
     """Measure the plain questions, the playground's, then the public sets that are there."""
-    yield from definitions.lines()
-    library = playground()
-    asked = golden()
+    yield from guarded("plain questions", definitions.lines)
+    yield from guarded("own questions", _own_lines)
+    for language in languages:
+        if has("xquad"):
+            yield from guarded(f"paragraphs ({language})", partial(paragraphs, language, every))
+        else:
+            yield unmeasured(f"paragraphs ({language})", NO_SET.format("xquad", data_folder()))
+
+
+def _own_lines() -> Iterator[Line]:
+    library, asked = playground(), golden()
     for part in ("tune", "held"):
         yield from _as_lines(
             f"own questions, {part}", tally(library, [one for one in asked if one.part == part])
         )
     yield from _as_lines("own questions, all", tally(library, asked))
-    for language in languages:
-        if has("xquad"):
-            yield from paragraphs(language, every)
 
 
 # --- the playground's questions -------------------------------------------------------------------------------------

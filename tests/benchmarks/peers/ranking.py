@@ -31,6 +31,11 @@ class Peer:
     settings: tuple[tuple[str, Train], ...]
 
 
+def has_implicit() -> bool:
+    """Is the library of three of the peers installed?"""
+    return importlib.util.find_spec("implicit") is not None
+
+
 def peers(n_items: int) -> list[Peer]:
     """List the peers that can be run on a catalog of this size."""
     lambdas = (100.0, 300.0, 1000.0) if n_items <= 5_000 else (300.0,)
@@ -40,7 +45,7 @@ def peers(n_items: int) -> list[Peer]:
         Peer("EASE", tuple((f"lambda {value:g}", _ease(value)) for value in lambdas)),
         Peer("sequential rules", (("window 5", Follows),)),
     ]
-    if importlib.util.find_spec("implicit") is not None:
+    if has_implicit():
         settings = [(factors, alpha) for factors in (32, 128) for alpha in (1.0, 10.0)]
         als = tuple(
             (f"{factors} factors, alpha {alpha:g}", _als(factors, alpha)) for factors, alpha in settings

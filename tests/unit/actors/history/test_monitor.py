@@ -396,6 +396,31 @@ async def test_generate_appends_whatever_comes_of_it(room: Newsroom) -> None:
     assert await room.history.has_new(APP, "ada")
 
 
+async def test_nothing_is_generated_for_a_thread_that_is_not_subscribed(room: Newsroom) -> None:
+    await room.watch()
+    await room.history.change(Change(APP, "ada", "unsubscribe", ("q1",)))
+    made = await room.history.generate(Generate(APP, "ada", "q1"))
+    assert (made.appended, made.question_id) == (False, "")
+    assert room.answerer.asked == []
+    assert (await room.thread()).question_ids == ("q1",)
+
+
+async def test_what_was_unsubscribed_meanwhile_names_no_question(
+    room: Newsroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await room.watch()
+    room.answerer.reply = NewAnswer(True, True)
+    ask = room.answerer.ask
+
+    async def ask_and_unsubscribe(*words: Any) -> None:
+        await ask(*words)
+        await room.history.change(Change(APP, "ada", "unsubscribe", ("q1",)))
+
+    monkeypatch.setattr(room.answerer, "ask", ask_and_unsubscribe)
+    made = await room.history.generate(Generate(APP, "ada", "q1"))
+    assert (made.appended, made.question_id) == (False, "")
+
+
 async def test_the_loop_finds_apps_and_goes_by_their_threshold(room: Newsroom) -> None:
     settings = AppSettings(update_significance=0.99)
     await room.stores.access.put_app(

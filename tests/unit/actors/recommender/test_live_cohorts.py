@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from actors.language.embed import HashingEmbedder
-from actors.learned.cohorts import LEAST_PRIOR, MOST_PRIOR, Cohorts, estimated_prior
+from actors.learned.cohorts import LEAST_PRIOR, MOST_PRIOR, Cohorts, estimate_prior
 from actors.learned.model import Parts
 from actors.learned.snapshot import Snapshot
 from actors.learned.soundness import trusted
@@ -187,6 +187,20 @@ def test_the_explanation_names_what_was_ignored(shop: Recommender) -> None:
     assert [one["field"] for one in found.explanation["fl"]] == ["prize", "custom_attributes.grip"]
 
 
+def test_the_explanation_says_why_a_known_value_changes_nothing(shop: Recommender) -> None:
+    few = ask(shop, cohort={"country": "DE"}, explain=True)
+    assert few.explanation is not None
+    (told,) = few.explanation["user_cohort"]
+    assert told["told"] == "ignored: fewer than 5 users with it did something"
+    recent = [RecentEvent("checkout", ("b07",), NOW_MS).pack()]
+    query = ReaderQuery(
+        "user_to_products", "shop", "default", user_id="u01", cohort={"country": "FR"}, explain=True
+    )
+    found = shop.answer(query, recent, (), NOW_MS + 1_000)
+    assert found.explanation is not None
+    assert found.explanation["user_cohort"][0]["told"] == "ignored: the user has a history"
+
+
 def test_a_user_with_history_keeps_the_own_list(shop: Recommender) -> None:
     session = ReaderQuery(
         "user_to_products", "shop", "default", user_id="u01", rows=5, cohort={"country": "GB"}
@@ -261,8 +275,8 @@ def test_snapshots_without_the_mass_of_their_cohorts_still_serve() -> None:
     everybody, first = np.array([0.5, 0.5], np.float32), np.zeros(1, np.int64)
     facts = {"fields": ["country"], "values": [["FR", "GB"]]}
     cohorts = Cohorts.load(Parts({"shares": shares, "everybody": everybody, "first": first}, facts))
-    assert cohorts.row_of("country", "GB") == 1
-    assert cohorts.mass_of(1) == MOST_PRIOR
+    assert cohorts.find_row("country", "GB") == 1
+    assert cohorts.get_mass(1) == MOST_PRIOR
     again = Cohorts.load(cohorts.save())
     assert again.mass is None
 
@@ -272,14 +286,14 @@ def test_snapshots_without_the_mass_of_their_cohorts_still_serve() -> None:
 
 def test_the_prior_follows_how_much_a_cohort_differs() -> None:
     quarter = np.full(4, 0.25)
-    clear = estimated_prior(np.array([8.0, 8, 0, 0]), 16.0, quarter)
+    clear = estimate_prior(np.array([8.0, 8, 0, 0]), 16.0, quarter)
     assert clear == LEAST_PRIOR
-    assert estimated_prior(np.array([4.0, 4, 4, 4]), 16.0, quarter) == MOST_PRIOR
-    assert estimated_prior(np.array([1.0, 1, 0, 0]), 2.0, quarter) == MOST_PRIOR, (
+    assert estimate_prior(np.array([4.0, 4, 4, 4]), 16.0, quarter) == MOST_PRIOR
+    assert estimate_prior(np.array([1.0, 1, 0, 0]), 2.0, quarter) == MOST_PRIOR, (
         "a single user proves nothing"
     )
-    assert estimated_prior(np.zeros(4), 0.0, quarter) == MOST_PRIOR
-    some = estimated_prior(np.array([400.0, 350, 150, 100]), 1_000.0, quarter)
+    assert estimate_prior(np.zeros(4), 0.0, quarter) == MOST_PRIOR
+    some = estimate_prior(np.array([400.0, 350, 150, 100]), 1_000.0, quarter)
     assert LEAST_PRIOR < some < MOST_PRIOR
 
 
@@ -299,5 +313,5 @@ def test_attributes_of_users_are_bounded() -> None:
     assert attributes.put(0, {"user_id": "new"}) == (-1, True)
     for number in range(50):
         attributes.put(1, {"country": "C1", "custom_attributes": {f"name-{number}": "yes"}})
-    assert attributes.knows("custom_attributes.name-0")
-    assert not attributes.knows("custom_attributes.name-49")
+    assert attributes.has_values("custom_attributes.name-0")
+    assert not attributes.has_values("custom_attributes.name-49")

@@ -61,7 +61,7 @@ def test_queries_stand_by_day_and_read_back_by_time(shelf: QueryShelf, tmp_path:
     first = shelf.read(APP, NOW_MS).to_pylist()[0]
     assert first == {
         "at": NOW_MS, "kind": "search", "text": "query 0", "total": 1, "language": "en", "served_by": "search",
-        "engine_id": "default", "took_ms": 2.5, "reader": "",
+        "engine_id": "default", "took_ms": 2.5, "reader": "", "origin": "", "written": "",
     }  # fmt: skip
 
 

@@ -60,6 +60,36 @@ def test_sums_say_who_asked_for_what() -> None:
     assert json.loads(json.dumps(report.told()))["calls"] == 5
 
 
+def test_what_was_hardly_found_is_unanswered_most_frequent_first_then_newest() -> None:
+    calls = [
+        call(DAY, "comet", ("a",), coverage=0.2),
+        call(DAY + 1, "mulch", ("a",), coverage=0.1),
+        call(DAY + 2, "comet", ("b",), coverage=0.3),
+        call(DAY + 3, "rates", ("b",), coverage=0.49),
+        call(DAY + 4, "river", ("a",), coverage=0.5),
+        call(DAY + 5, "earlier release", ("a",)),
+        call(DAY + 6, "nothing", ()),
+        call(DAY + 7, outcome="refused", refusal="busy"),
+    ]
+    report = summarise(calls, since=DAY, until=2 * DAY)
+    assert report.told()["unanswered"] == [
+        {"question": "comet", "calls": 2, "last_at": DAY + 2, "coverage": 0.3},
+        {"question": "nothing", "calls": 1, "last_at": DAY + 6, "coverage": 0.0},
+        {"question": "rates", "calls": 1, "last_at": DAY + 3, "coverage": 0.49},
+        {"question": "mulch", "calls": 1, "last_at": DAY + 1, "coverage": 0.1},
+    ]
+    assert (report.missing_calls, report.asked_calls) == (5, 7)
+    lenient = summarise(calls, since=DAY, until=2 * DAY, unanswered_below=0.0)
+    assert lenient.unanswered == [("nothing", 1)]
+
+
+def test_the_time_calls_took_is_summed_up_by_quantiles() -> None:
+    calls = [call(DAY + at, "q", ("a",), took_ms=float(at)) for at in range(101)]
+    report = summarise(calls, since=0, until=2 * DAY)
+    assert report.told()["took_ms"] == {"p50": 50.0, "p95": 95.0, "p99": 99.0}
+    assert summarise([call(DAY, "q")], since=0, until=DAY).told()["took_ms"] == {}
+
+
 def test_lists_end_where_they_are_told_to() -> None:
     calls = [call(DAY, f"question {at}") for at in range(50)]
     assert len(summarise(calls, since=0, until=DAY, top=7).questions) == 7

@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pytest
 from typer.testing import CliRunner, Result
@@ -19,6 +20,7 @@ from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.shelf import Shelf
 from cluster.artifacts.snapshots import SnapshotShelf
 from cluster.artifacts.tables import INTERACTIONS
+from cluster.clock import iso_ms
 from cluster.commands.charts import svg
 from cluster.commands.experiment_views import drawings, show_report
 from cluster.errors import Conflict, HouseError, Invalid, NotFound
@@ -153,6 +155,29 @@ async def test_conversions_come_from_settled_interactions_of_any_id_of_a_person(
     assert [(line.people, line.converted, line.conversions) for line in found.lines] == [(0, 0, 0), (3, 2, 2)]
 
 
+async def test_conversions_of_the_last_moment_are_announced_and_not_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stores, one = memory_stores(), an_experiment(goal=("checkout",))
+    at_ms = 1_700_000_000_000
+    items = []
+    for number in range(84):
+        await stores.experiments.assign(one, [f"u:{number}"], Exposure("b", at_ms), "take")
+        moment = iso_ms(at_ms + 1 + number)
+        items += [{"type": "checkout", "user_id": str(number), "timestamp": moment, "product_ids": ["p"]}]
+    items += [
+        {"type": "click", "user_id": "1", "timestamp": iso_ms(at_ms + 1), "product_ids": ["p"]},
+        {"type": "checkout", "user_id": "1", "timestamp": iso_ms(at_ms - 1), "product_ids": ["p"]},
+        {"type": "checkout", "anonymous_id": "nobody", "timestamp": iso_ms(at_ms + 1), "product_ids": ["p"]},
+    ]
+    await stores.interactions.append(APP, orjson.dumps(items), [])
+    found = await gather(stores, Shelf.open(tmp_path), one)
+    assert (found.settling, found.lines[1].converted) == (84, 0)
+    assert found.told()["settling"] == 84
+    show_report(found)
+    assert "84 more conversions are settling" in " ".join(capsys.readouterr().out.split())
+
+
 def _found(people: int = 4_000) -> Report:
     exposures = [(f"u:{n}", Exposure("ab"[n % 2], 1_700_000_000_000, person=f"u:{n}")) for n in range(people)]
     did = [(f"u:{n}", 1_700_000_000_001) for n in range(people) if n % 20 == 0 or n % 4 == 1]
@@ -173,5 +198,6 @@ def test_a_report_says_what_is_better_worse_and_broken(capsys: pytest.CaptureFix
     show_report(_found())
     shown = capsys.readouterr().out
     assert "better" in shown
-    assert "latency" in shown
+    assert "worse: latency" in shown
+    assert "control" in shown
     assert "The split is as intended" in shown

@@ -132,6 +132,7 @@ def test_the_report_over_a_stopped_installation(tmp_path: Path, monkeypatch: pyt
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     assert (told["app_id"], told["queries"], told["unfound"]) == ("bookshop", 2, 1)
+    assert told["feedback"]["questions"] == []
     assert len(told["charts"]) == 8
     assert all(Path(path).stat().st_size > 200 for path in told["charts"])
     assert b"<script>" not in (folder / "search-missing.svg").read_bytes()

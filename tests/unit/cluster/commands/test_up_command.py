@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,18 @@ def test_without_secrets_the_same_object_holds_none() -> None:
     assert told["administrator"] == {"username": "admin"}
     assert told["apps"] == [{"app_id": name, "environment": name} for name in ("playground", "development")]
     assert "once" not in json.dumps(told)
+
+
+def test_a_later_start_prints_no_key_and_says_where_they_are() -> None:
+    summary = _summary()
+    summary = replace(
+        summary, apps=[AppKeys(app.app_id, app.environment) for app in summary.apps], password=""
+    )
+    said = "\n".join(summary.lines())
+    assert "secret of" not in said
+    assert "curl" not in said
+    assert "`kiosk keys list --reveal`" in said
+    assert summary.state.api_url in said
 
 
 def test_the_commands_to_try_are_whole_lines_a_shell_understands() -> None:

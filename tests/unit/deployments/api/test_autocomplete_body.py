@@ -11,12 +11,14 @@ from deployments.api.wire.autocomplete import MOST_TYPED, Autocomplete, to_compl
 
 
 def read(**body: Any) -> ReaderQuery:
+    pages = body.pop("pages", False)
     return to_completion_query(
         Autocomplete.model_validate({"q": "tro", **body}),
         app_id="a",
         user_id="",
         primary_language="NL",
         now_ms=0,
+        pages=pages,
     )
 
 
@@ -45,6 +47,17 @@ def test_what_is_not_said_is_what_the_specification_says() -> None:
 @pytest.mark.parametrize("start", [0, 3, "3", -1, None])
 def test_a_start_is_taken_and_changes_nothing(start: Any) -> None:
     assert read(start=start) == read()
+
+
+@pytest.mark.parametrize(
+    ("start", "offset"),
+    [
+        (0, 0), (3, 3), ("3", 3), (" 7 ", 7), (-1, 0), (1.5, 0), (True, 0), (None, 0), ([], 0), ("x", 0), (10**9, 0),
+        ("٣", 0),
+    ],
+)  # fmt: skip
+def test_with_the_switch_a_start_is_an_offset(start: Any, offset: int) -> None:
+    assert read(start=start, pages=True).start == offset
 
 
 def test_a_field_named_twice_is_completed_once() -> None:

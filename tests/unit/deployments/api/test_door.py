@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import structlog
 
-from cluster.errors import Unavailable, messages
+from cluster.errors import TooMany, Unavailable, messages
 from cluster.records.access import AppSettings, Limits, new_app_settings
 from tests.fakes.asgi import Answer, HungUp, call
 from tests.fakes.door import BROWSER, PLENTY, Corner, open_corner
@@ -105,6 +105,18 @@ async def test_too_many_requests_say_when_to_come_back(corner: Corner) -> None:
     assert 1 <= int(answers[-1].headers["retry-after"]) <= 2
     reads = await call(corner.door, "GET", "/v1/users/1", headers=corner.headers("slow"))
     assert reads.status == 404
+
+
+async def test_a_full_intake_is_too_many_and_not_away(corner: Corner) -> None:
+    async def full(*_: Any, **__: Any) -> None:
+        raise TooMany("too many uploads are waiting", retry_after_s=5)
+
+    corner.stores.intake.accept = full  # type: ignore[method-assign, assignment]
+    answer = await call(
+        corner.door, "POST", "/v1/users", headers=corner.headers(), json={"data": [{"user_id": "u"}]}
+    )
+    assert (answer.status, answer.headers["retry-after"]) == (429, "5")
+    assert answer.json() == {"message": "too many uploads are waiting"}
 
 
 async def test_an_unready_door_says_busy_and_not_that_the_key_is_wrong(corner: Corner) -> None:

@@ -45,6 +45,25 @@ async def test_hot_endpoints_are_answered_in_front_and_the_rest_inside(corner: C
     assert len(inside.scopes) == 5
 
 
+@pytest.mark.parametrize(
+    ("message", "status"), [(b'"DRAINING"', 200), (b'"UNHEALTHY"', 503), (b'"success"', 200)]
+)
+async def test_a_replica_that_is_to_stop_stays_ready_while_it_takes_requests(
+    corner: Corner, message: bytes, status: int
+) -> None:
+    """HAProxy drops it when it knows the new one, and not before."""
+
+    async def inside(scope: Any, receive: Any, send: Any) -> None:
+        healthy = message == b'"success"'
+        await send({"type": "http.response.start", "status": 200 if healthy else 503, "headers": []})
+        await send({"type": "http.response.body", "body": message})
+
+    answer = await call(HotPath(inside, lambda: corner.door), "GET", "/-/healthz")
+    assert (answer.status, answer.body) == (status, message)
+    if message == b'"DRAINING"':  # a proxy of Serve is no replica, and says what it is
+        assert (await call(HotPath(inside, lambda: None), "GET", "/-/healthz")).status == 503
+
+
 async def test_one_request_id_goes_in_and_one_comes_out(corner: Corner) -> None:
     inside = Inside()
     layer = HotPath(inside, lambda: corner.door)
@@ -96,7 +115,7 @@ async def test_hot_requests_over_the_bound_are_refused(corner: Corner) -> None:
     ]
     await asyncio.sleep(0.01)
     refused = await call(layer, "GET", "/v1/products/x", headers=corner.headers())
-    assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+    assert (refused.status, refused.headers["retry-after"]) == (429, "1")
     assert refused.headers["access-control-allow-origin"] == "*"
     gate.set()
     assert [answer.status for answer in await asyncio.gather(*held)] == [404, 404]
@@ -155,7 +174,7 @@ async def test_half_sent_bodies_of_browsers_fill_neither_memory_nor_the_way_of_s
     body = b'{"data": []' + b" " * 20_000 + b"}"
     browser = {"X-API-KEY": corner.publishable(), "User-Agent": BROWSER}
     refused = await call(layer, "POST", "/v1/interactions", headers=browser, body=body)
-    assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+    assert (refused.status, refused.headers["retry-after"]) == (429, "1")
     assert (await call(layer, "POST", "/v1/interactions", headers=corner.headers(), body=body)).status == 200
     short = await call(layer, "POST", "/v1/interactions", headers=browser, body=b'{"data": []}')
     assert short.status == 200

@@ -47,7 +47,7 @@ async def post(
     if token:
         headers["Authorization"] = f"Bearer {token}"
     answer = await call(corner.door, "POST", f"/v1/{path}", headers=headers, json=body)
-    await corner.links.settle()
+    await corner.links.wait_for_writes()
     return answer
 
 
@@ -176,5 +176,5 @@ async def test_the_playground_links_nobody(corner: Corner) -> None:
     await call(
         corner.door, "POST", "/v1/search/search", headers=headers, json={"q": "x", "anonymous_id": "a1"}
     )
-    await corner.links.settle()
+    await corner.links.wait_for_writes()
     assert await corner.stores.interactions.links("playground", ["a1"]) == {}

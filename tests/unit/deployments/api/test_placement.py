@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from actors.recommender.messages import ReaderQuery, RecommendationResult
-from cluster.errors import NotFound, Unavailable
+from cluster.errors import NotFound, TooMany, Unavailable
 from cluster.records.engine import Engine
 from cluster.store.memory import memory_stores
 from deployments.api.placement import PlacedRecommenders
@@ -15,6 +15,10 @@ from tests.fakes.door import StillClock
 
 class Gone(Exception):
     """What a dead deployment raises."""
+
+
+class Crowded(Gone):
+    """What a deployment raises for which too many wait."""
 
 
 class Named:
@@ -38,7 +42,9 @@ class Scene:
         self.engines: Any = memory_stores(self.clock).engines
         self.local, self.remote = Named("local"), Named("remote")
         self.reached: list[tuple[str, str]] = []
-        self.placed = PlacedRecommenders(self.engines, self.local, self._reach, self.clock, away=(Gone,))
+        self.placed = PlacedRecommenders(
+            self.engines, self.local, self._reach, self.clock, away=(Gone,), overloaded=(Crowded,)
+        )
 
     async def _reach(self, app_id: str, engine_id: str) -> Named:
         self.reached.append((app_id, engine_id))
@@ -92,6 +98,18 @@ async def test_a_store_that_is_away_does_not_stop_what_is_known(scene: Scene) ->
     scene.clock.pass_ms(5000)
     assert await scene.ask("big") == "remote"
     assert await scene.ask("never seen") == "local"
+
+
+async def test_a_crowded_deployment_is_too_many_and_stays_known(scene: Scene) -> None:
+    await scene.engines.put(Engine(app_id="shop", engine_id="big", placement="own"))
+    assert await scene.ask("big") == "remote"
+    scene.remote.error = Crowded()
+    with pytest.raises(TooMany) as refused:
+        await scene.ask("big")
+    assert refused.value.facts == {"retry_after_s": 1}
+    scene.remote.error = None
+    assert await scene.ask("big") == "remote"
+    assert scene.reached == [("shop", "big")]
 
 
 async def test_a_dead_deployment_is_unavailable_and_reached_anew(scene: Scene) -> None:

@@ -190,3 +190,28 @@ async def test_questions_are_noted_with_where_they_were_asked(corner: Corner, bo
     [query] = await logged(corner.stores)
     assert (query.kind, query.text, query.total, query.language) == ("ask", "what is mulch?", UNKNOWN, "de")
     assert query.served_by == "ask_questions"
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "payload", "has_origin"),
+    [
+        ("search", "secret", {"anonymous_id": "a-1"}, False),
+        ("search", "publishable", {"anonymous_id": "a-1"}, True),
+        ("search", "publishable", {"anonymous_id": "a-1", "user_hash": "checked before"}, False),
+        ("search", "publishable", {}, False),
+        ("autocomplete", "publishable", {"anonymous_id": "a-1"}, False),
+    ],
+)
+async def test_readers_without_proof_are_noted_with_an_origin(
+    corner: Corner, book: QueryBook, kind: Any, key: str, payload: Any, has_origin: bool
+) -> None:
+    request = request_of(corner, payload)
+    credential = corner.keyring.find(corner.keys["shop", key])
+    assert credential is not None
+    request.caller = Caller(credential, None)
+    book.note(request, kind, "Crème  brûlée", total=3)
+    await book.write()
+    [query] = await logged(corner.stores)
+    assert bool(query.origin) is has_origin
+    assert query.text == "creme brulee"
+    assert query.written == ("" if kind == "autocomplete" else "Crème brûlée")

@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from cluster.errors import Conflict, NotFound, Unavailable
+from cluster.errors import Conflict, NotFound, ReadOnly, Unavailable
+from cluster.records.access import App
 from cluster.records.run import LEASE_MS, Run, claimed
 from cluster.records.schedule import DAY_MS, Schedule
 from cluster.store.memory import memory_stores
 from cluster.store.ports import Stores
 from jobs.refresh.running.foreman import Errand, Foreman
-from jobs.refresh.running.orders import cancel, order, run_named, step
+from jobs.refresh.running.orders import cancel, order, refuse_promotion, run_named, step
 from tests.fakes import market
 from tests.suites.manual_clock import ManualClock
 
@@ -178,6 +179,14 @@ async def test_orders_name_apps_and_engines_that_exist(office: Office) -> None:
         await order(stores, "nowhere", "default", RECIPE, now_ms=now_ms, by="")
     with pytest.raises(NotFound, match="no engine nope; there are: default"):
         await order(stores, market.APP, "nope", RECIPE, now_ms=now_ms, by="")
+
+
+async def test_nothing_is_promoted_on_a_read_only_app(office: Office) -> None:
+    await office.stores.access.put_app(App(app_id="playground", environment="playground", created_at=0))
+    with pytest.raises(ReadOnly, match=r"read-only\. Name another app, or leave out --promote"):
+        await refuse_promotion(office.stores, "playground")
+    await refuse_promotion(office.stores, market.APP)
+    await refuse_promotion(office.stores, "nowhere")
 
 
 async def test_the_same_order_twice_is_one_run(office: Office) -> None:

@@ -16,7 +16,8 @@ from jobs.refresh.recipe import Recipe, parse
 from jobs.refresh.running.stages import confirmed, examined, plan_facts, plan_of, planned
 from jobs.refresh.tuning.confirm import confirm
 from jobs.refresh.tuning.outcomes import sentence_of
-from jobs.refresh.tuning.plan import make_plan, split_of
+from jobs.refresh.tuning.plan import make_plan
+from jobs.refresh.tuning.protocol import split_of
 from tests.unit.jobs.refresh.test_training import circles
 
 COUNTS = f"{__name__}:Counts"

@@ -16,7 +16,8 @@ from jobs.refresh.building.fit import fit
 from jobs.refresh.figures.evaluate import examine
 from jobs.refresh.learners.conformance import Check, conform
 from jobs.refresh.recipe import load
-from jobs.refresh.tuning.plan import make_plan, split_of
+from jobs.refresh.tuning.plan import make_plan
+from jobs.refresh.tuning.protocol import split_of
 from jobs.refresh.words import conformance_lines
 from tests.unit.jobs.refresh.test_training import circles
 

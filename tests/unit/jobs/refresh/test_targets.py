@@ -14,7 +14,8 @@ from jobs.refresh.events.split import leave_last_out
 from jobs.refresh.figures.evaluate import examine
 from jobs.refresh.recipe import Recipe, parse
 from jobs.refresh.recipe import load as load_recipe
-from jobs.refresh.tuning.plan import make_plan, split_of
+from jobs.refresh.tuning.plan import make_plan
+from jobs.refresh.tuning.protocol import split_of
 
 ITEMS = 60
 

@@ -25,7 +25,8 @@ from jobs.refresh.learners.popularity import Popularity, PopularityRecipe
 from jobs.refresh.recipe import Recipe, parse
 from jobs.refresh.recipe import load as load_recipe
 from jobs.refresh.running.estimate import Size, estimate, peak, refuse_too_large
-from jobs.refresh.tuning.plan import make_plan, plan_for, reduced, split_of
+from jobs.refresh.tuning.plan import make_plan, plan_for, reduced
+from jobs.refresh.tuning.protocol import split_of
 
 
 def circles(readers: int = 300, items: int = 15, seed: int = 6) -> Interactions:

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from actors.language.embed import HashingEmbedder
+from actors.recommender.completion.logged_queries import FoundQuery
 from actors.recommender.messages import Boost, ReaderQuery
 from actors.recommender.recommender import Recommender
 from cluster.query.parser import parse
+from cluster.records.searched import pseudonym
 from cluster.store.ports import Change
 from tests.fakes.corner_shop import APP, NOW_MS, interaction_change, product_change, recents
 
@@ -30,6 +32,8 @@ PRODUCTS: list[dict[str, Any]] = [
     {"product_id": "p13", "title": "Potting bench", "product_group_id": "bench"},
     {"product_id": "p14", "title": "Potting bench, oak", "product_group_id": "bench"},
 ]  # fmt: skip
+
+SALT = b"salt"
 
 
 @pytest.fixture
@@ -74,6 +78,65 @@ def test_queries_count_readers_and_not_how_often_one_asked(shop: Recommender, fi
     search(shop, 2, "bulb  PLANTER", {"user_id": "dora"})
     assert texts(shop, "blub", field, min_users=4) == ["Bulb planter"]
     assert "product" not in complete(shop, "bulb", field, min_users=4)[0]
+
+
+def log_search(shop: Recommender, text: str, *readers: str, at_ms: int = NOW_MS, origin: str = "") -> None:
+    shop.overlay.logged.note(FoundQuery(text, pseudonym(SALT, reader), at_ms, origin) for reader in readers)
+
+
+def test_queries_of_the_log_that_found_something_are_suggested(shop: Recommender) -> None:
+    log_search(shop, "Bulb planter", *(f"u:{number}" for number in range(4)))
+    assert texts(shop, "bulb", "suggested_queries", min_users=5) == []
+    log_search(shop, "bulb planter", "u:4")
+    assert texts(shop, "blub", "suggested_queries", min_users=5) == ["Bulb planter"]
+    assert texts(shop, "bulb", "historical_queries", min_users=5) == []
+
+
+def test_a_reader_of_the_log_and_of_interactions_is_not_counted_twice(shop: Recommender) -> None:
+    readers = [f"r{number}" for number in range(3)]
+    search(shop, 1, "bulb planter", *({"user_id": reader} for reader in readers))
+    log_search(shop, "bulb planter", *(f"u:{reader}" for reader in readers))
+    assert texts(shop, "bulb", "suggested_queries", min_users=5) == []
+    assert texts(shop, "bulb", "suggested_queries", min_users=3) == ["bulb planter"]
+
+
+def test_strangers_of_one_address_suggest_nothing_to_others(shop: Recommender) -> None:
+    log_search(shop, "bulb planter", *(f"a:{number}" for number in range(50)), origin="0123456789abcdef")
+    log_search(shop, "www.evil.example bulb", *(f"u:{number}" for number in range(50)))
+    assert texts(shop, "bulb", "suggested_queries", min_users=2) == []
+
+
+def test_an_erased_readers_searches_count_no_more_also_those_on_their_way(shop: Recommender) -> None:
+    shop.overlay.logged.salt = SALT
+    log_search(shop, "bulb planter", *(f"u:{number}" for number in range(5)))
+    assert texts(shop, "bulb", "suggested_queries", min_users=5) == ["bulb planter"]
+    shop.apply(Change("interaction", f"{NOW_MS + 3}-0", "erase", b'["u:2"]'))
+    log_search(shop, "bulb planter", "u:2")
+    assert texts(shop, "bulb", "suggested_queries", min_users=5) == []
+    log_search(shop, "bulb planter", "u:2", at_ms=NOW_MS + 4)
+    assert texts(shop, "bulb", "suggested_queries", min_users=5) == ["bulb planter"]
+
+
+@pytest.mark.parametrize("field", ["title", "suggested_queries"])
+def test_pages_of_completions_neither_overlap_nor_leave_out(shop: Recommender, field: str) -> None:
+    names = [
+        f"Bench {word}"
+        for word in ("oak", "ash", "elm", "pine", "teak", "birch", "larch", "beech", "fir", "yew")
+    ]
+    shop.apply(
+        product_change(
+            [{"product_id": f"b{at}", "title": name} for at, name in enumerate(names)], f"{NOW_MS + 1}-0"
+        )
+    )
+    for at, name in enumerate(names):
+        search(shop, at + 2, name, *({"user_id": f"r{number}"} for number in range(5 + at)))
+    pages = [texts(shop, "bench", field, rows=3, start=start) for start in (0, 3, 6, 9, 12, 15)]
+    found = [text for page in pages for text in page]
+    assert len(found) == len(set(found))
+    assert set(names) <= set(found)
+    assert pages[0] == texts(shop, "bench", field, rows=3)
+    assert pages[1] == texts(shop, "bench", field, rows=3, start=3)
+    assert texts(shop, "bench", field, rows=3, start=500) == []
 
 
 def test_forgetting_a_reader_lowers_every_count_they_are_in(shop: Recommender) -> None:

@@ -1,0 +1,192 @@
+"""Putting what was set aside through validation and intake again.
+
+    row, record     validated as an upload of one                   then the intake, as after an upload
+    batch           validated as an upload of all its records, or a removal of ids
+    anything else   can't be replayed; `find_obstacle` says why and what to do instead
+
+A replay never overwrites what stands in the store unless it is told to: it may have been uploaded since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import orjson
+
+from cluster.clock import Clock
+from cluster.errors import Conflict, HouseError, TooMany, Unavailable, Unprocessable
+from cluster.ids import new_task_id
+from cluster.records.accepted import AcceptedRecords, RecordNoun, Standing
+from cluster.records.quarantined import QuarantineEntry
+from cluster.records.upload import parse_upload
+from cluster.store.ports import Noun, Op, Stores
+
+Status = Literal["replayed", "refused", "skipped", "waiting"]
+
+WAIT_S = 60.0
+_LOOK_S = 0.05
+_TRIES = 5
+_NOUNS = ("user", "product")
+_TYPES_CHANGED = "attribute types change while the record is checked; replay it again"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayResult:
+    """What became of one entry."""
+
+    status: Status
+    reason: str = ""
+    is_removable: bool = False
+    "The entry can go: it was applied, or the intake set it aside anew."
+
+
+def find_obstacle(entry: QuarantineEntry) -> str:
+    """Say why an entry can't be replayed and what helps instead; empty when it can be tried."""
+    if entry.kind == "erasure":
+        return "forget again who was erased then, with `kiosk forget`"
+    if entry.kind == "change":
+        return "the records stand in the store; upload them again, and every engine reads them"
+    if not entry.noun and entry.source == "ingest":
+        return "an earlier release did not note the app; ingest the file again"
+    if entry.noun not in (*_NOUNS, "interaction") or (
+        entry.noun == "interaction" and entry.source == "store"
+    ):
+        return f"only users, products and interactions are replayed; make this {entry.noun or 'entry'} anew"
+    if _read(entry) is None:
+        return "it was cut off or is no JSON; upload or ingest it again"
+    return ""
+
+
+class Replayer:
+    """Replays entries of one app; somebody else applies what the intake is given."""
+
+    def __init__(self, stores: Stores, app_id: str, clock: Clock, *, wait_s: float = WAIT_S) -> None:
+        self._stores = stores
+        self._app_id = app_id
+        self._clock = clock
+        self._wait_s = wait_s
+
+    async def replay(
+        self, entry: QuarantineEntry, *, overwrite: bool = False, damaged: bool = False
+    ) -> ReplayResult:
+        """Replay one entry.
+
+        `overwrite` replaces or removes what stands in the store; `damaged` also replays what has a wrong checksum.
+
+        Errors:
+            Unavailable: the store is away
+        """
+        if reason := find_obstacle(entry):
+            return ReplayResult("skipped", reason)
+        if entry.is_damaged and not damaged:
+            return ReplayResult("skipped", "its checksum is wrong: look at it, then replay it with --damaged")
+        found = _read(entry)
+        if entry.kind == "batch" and _are_ids(found):
+            return await self._remove(cast(Noun, entry.noun), found, overwrite)
+        records = found if entry.kind == "batch" else [found]
+        body = orjson.dumps({"data": records})
+        try:
+            if entry.noun == "interaction":
+                return await self._append(body, found, entry.at or self._clock.now_ms())
+            accepted = parse_upload(
+                cast(RecordNoun, entry.noun), body, now_ms=self._clock.now_ms(), is_detailed=True
+            )
+        except (Unavailable, TooMany):
+            raise
+        except HouseError as error:
+            return ReplayResult("refused", _words_of(error))
+        return await self._put(cast(Noun, entry.noun), accepted, overwrite)
+
+    async def _append(self, body: bytes, interaction: Any, now_ms: int) -> ReplayResult:
+        if not (interaction.get("user_id") or interaction.get("anonymous_id")):
+            return ReplayResult("refused", "neither user_id nor anonymous_id")
+        accepted = parse_upload("interaction", body, now_ms=now_ms, is_detailed=True)
+        links = ((user_id, visitor_id, b"") for user_id, visitor_id in accepted.links)
+        await self._stores.interactions.append(self._app_id, accepted.payload, (*accepted.recents, *links))
+        return ReplayResult("replayed", is_removable=True)
+
+    async def _put(self, noun: Noun, accepted: AcceptedRecords, overwrite: bool) -> ReplayResult:
+        record_ids = [record.record_id for record in accepted.records]
+        if kept := await self._kept(noun, record_ids, overwrite):
+            return kept
+        known: dict[str, str] = {}
+        for _ in range(_TRIES):
+            standing = accepted.against(known)
+            if standing.messages:
+                return ReplayResult("refused", standing.messages[0])
+            clashes = await self._hand(noun, "put", standing)
+            if isinstance(clashes, ReplayResult):
+                return clashes
+            known |= clashes
+        raise Conflict(_TYPES_CHANGED)
+
+    async def _remove(self, noun: Noun, record_ids: Sequence[str], overwrite: bool) -> ReplayResult:
+        if kept := await self._kept(noun, record_ids, overwrite):
+            return kept
+        result = await self._accept(noun, "remove", orjson.dumps(list(record_ids)), len(record_ids), {})
+        assert isinstance(result, ReplayResult), "a removal relies on no attribute types"
+        return result
+
+    async def _kept(self, noun: Noun, record_ids: Sequence[str], overwrite: bool) -> ReplayResult | None:
+        if overwrite:
+            return None
+        stored = await self._stores.records.get_many(self._app_id, noun, list(record_ids))
+        count = sum(one is not None for one in stored)
+        if not count:
+            return None
+        words = (
+            f"{count} of {len(record_ids)} records stand in the store; --overwrite replaces or removes them"
+        )
+        return ReplayResult("skipped", words)
+
+    async def _hand(self, noun: Noun, op: Op, standing: Standing) -> ReplayResult | dict[str, str]:
+        return await self._accept(noun, op, standing.payload, len(standing.records), standing.attribute_types)
+
+    async def _accept(
+        self, noun: Noun, op: Op, payload: bytes, total: int, attribute_types: Any
+    ) -> ReplayResult | dict[str, str]:
+        """Hand a batch to the intake and wait for its end; the types it clashes with when it was not taken."""
+        task_id = new_task_id()
+        took = await self._stores.intake.accept(
+            self._app_id, noun, op, payload, task_id=task_id, total=total, now_ms=self._clock.now_ms(),
+            attribute_types=attribute_types,
+        )  # fmt: skip
+        if took.conflicts:
+            return dict(took.conflicts)
+        return await self._ended(noun, task_id)
+
+    async def _ended(self, noun: Noun, task_id: str) -> ReplayResult:
+        until_s = self._clock.monotonic_s() + self._wait_s
+        while self._clock.monotonic_s() < until_s:
+            task = await self._stores.tasks.get(self._app_id, noun, task_id)
+            if task is not None and task.status in ("finished", "failed"):
+                if not task.failed:
+                    return ReplayResult("replayed", is_removable=True)
+                reason = task.errors[-1] if task.errors else "it could not be applied"
+                return ReplayResult("refused", f"{reason} (the intake set it aside anew)", is_removable=True)
+            await asyncio.sleep(_LOOK_S)
+        # The intake has it, and will apply it or set it aside anew.
+        return ReplayResult("waiting", f"the intake has it as task {task_id}", is_removable=True)
+
+
+def _read(entry: QuarantineEntry) -> Any:
+    """Read the payload: an object, or an array of a batch; None for anything else."""
+    try:
+        value = orjson.loads(entry.payload)
+    except orjson.JSONDecodeError:
+        return None
+    if entry.kind == "batch":
+        return value if isinstance(value, list) and value else None
+    return value if isinstance(value, dict) else None
+
+
+def _are_ids(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _words_of(error: HouseError) -> str:
+    messages = error.facts.get("messages", ()) if isinstance(error, Unprocessable) else ()
+    return "; ".join(messages[:3]) or error.message

@@ -1,0 +1,79 @@
+"""Progress of a start: how far each stage is, and whether anything moves at all.
+
+A busy machine needs many times as long as a quiet one, so nothing here has a fixed limit: a stage is given up when
+nothing new was seen of it for `STALLED_S`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+
+import psutil
+import structlog
+
+STALLED_S = 240.0
+"Seconds without any change after which a stage has stalled."
+LOOK_EVERY_S = 0.5
+WORKED_S = 0.5
+"Processor seconds that count as progress of a process that can only be seen from outside."
+
+
+class Patience:
+    """Bounds the time without progress: without anything that was not seen before, so that going in circles is none."""
+
+    def __init__(self, limit_s: float = STALLED_S, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limit_s = limit_s
+        self._clock = clock
+        self._seen: set[Hashable] = set()
+        self._moved_at = clock()
+
+    def note(self, seen: Hashable) -> bool:
+        """Note what is seen now; tells whether it is new."""
+        if seen in self._seen:
+            return False
+        self._seen.add(seen)
+        self._moved_at = self._clock()
+        return True
+
+    @property
+    def is_over(self) -> bool:
+        """Has nothing new been seen for too long?"""
+        return self._clock() - self._moved_at > self._limit_s
+
+
+def worked(pid: int) -> int:
+    """Count the steps of `WORKED_S` that a process and its children have worked; 0 when it is gone."""
+    try:
+        times = psutil.Process(pid).cpu_times()
+    except psutil.Error:
+        return 0
+    return int((times.user + times.system + times.children_user + times.children_system) / WORKED_S)
+
+
+@contextmanager
+def reported(look: Callable[[], str], report: Callable[[str], None]) -> Iterator[None]:
+    """Report what `look` sees, whenever it changes, as long as the block runs."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        before = ""
+        while not ended.wait(LOOK_EVERY_S):
+            try:
+                seen = look()
+            except Exception as error:  # noqa: BLE001 - what is watched may be half there; the stage goes on
+                structlog.get_logger().debug("progress_not_seen", reason=str(error))
+                continue
+            if seen and seen != before and not ended.is_set():
+                before = seen
+                report(seen)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join(5.0)

@@ -1,0 +1,53 @@
+"""A first start beside ten processes that only compute: it takes longer, says how far it is, and succeeds."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cluster.runtime.places import Places
+from cluster.runtime.processes import belonging_to
+from cluster.runtime.sockets import free_ports
+from tests.suites.busy_machine import busy_machine
+
+pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(900)]
+ROOT = Path(__file__).resolve().parents[2]
+BURNERS = 10
+STAGES = ("starting Redis", "starting Ray", "starting the doors", "waiting for the first good answer")
+
+
+def test_a_first_start_on_a_busy_machine_succeeds_and_says_how_far_it_is(tmp_path: Path) -> None:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("KIOSK_", "RAY_"))}
+    environment = {**clean, "KIOSK_DATA_DIR": str(tmp_path / "data"), "PYTHONPATH": str(ROOT)}
+
+    def kiosk(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "cluster", *words]
+        return subprocess.run(
+            command, env=environment, cwd="/", capture_output=True, text=True, timeout=800, check=False
+        )
+
+    try:
+        with busy_machine(BURNERS):
+            began = time.monotonic()
+            started = kiosk("up", "--json", "--port", str(free_ports(1)[0]))
+            took_s = time.monotonic() - began
+            print(f"\nstart beside {BURNERS} burners: {took_s:.0f} s\n{started.stderr}")
+            assert started.returncode == 0, started.stderr
+            assert json.loads(started.stdout)["ready"] is True
+            status = json.loads(kiosk("status", "--json").stdout)
+        assert [part for part in status["parts"] if not part["ok"]] == []
+        told = re.findall(r"^ +(\d+\.\d) s  (.+)$", started.stderr, re.MULTILINE)
+        assert [stage for stage in STAGES if any(words.startswith(stage) for _, words in told)] == list(
+            STAGES
+        )
+        assert [float(seconds) for seconds, _ in told] == sorted(float(seconds) for seconds, _ in told)
+    finally:
+        assert kiosk("down").returncode == 0
+    assert belonging_to(Places.of(tmp_path / "data")) == []

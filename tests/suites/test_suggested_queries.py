@@ -1,0 +1,147 @@
+"""`suggested_queries` from the query log and the question bank: stores, segments, a follower and the API."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from actors.recommender.client import LocalRecommenderClient
+from actors.recommender.completion.logged_queries import QueryLogFollower
+from actors.recommender.host import RecommenderHost
+from cluster.artifacts.queries import COLUMNS, QueryShelf
+from cluster.artifacts.shelf import Shelf
+from cluster.meter import SilentMeter
+from cluster.records.access import AppSettings
+from cluster.records.bank_question import BankQuestion
+from cluster.records.searched import UNKNOWN, Searched, pseudonym
+from cluster.store.memory import memory_stores
+from cluster.store.ports import Stores
+from tests.fakes.asgi import call
+from tests.fakes.corner_shop import APP, NOW_MS, furnish
+from tests.fakes.door import Corner, StillClock, open_corner
+from tests.suites.waiting import until
+
+READERS = [f"u:{number}" for number in range(6)]
+
+
+def searched(text: str, reader: str, salt: bytes, total: int = 3, **more: Any) -> Searched:
+    return Searched(
+        at=NOW_MS,
+        kind=more.pop("kind", "search"),
+        text=text,
+        total=total,
+        reader=pseudonym(salt, reader),
+        **more,
+    )
+
+
+async def log(stores: Stores, text: str, readers: list[str] = READERS, **more: Any) -> None:
+    salt = await stores.queries.salt(APP)
+    await stores.queries.append(APP, [searched(text, reader, salt, **more) for reader in readers])
+
+
+@pytest.fixture
+async def corner() -> AsyncIterator[Corner]:
+    clock = StillClock(NOW_MS)
+    stores = memory_stores(clock)
+    await furnish(stores)
+    await log(stores, "hedge shears", written="Hedge Shears")
+    await log(stores, "hedge lamp", total=0)
+    await log(stores, "hedge books", READERS[:4])
+    await log(stores, "what is a hedge", kind="ask", total=UNKNOWN)
+    await stores.question_bank.replace(
+        APP,
+        [
+            BankQuestion(question=text, weight=1)
+            for text in ("How high may a hedge be?", "hedge shears", "What is mulch?")
+        ],
+    )
+    host = RecommenderHost(stores, None, clock, SilentMeter())
+    await host.start()
+    yield await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host))
+    await host.close()
+
+
+async def completed(corner: Corner, typed: str, path: str = "search/autocomplete", **body: Any) -> list[str]:
+    wanted = {"q": typed, "completion_fields": ["suggested_queries"], **body}
+    answer = await call(
+        corner.door, "POST", f"/v1/{path}", body=orjson.dumps(wanted), headers=corner.headers(APP)
+    )
+    assert answer.status == 200, answer.body
+    return [entry["text"] for entry in answer.json()["data"]["completions"]["suggested_queries"]]
+
+
+async def test_popular_queries_that_found_something_come_before_questions_of_the_bank(corner: Corner) -> None:
+    async def is_followed() -> bool:
+        return "Hedge Shears" in await completed(corner, "hed")
+
+    await completed(corner, "hed")
+    await until(is_followed)
+    assert await completed(corner, "hed") == ["Hedge Shears", "How high may a hedge be?"]
+    assert await completed(corner, "hedge", min_query_users=3) == [
+        "Hedge Shears", "hedge books", "How high may a hedge be?",
+    ]  # fmt: skip
+    assert await completed(corner, "mul", rows=1) == ["What is mulch?"]
+    assert await completed(corner, "hed", "ask/search_autocomplete") == [
+        "Hedge Shears",
+        "How high may a hedge be?",
+    ]
+    assert (
+        await completed(corner, "hedge", completion_fields=["suggested_queries", "historical_queries"]) != []
+    )
+    assert await completed(corner, "zzzz") == []
+
+
+async def test_start_pages_through_queries_and_questions_where_the_switch_is_on(corner: Corner) -> None:
+    async def is_followed() -> bool:
+        return len(await completed(corner, "hed", min_query_users=3)) == 3
+
+    await until(is_followed)
+    ignored = await completed(corner, "hed", rows=1, start=1)
+    assert ignored == await completed(corner, "hed", rows=1)
+    await corner.open_app(APP, settings=AppSettings(completion_paging=True))
+    pages = [await completed(corner, "hed", min_query_users=3, rows=1, start=start) for start in range(4)]
+    assert pages == [["Hedge Shears"], ["hedge books"], ["How high may a hedge be?"], []]
+
+
+async def test_settled_queries_are_read_once_and_files_of_earlier_releases_too(tmp_path: Path) -> None:
+    stores, clock = memory_stores(StillClock(NOW_MS)), StillClock(NOW_MS)
+    salt = await stores.queries.salt(APP)
+    shelf = QueryShelf(Shelf.open(tmp_path), clock)
+    settled = [searched("hedge shears", reader, salt) for reader in READERS]
+    shelf.append(APP, [*settled, searched("nothing", READERS[0], salt, total=0)], "1-0")
+
+    async def think(step: Any) -> None:
+        step()
+
+    follower = QueryLogFollower(APP, stores.queries, shelf, clock, think)
+    await follower.start()
+    await log(stores, "hedge books")
+    await follower.read()
+    popular = follower.queries.popular
+    assert [hit.text for hit in popular.look_up("hedge", 5, 6, NOW_MS)] == ["hedge books", "hedge shears"]
+    assert len(popular) == 2
+    follower.queries.erase(READERS[:1], NOW_MS)
+    await log(stores, "hedge books", READERS[:1])
+    await follower.read()
+    assert popular.look_up("hedge", 5, 6, NOW_MS) == []
+
+
+def test_a_file_without_the_added_columns_is_read(tmp_path: Path) -> None:
+    shelf = QueryShelf(Shelf.open(tmp_path), StillClock(NOW_MS))
+    old = [name for name in COLUMNS.names if name not in ("origin", "written")]
+    kept = pa.table({name: pa.array([getattr(searched("moss", "u:1", b""), name)]) for name in old})
+    entry = shelf._write(APP, "2026-03-02", kept)
+    shelf._commit(APP, shelf._manifest(APP), [entry], offset="1-0")
+    (row,) = shelf.read(APP, 0).to_pylist()
+    assert (row["text"], row["origin"], row["written"]) == ("moss", "", "")
+    assert pq.read_schema(next(tmp_path.rglob("*.parquet"))).names == old
+    shelf.append(APP, [searched("moss", "u:2", b"", written="Möss", origin="0123456789abcdef")], "2-0")
+    assert shelf.read(APP, 0)["written"].to_pylist() == ["", "Möss"]
+    assert shelf.keep_from(APP, 0) == 0

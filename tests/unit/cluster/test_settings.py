@@ -1,0 +1,92 @@
+"""Settings of the wrong type are one line that names the variable, whatever reads them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cluster.__main__ import command_line
+from cluster.errors import InvalidSetting
+from cluster.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[3]
+CHECKED = ("public_url", "trusted_proxies", "archive_origins")
+NONSENSE = "95% of \x07 nothing\n:"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("disk_limit", "95%", "KIOSK_DISK_LIMIT: '95%' is no number between 0 and 1"),
+        ("disk_limit", "1.5", "KIOSK_DISK_LIMIT: '1.5' is no number between 0 and 1"),
+        ("port", "http", "KIOSK_PORT: 'http' is no whole number between 1 and 65,535"),
+        ("llm_tokens", "7.5", "KIOSK_LLM_TOKENS: '7.5' is no whole number between 16 and 8,000"),
+        ("address_rate", "-1", "KIOSK_ADDRESS_RATE: '-1' is no whole number from 0 on"),
+        ("dashboard", "maybe", "KIOSK_DASHBOARD: 'maybe' is neither true nor false"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_it_must_be(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str
+) -> None:
+    monkeypatch.setenv(f"KIOSK_{name.upper()}", value)
+    with pytest.raises(InvalidSetting) as refused:
+        Settings()
+    assert refused.value.message == message
+
+
+@pytest.mark.parametrize("name", sorted(Settings.model_fields))
+def test_nonsense_in_any_setting_is_taken_as_text_or_refused_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(f"KIOSK_{name.upper()}", NONSENSE)
+    kind = str(Settings.model_fields[name].annotation)
+    if any(word in kind for word in ("str", "Path", "Secret")) and name not in CHECKED:
+        Settings()
+        return
+    with pytest.raises(InvalidSetting, match=rf"^KIOSK_{name.upper()}[^\n]*$"):
+        Settings()
+
+
+@pytest.mark.parametrize("name", ["master_key", "redis_url", "llm_key"])
+def test_the_value_of_a_secret_is_never_repeated(name: str) -> None:
+    with pytest.raises(InvalidSetting) as refused:
+        Settings(**{name: ["hunter2"]})
+    assert "hunter2" not in refused.value.message
+    assert f"KIOSK_{name.upper()}: its value" in refused.value.message
+
+
+@pytest.mark.parametrize("line", [
+    "up --json", "down", "status", "doctor", "keys list", "apps list", "users list", "train", "evaluate",
+    "ingest x.csv", "ingest archive x.xml --app a", "runs list a", "engines list a", "learners list",
+])  # fmt: skip
+def test_every_command_refuses_to_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("KIOSK_DISK_LIMIT", "95%")
+    result = CliRunner().invoke(command_line(), line.split())
+    assert isinstance(result.exception, InvalidSetting), result.output
+
+
+@pytest.mark.usefixtures("allow_world")
+@pytest.mark.parametrize("line", [
+    "cluster up --json", "cluster models list", "jobs.ingest x.csv --noun product --app a",
+    "jobs.refresh train a", "cluster.runtime.handover true",
+])  # fmt: skip
+def test_every_program_says_so_in_one_line_with_exit_code_2(tmp_path: Path, line: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", *line.split()],
+        env={"KIOSK_DATA_DIR": str(tmp_path), "KIOSK_DISK_LIMIT": "95%", "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    # handover writes its line to the log, which escapes the quotes and goes to standard output
+    said = (done.stderr + done.stdout if "handover" in line else done.stderr).strip()
+    assert "KIOSK_DISK_LIMIT: " in said
+    assert "is no number between 0 and 1" in said
+    assert len(said.splitlines()) == 1
