@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 from actors.learned.allowed import ALLOWED
 from cluster.store.connect import OpenStores, open_stores
@@ -42,16 +43,26 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return 0 if paths and all(path.is_file() for path in paths) else os.cpu_count() or 1
 
 
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """Give each file to one worker, and all tests that start installations to the same."""
+    return _FileScheduling(config, log)
+
+
+class _FileScheduling(LoadScopeScheduling):  # type: ignore[misc]
+    """A worker runs whole files, so fixtures of a module are made once.
+
+    Tests of `tests/cluster` start Ray and installations. One worker runs all of them, so one installation works at
+    a time. (The marker `xdist_group` does nothing with pytest 9.2, which keeps no changed node id.)
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        return "tests/cluster" if path.startswith("tests/cluster/") else path
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, and keep together what must not run side by side.
-
-    Tests that start Ray form one group: one worker runs them, so only one installation works at a time. All other
-    tests of a file form a group, so fixtures of a module are made once.
-    """
-    for item in items:
-        group = "ray" if item.get_closest_marker("ray") else item.path.relative_to(_HERE).as_posix()
-        item.add_marker(pytest.mark.xdist_group(group))
+    """Begin with what takes longest: workers take files in this order."""
     items.sort(key=lambda item: (not item.get_closest_marker("ray"), not item.get_closest_marker("slow")))
 
 
