@@ -64,7 +64,10 @@ async def find_run(stores: Stores, apps: Sequence[str], words: Sequence[str]) ->
     newest = [run for app_id in searched for run in await stores.runs.newest(app_id, _SEARCHED)]
     found = [run for run in newest if run.run_id.startswith(run_name)]
     if not found:
-        raise NotFound(f"no run is named {run_name} or begins like that; see `kiosk runs list`")
+        where, listed = (
+            (f"app {app_words[0]}", f" {app_words[0]}") if app_words else ("this installation", "")
+        )
+        raise NotFound(f"{where} has no run {run_name}; see `kiosk runs list{listed}`")
     if len(found) > 1:
         names = ", ".join(run.run_id for run in found[:5])
         raise Conflict(f"{len(found)} runs begin with {run_name}: {names}")

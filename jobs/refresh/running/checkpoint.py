@@ -164,7 +164,7 @@ def unpacked(body: bytes) -> Source:
         facts["products"],
         tuple(facts["damaged"]),
         texts,
-        facts.get("erasures", 0),
+        erasures=facts.get("erasures", 0),
     )
 
 

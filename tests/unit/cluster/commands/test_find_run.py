@@ -22,8 +22,8 @@ async def test_an_app_may_be_left_out_and_a_name_cut_short(memory_stores: Stores
 @pytest.mark.parametrize(
     ("words", "error", "message"),
     [
-        (("run-1", ""), NotFound, "begins like that"),
-        (("first", "run-05614a5279"), NotFound, "begins like that"),
+        (("run-1", ""), NotFound, "this installation has no run run-1"),
+        (("first", "run-05614a5279"), NotFound, "app first has no run run-05614a5279"),
         (("nowhere", "run-05614a5279"), NotFound, "there is no app named nowhere"),
         (("run-05", ""), Conflict, "2 runs begin with run-05"),
     ],
