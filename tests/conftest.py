@@ -34,6 +34,7 @@ settings.load_profile("house")
 
 _HERE = Path(__file__).parent
 _GUARDED = (_HERE / "unit", _HERE / "house")
+_HAS_BEGUN = pytest.StashKey[bool]()
 _FIXTURES_OF_THE_WORLD = {"redis_server", "allow_world"}
 
 
@@ -64,6 +65,15 @@ class _FileScheduling(LoadScopeScheduling):  # type: ignore[misc]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes longest: workers take files in this order."""
     items.sort(key=lambda item: (not item.get_closest_marker("ray"), not item.get_closest_marker("slow")))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Step aside in a worker that does not begin with installations: those are drilled under load of their own."""
+    if not item.config.stash.get(_HAS_BEGUN, False):
+        item.config.stash[_HAS_BEGUN] = True
+        if "PYTEST_XDIST_WORKER" in os.environ and not item.get_closest_marker("ray"):
+            os.nice(19)
 
 
 @pytest.fixture

@@ -74,7 +74,10 @@ SCHEMAS: Final[Mapping[str, Any]] = {
         timestamp=_TIME,
         written_at=_TIME,
     ),
-    "queries": pa.schema([pa.field("at", _TIME), *[field for field in COLUMNS if field.name != "at"]]),
+    # `origin` is a digest of an address, so it stays inside.
+    "queries": pa.schema(
+        [pa.field("at", _TIME), *[field for field in COLUMNS if field.name not in ("at", "origin")]]
+    ),
 }
 
 
@@ -108,7 +111,7 @@ def records_table(subject: Subject, jsons: Sequence[bytes], offsets: Sequence[st
 
 def queries_table(table: Any) -> Any:
     """Give settled queries the columns of an export."""
-    return table.set_column(0, "at", table["at"].cast(_TIME))
+    return table.set_column(0, "at", table["at"].cast(_TIME)).select(SCHEMAS["queries"].names)
 
 
 def _prepared(record: dict[str, Any]) -> dict[str, Any]:

@@ -43,7 +43,6 @@ _CIRCUMSTANCE = (
 STORED_ONLY: Final[dict[str, str]] = {
     "Campaign.medium": _CIRCUMSTANCE,
     "Context.campaign": _CIRCUMSTANCE,
-    "Checkout.revenue": "stored and exported with the interaction; ranking counts that something was bought",
     "Context.custom_context": _CIRCUMSTANCE,
     "Context.locale": _CIRCUMSTANCE,
     "Context.region": _CIRCUMSTANCE,
