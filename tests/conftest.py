@@ -3,6 +3,7 @@ unit tests from touching the world."""
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
@@ -74,6 +76,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         item.config.stash[_HAS_BEGUN] = True
         if "PYTEST_XDIST_WORKER" in os.environ and not item.get_closest_marker("ray"):
             os.nice(19)
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """Undo what a test sets up: programs set up logging for their process, and here many of them share one."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    structlog.reset_defaults()
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 @pytest.fixture

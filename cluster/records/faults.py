@@ -80,12 +80,14 @@ class Explainer:
 
     @property
     def details(self) -> list[dict[str, Any]]:
-        """All messages of each bad record: `{index, messages}` and `more`, how many are left out.
+        """All messages of each bad record: `{index, messages}`, `more` (how many are left out) and `hint`.
 
-        Empty when no record has more than one, for then `messages` says it all.
+        Empty when no record has more than one message or a hint, for then `messages` says it all.
         """
-        several = any(len(entry["messages"]) > 1 or "more" in entry for entry in self._details)
-        return self._details if several else []
+        says_more = any(
+            len(entry["messages"]) > 1 or {"more", "hint"} & set(entry) for entry in self._details
+        )
+        return self._details if says_more else []
 
     @property
     def is_done(self) -> bool:
@@ -139,9 +141,12 @@ class Explainer:
         worded = [explain(error, tagged=self._tagged) for error in by_place[:MOST_LISTED]]
         most = _MOST_DETAILS if self._is_detailed else 1
         self.messages.append(_message(index, worded[:most], len(by_place)))
-        self._list(index, worded, len(by_place))
+        is_time = any(
+            error["loc"][-1] in _TIMES and type(error["input"]) in (int, float) for error in by_place
+        )
+        self._list(index, worded, len(by_place), _TIME_FORM if is_time else "")
 
-    def _list(self, index: int, worded: Sequence[Worded], count: int) -> None:
+    def _list(self, index: int, worded: Sequence[Worded], count: int, hint: str) -> None:
         listed = worded[: self._left]
         if listed:
             self._left -= len(listed)
@@ -149,6 +154,8 @@ class Explainer:
             entry["messages"] = [upload_message(index, path, text) for path, text in listed]
             if len(listed) < count:
                 entry["more"] = count - len(listed)
+            if hint:
+                entry["hint"] = hint
             self._details.append(entry)
 
 
@@ -177,8 +184,6 @@ def explain(error: ErrorDetails, *, tagged: bool) -> Worded:
     """Turn one pydantic error of a list of records into the path within its record and a text."""
     kind, value, ctx = error["type"], error.get("input"), error.get("ctx", {})
     path = _path(error["loc"], tagged=tagged and not kind.startswith("union_tag_"))
-    if path and path[-1] in _TIMES and type(value) in (int, float):
-        return path, f"{wrong_type('string', value)} {_TIME_FORM}"
     if kind == FAULT:
         return [*path, *ctx["path"]], ctx["text"]
     if kind in ("union_tag_not_found", "union_tag_invalid"):

@@ -523,7 +523,7 @@ def test_a_killed_haproxy_is_stood_in_for_at_once(
     with socket.socket(socket.AF_UNIX) as line, pytest.raises(OSError, match="refused"):
         line.connect(str(serving.config.parent / "a.sock"))
     newest = serving.start()
-    assert front.pid == newest.pid
+    wait_until(lambda: front.pid == newest.pid)
     assert serving.ask("GET", "/v1/users/x")[0] == 200
     while front.children:
         assert not front.keep()

@@ -87,11 +87,12 @@ async def test_a_time_that_is_a_number_is_refused_with_the_form_it_should_have(
         (PRODUCTS, {"product_id": "x"}, "published_at"),
         ("/v1/users", {"user_id": "x"}, "created_at"),
     ):
-        (text,) = (await send(corner, path, {**record, name: at})).json()["data"]
-        assert text.startswith(
-            f"data.0.{name} is invalid. The attribute expected to be of type 'string', but "
-        )
-        assert "'2026-03-02T09:15:30Z'" in text
+        refused = (await send(corner, path, {**record, name: at})).json()
+        (text,) = refused["data"]
+        given = "integer" if type(at) is int else "number"
+        start = f"data.0.{name} is invalid. The attribute expected to be of type 'string', but"
+        assert text == f"{start} '{given}' is given."
+        assert "'2026-03-02T09:15:30Z'" in refused["details"][0]["hint"]
 
 
 # --- dry runs ---------------------------------------------------------------------------------------------------

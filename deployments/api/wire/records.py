@@ -74,10 +74,13 @@ class RecordFaults(BaseModel):
     index: int = Field(description="Position of the record in the request, from 0.")
     messages: list[str] = Field(description="One message for each fault, in the form of `data`.")
     more: int | None = Field(None, description="How many messages are left out; absent when all are here.")
+    hint: str | None = Field(
+        None, description="The form that a value should have; absent when there is nothing to add."
+    )
 
 
 _DETAILS = (
-    "All messages of each bad record, only when one of them has several; `data` has the first one of each record. "
+    "All messages of each bad record, only when one of them has several or a hint; `data` has the first one of each record. "
     "At most 20 messages of a record and 1,000 in all."
 )
 
