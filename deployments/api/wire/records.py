@@ -80,8 +80,8 @@ class RecordFaults(BaseModel):
 
 
 _DETAILS = (
-    "All messages of each bad record, only when one of them has several or a hint; `data` has the first one of each record. "
-    "At most 20 messages of a record and 1,000 in all."
+    "All messages of each bad record, only when one of them has several or a hint; `data` has the first one of each "
+    "record. At most 20 messages of a record and 1,000 in all."
 )
 
 
