@@ -17,10 +17,10 @@ import structlog
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
-from actors.learned.allowed import ALLOWED
+from actors.models.allowed_learners import ALLOWED
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.memory import memory_stores as make_memory_stores
-from cluster.store.ports import Stores
+from cluster.store.ports.stores import Stores
+from tests.fakes.stores.memory import memory_stores as make_memory_stores
 from tests.suites.own_redis import EASY
 from tests.suites.redis_process import RedisProcess, redis_binary
 

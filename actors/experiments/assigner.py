@@ -5,14 +5,14 @@ choose by hash -> get or set in the store, one step -> what stands there is what
 
 from __future__ import annotations
 
-from actors.experiments.choice import choose
-from actors.experiments.known import KnownExperiments
+from actors.experiments.cache import KnownExperiments
 from actors.experiments.messages import Assignment, ExperimentEvent
+from actors.experiments.variant_choice import choose
 from cluster.clock import Clock
 from cluster.errors import HouseError, NotFound, Refusal, messages
 from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
-from cluster.store.ports import ExperimentStore, Mode
+from cluster.store.ports.stores import ExperimentStore, Mode
 
 
 class ExperimentAssigner:

@@ -14,19 +14,19 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from actors.experiments.assigner import ExperimentAssigner
-from actors.experiments.desk import ExperimentDesk
+from actors.experiments.cache import KnownExperiments
 from actors.experiments.drafts import drafts_in
-from actors.experiments.known import KnownExperiments
+from actors.experiments.experiment_json import told
+from actors.experiments.lifecycle import ExperimentDesk
 from actors.experiments.messages import Assignment, Edit, ExperimentEvent, Step
-from actors.experiments.shelved import check_snapshots, gather
-from actors.experiments.told import told
+from actors.experiments.report_data import check_snapshots, gather
 from actors.experiments.treatments import Treatments
-from cluster.artifacts.shelf import Shelf
+from cluster.artifacts.artifact_store import Shelf
 from cluster.clock import Clock
 from cluster.errors import Invalid, NotFound, Refusal, Unavailable, messages
 from cluster.meter import Meter, SilentMeter
 from cluster.records.experiment import Experiment
-from cluster.store.ports import ExperimentStore, Stores
+from cluster.store.ports.stores import ExperimentStore, Stores
 
 PATIENCE_S = 0.25
 "How long the actor may take; then it is done here."

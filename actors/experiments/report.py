@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Final
 
-from actors.experiments.evidence import Arm, Difference, SplitCheck, check_split, difference
+from actors.experiments.statistics import Arm, Difference, SplitCheck, check_split, difference
 from cluster.clock import from_ms
 from cluster.records.experiment import LATENCY_MS, Experiment, Variant
 from cluster.records.exposure import Exposure

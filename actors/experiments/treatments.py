@@ -12,15 +12,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from actors.experiments.choice import Choice, choose
-from actors.experiments.known import KnownExperiments
+from actors.experiments.cache import KnownExperiments
 from actors.experiments.messages import Treatment
+from actors.experiments.variant_choice import Choice, choose
 from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.meter import Meter, SilentMeter
 from cluster.records.experiment import LATENCY_MS, Experiment
 from cluster.records.exposure import Exposure
-from cluster.store.ports import BrowserWriter, ExperimentStore
+from cluster.store.ports.stores import BrowserWriter, ExperimentStore
 
 _OVER: Final = "over"
 

@@ -5,13 +5,13 @@ await history.asked(app_id, user_id, question_id, "How deep do I plant tulips?",
 
 from __future__ import annotations
 
-from actors.history.answering import Answering
+from actors.history.answer_service import Answering
 from actors.history.messages import Change, Changed, Generate, Generated
 from actors.history.threads import Page, QuestionPage, listed, questions
 from actors.history.tracker import Tracker
 from cluster.clock import Clock
 from cluster.errors import Refusal
-from cluster.store.ports import Stores
+from cluster.store.ports.stores import Stores
 
 
 class LocalHistoryClient:

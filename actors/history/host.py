@@ -21,20 +21,20 @@ from typing import Any
 
 import structlog
 
-from actors.history.answering import Answering
+from actors.history.answer_service import Answering
 from actors.history.loop import TrackerLoop
 from actors.history.messages import Change, Changed, Generate, Generated
 from actors.history.monitor import Judges
 from actors.history.tracker import Tracker
+from cluster.artifacts.artifact_store import Shelf
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.clock import SystemClock
 from cluster.errors import Refusal
 from cluster.ids import new_request_id
 from cluster.log import set_up_logging
 from cluster.meter import Meter, SilentMeter
 from cluster.store.connect import OpenStores
-from cluster.store.ports import Stores
+from cluster.store.ports.stores import Stores
 
 STANDSTILL_S = 120.0
 "Without a sign of life for this long the process is ended."

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from actors.history.answering import Answering
+from actors.history.answer_service import Answering
 from actors.history.monitor import LAG_MS, AppMonitor, Judges
 from cluster.artifacts.segments import SegmentShelf
 from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.meter import Meter
 from cluster.records.access import App
-from cluster.store.ports import Stores
+from cluster.store.ports.stores import Stores
 
 LEASE = "tracker"
 _LEASE_MS = 6_000

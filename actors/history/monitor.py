@@ -24,21 +24,21 @@ import orjson
 import structlog
 
 from actors.history import threads as rules
-from actors.history.answering import Answering
+from actors.history.answer_service import Answering
+from actors.history.compacted_changes import missed_changes
 from actors.history.content import Content, Read
-from actors.history.missed import missed_changes
+from actors.history.notifier import Telling
 from actors.history.significance import THRESHOLD, Frequencies, Meanings, Verdict, cut, judge
-from actors.history.telling import Telling
 from actors.history.tracker import Tracker, new_question_id
 from actors.history.watchlist import Name, Watchlist
 from actors.language.analysis import Analyzers
-from actors.language.embed import Embedder
+from actors.language.embedder import Embedder
 from cluster.artifacts.segments import SegmentShelf
 from cluster.clock import Clock
 from cluster.errors import Fault
 from cluster.meter import Meter
 from cluster.records.thread import News
-from cluster.store.ports import Change, Stores
+from cluster.store.ports.stores import Change, Stores
 
 LAG_MS = 2_500
 "Age a change must have. Longer than any write of a subscription may take."

@@ -17,7 +17,7 @@ from math import log
 
 from actors.history.content import Content, likeness, sketch
 from actors.language.analysis import Analyzers
-from actors.language.embed import Embedder, Vectors
+from actors.language.embedder import Embedder, Vectors
 
 THRESHOLD = 0.5
 "From this score on content is significant, unless the app says otherwise."

@@ -12,12 +12,12 @@ import uuid
 from collections.abc import Callable
 
 from actors.history import threads as rules
-from actors.history.answering import Answering
+from actors.history.answer_service import Answering
 from actors.history.messages import Change, Changed, Generate, Generated
 from cluster.clock import Clock
 from cluster.errors import Fault, HouseError, Refusal, Unavailable
 from cluster.records.thread import ReaderThreads
-from cluster.store.ports import ChangeLog, ThreadStore
+from cluster.store.ports.stores import ChangeLog, ThreadStore
 
 TRIES = 32
 "Of those who change one reader's threads at once, one gets through each time."

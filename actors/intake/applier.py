@@ -13,11 +13,11 @@ from typing import Literal
 import structlog
 
 from actors.intake.steps import Prepared, prepare, removed_ids
-from actors.language.embed import Embedder
+from actors.language.embedder import Embedder
 from cluster.clock import Clock
 from cluster.errors import Fault, Unavailable
 from cluster.meter import Meter
-from cluster.store.ports import Batch, Intake
+from cluster.store.ports.stores import Batch, Intake
 
 Outcome = Literal["applied", "already", "given_up"]
 

@@ -21,14 +21,14 @@ from typing import Any
 import structlog
 
 from actors.intake.loop import IntakeLoop, IntakeRules
-from actors.language.embed import HashingEmbedder
+from actors.language.embedder import HashingEmbedder
+from cluster.admin.person_files import PersonFiles
+from cluster.artifacts.artifact_store import Shelf
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.clock import SystemClock
 from cluster.ids import new_request_id
 from cluster.log import set_up_logging
 from cluster.meter import Meter, SilentMeter
-from cluster.runtime.person_files import PersonFiles
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 

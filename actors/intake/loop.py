@@ -15,20 +15,20 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from actors.intake.applier import Applier
-from actors.intake.erasing import PersonEraser
+from actors.intake.compaction import Settler, SettleRules
+from actors.intake.erasure import PersonEraser
+from actors.intake.job_lease import Tenure
+from actors.intake.lost_tasks import Watch
 from actors.intake.person_places import LocalFiles
-from actors.intake.queries import QueryRules, QuerySettler
-from actors.intake.rebuild import Rebuilder
-from actors.intake.settle import Settler, SettleRules
-from actors.intake.tenure import Tenure
-from actors.intake.watch import Watch
-from actors.language.embed import Embedder
-from cluster.artifacts.queries import QueryShelf
+from actors.intake.query_compaction import QueryRules, QuerySettler
+from actors.intake.segment_rebuilder import Rebuilder
+from actors.language.embedder import Embedder
+from cluster.artifacts.query_log import QueryShelf
 from cluster.artifacts.segments import SegmentShelf
 from cluster.clock import Clock
 from cluster.errors import HouseError, Unavailable
 from cluster.meter import Meter
-from cluster.store.ports import Batch, Stores
+from cluster.store.ports.stores import Batch, Stores
 
 LEASE = "intake"
 CONSUMER = "intake"

@@ -12,14 +12,14 @@ from typing import Any, Protocol
 
 import orjson
 
-from cluster.artifacts.queries import QueryShelf
+from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.query_log import QueryShelf
 from cluster.artifacts.run_folders import TRAINING_FOLDERS, run_folders
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.errors import NotFound
 from cluster.records.erasure import COPIES, REFUSED, Person
-from cluster.records.searched import pseudonym
-from cluster.store.ports import Stores
+from cluster.records.logged_query import pseudonym
+from cluster.store.ports.stores import Stores
 
 SETTLED_PROFILE, SETTLED = "settled profile", "settled interactions"
 QUERIES, TRAININGS, SNAPSHOTS = "query log", "data of trainings", "model snapshots"

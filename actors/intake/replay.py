@@ -19,10 +19,10 @@ import orjson
 from cluster.clock import Clock
 from cluster.errors import Conflict, HouseError, TooMany, Unavailable, Unprocessable
 from cluster.ids import new_task_id
-from cluster.records.accepted import AcceptedRecords, RecordNoun, Standing
-from cluster.records.quarantined import QuarantineEntry
-from cluster.records.upload import parse_upload
-from cluster.store.ports import Noun, Op, Stores
+from cluster.records.quarantine_entry import QuarantineEntry
+from cluster.records.validation.accepted import AcceptedRecords, RecordNoun, Standing
+from cluster.records.validation.upload import parse_upload
+from cluster.store.ports.stores import Noun, Op, Stores
 
 Status = Literal["replayed", "refused", "skipped", "waiting"]
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import orjson
 
-from actors.language.embed import Embedder, text_of
-from actors.search.paragraphs.page_parser import parse_page
+from actors.language.embedder import Embedder, text_of
+from actors.retrieval.html import parse_page
 from cluster.errors import Fault
-from cluster.store.ports import Noun, RecordPut
+from cluster.store.ports.stores import Noun, RecordPut
 
 _HTML_READ = 50_000
 _HTML_KEPT = 2_000

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from actors.language.embed import Embedder, Vectors
+from actors.language.embedder import Embedder, Vectors
+from cluster.artifacts.checksummed_files import entry_of
 from cluster.artifacts.manifest import Manifest
-from cluster.artifacts.vouched import entry_of
 from cluster.errors import Fault, Invalid, NotFound
 
 KIND = "encoder"

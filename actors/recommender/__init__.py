@@ -32,5 +32,5 @@ What the stages read, and how it comes to be:
 
 `recommender` ties it together without a store or a clock. `follower` keeps one app's recommender alive (`boot`
 loads settled segments, then the log is followed), `champions` brings about what the engines' records say serves,
-`host` is the shell around several apps (`actors.following`) and `client` how doors reach it.
+`host` is the shell around several apps (`actors.hosting`) and `client` how doors reach it.
 """

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from actors.learned.cohorts import LEAST_USERS
-from actors.recommender.arrange import Step
+from actors.models.cohorts import LEAST_USERS
 from actors.recommender.messages import Boost, ReaderQuery, RecommendationResult
-from actors.recommender.recall import left_out_of
-from actors.recommender.request import Request
-from actors.recommender.score import explain_rows, sources_of
-from actors.recommender.taste import recent_rows
+from actors.recommender.ranking.candidates import left_out_of
+from actors.recommender.ranking.query_context import Request
+from actors.recommender.ranking.score import explain_rows, sources_of
+from actors.recommender.ranking.user_profile import recent_rows
+from actors.recommender.rerank.rerank import Step
 from cluster.query.fields import Projection
-from cluster.query.tree import All, Node
-from cluster.query.written import written
+from cluster.query.language.filter_text import written
+from cluster.query.language.tree import All, Node
 
 _LOOKED_AT = 200
 "Products of the catalog that are read to tell whether a field exists."

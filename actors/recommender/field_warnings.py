@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from actors.recommender.catalog import Catalog
 from actors.recommender.messages import QUERIES, ReaderQuery
-from actors.search.messages import SCORES, SearchQuery
-from cluster.query.field_names import FieldNames
-from cluster.query.formula import is_plain_field, parse_formula
-from cluster.query.parser import FULL_TEXT
+from actors.recommender.state.catalog import Catalog
+from actors.retrieval.messages import SCORES, SearchQuery
+from cluster.query.columnar.formula import is_plain_field, parse_formula
+from cluster.query.language.field_names import FieldNames
+from cluster.query.language.parser import FULL_TEXT
 from cluster.records.product import Product
 
 MOST_WARNINGS = 10

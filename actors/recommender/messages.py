@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from actors.recommender.search.answer_query import AnswerQuery as AnswerQuery
-from actors.recommender.search.answer_query import AnswersFound as AnswersFound
-from actors.search.messages import SearchFound, SearchQuery
-from cluster.query.tree import Node
-from cluster.records.recent import RecentEvent
+from actors.retrieval.answer_messages import AnswerQuery as AnswerQuery
+from actors.retrieval.answer_messages import AnswersFound as AnswersFound
+from actors.retrieval.messages import SearchFound, SearchQuery
+from cluster.query.language.tree import Node
+from cluster.records.recent_event import RecentEvent
 
 Kind = Literal[
     "user_to_products",

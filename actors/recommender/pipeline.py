@@ -11,22 +11,22 @@ from dataclasses import replace
 
 import numpy as np
 
-from actors.recommender.arrange import Step, arrange
 from actors.recommender.explain import explained
-from actors.recommender.explore import explored
 from actors.recommender.messages import RecommendationResult
-from actors.recommender.project import project
-from actors.recommender.ranking import Ranking, Start
-from actors.recommender.recall import best_of, leading, left_out_of
-from actors.recommender.request import Request
-from actors.recommender.score import said_alike, said_of_baskets, said_related, summed
-from actors.recommender.taste import (
+from actors.recommender.ranking.candidates import best_of, leading, left_out_of
+from actors.recommender.ranking.history_rows import dealt_with
+from actors.recommender.ranking.query_context import Request
+from actors.recommender.ranking.score import said_alike, said_of_baskets, said_related, summed
+from actors.recommender.ranking.user_profile import (
     anchored,
     joined,
     running_session,
     taste_for,
 )
-from actors.recommender.variants import dealt_with
+from actors.recommender.rerank.exploration import explored
+from actors.recommender.rerank.rerank import Step, arrange
+from actors.recommender.result_fields import project
+from actors.recommender.state.prior_scores import Ranking, Start
 from actors.vectors.types import Scores
 
 _STRETCH = 50

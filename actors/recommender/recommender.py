@@ -5,28 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from actors.language.embed import Embedder
-from actors.recommender import grouped, pipeline
-from actors.recommender.catalog import ATTRIBUTE
-from actors.recommender.champion import Champion
-from actors.recommender.completion import completing
-from actors.recommender.completion.built import Laid
-from actors.recommender.completion.completions import Completions
-from actors.recommender.completion.field_texts import FieldTexts
-from actors.recommender.crowd import Crowds
+from actors.language.embedder import Embedder
+from actors.recommender import group_pipeline, pipeline
 from actors.recommender.field_warnings import warn_of_fields
-from actors.recommender.holdings import Blend, Holdings
-from actors.recommender.live_cohorts import LiveCohorts
 from actors.recommender.messages import QUERIES, Kind, ReaderQuery, RecommendationResult
-from actors.recommender.overlay import Overlay
-from actors.recommender.request import Request
-from actors.recommender.search import answering, searching
-from actors.recommender.taste import unpack
+from actors.recommender.ranking.query_context import Request
+from actors.recommender.ranking.user_profile import unpack
+from actors.recommender.state.catalog import ATTRIBUTE
+from actors.recommender.state.engine_state import Blend, Holdings
+from actors.recommender.state.global_signals import Crowds
+from actors.recommender.state.live_cohorts import LiveCohorts
+from actors.recommender.state.overlay import Overlay
+from actors.recommender.state.serving_model import Champion
+from actors.retrieval.autocomplete.field_index import FieldTexts
+from actors.retrieval.autocomplete.field_indexes import Completions
+from actors.retrieval.autocomplete.text_index import Laid
+from actors.search import completions, passage_answers, search_pipeline
 from cluster.ids import DEFAULT_ENGINE
-from cluster.query.columns import keys_of
-from cluster.query.kept import Key
-from cluster.query.values import canonical
-from cluster.store.ports import Change
+from cluster.query.columnar.column_source import Key
+from cluster.query.columnar.column_store import keys_of
+from cluster.query.language.field_values import canonical
+from cluster.store.ports.stores import Change
 
 _FEW_PRODUCTS = 20_000
 _MANY_PRODUCTS = 300_000
@@ -43,12 +42,12 @@ ANSWERS: Mapping[Kind, Answer] = {
     "user_to_trending": pipeline.trending,
     "product_to_products": pipeline.similar,
     "user_to_history": pipeline.history,
-    "user_to_categories": grouped.categories,
-    "user_to_attributes": grouped.attributes,
-    "autocomplete": completing.complete,
-    "search": searching.search,
-    "mget": searching.several,
-    "question_answering": answering.answer,
+    "user_to_categories": group_pipeline.categories,
+    "user_to_attributes": group_pipeline.attributes,
+    "autocomplete": completions.complete,
+    "search": search_pipeline.search,
+    "mget": search_pipeline.several,
+    "question_answering": passage_answers.answer,
 }
 
 

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from actors.search.bank import BankIndex
-from actors.search.completions.markup import marked, words_typed
-from actors.search.folding import folded, typed_so_far
+from actors.retrieval.autocomplete.highlighting import marked, words_typed
+from actors.retrieval.text import folded, typed_so_far
+from actors.search.question_bank import BankIndex
 from cluster.errors import Unavailable
 from cluster.records.bank_question import BankQuestion
-from cluster.store.ports import QuestionBankStore
+from cluster.store.ports.stores import QuestionBankStore
 
 MOST_QUESTIONS_HELD = 200_000
 "Of all apps together; beyond that the bank nobody asked for longest goes. About 2 KB each."

@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from cluster.artifacts.shelf import Shelf, checksum
+from cluster.artifacts.artifact_store import Shelf, checksum
 from cluster.errors import Fault
 from cluster.secrecy import Signer
 

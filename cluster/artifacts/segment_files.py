@@ -17,10 +17,16 @@ from typing import Any
 import structlog
 
 from cluster import ids
-from cluster.artifacts.commits import ORPHAN_AGE_MS, manifest_path, newest_manifest, replaced, tidy_folder
+from cluster.artifacts.artifact_store import Shelf, checksum
 from cluster.artifacts.erasures import ErasureLog
 from cluster.artifacts.manifest import FileEntry, Manifest, load_manifest, save_manifest
-from cluster.artifacts.shelf import Shelf, checksum
+from cluster.artifacts.manifest_commits import (
+    ORPHAN_AGE_MS,
+    manifest_path,
+    newest_manifest,
+    replaced,
+    tidy_folder,
+)
 from cluster.artifacts.tables import NOUNS, Noun, from_parquet, to_parquet
 from cluster.clock import Clock
 from cluster.errors import Fault, NotFound

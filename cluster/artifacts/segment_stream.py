@@ -16,11 +16,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cluster.artifacts.artifact_store import Shelf
 from cluster.artifacts.compaction import latest_rows
 from cluster.artifacts.erasures import ErasureLog
 from cluster.artifacts.manifest import FileEntry
 from cluster.artifacts.segment_files import SegmentFiles, position
-from cluster.artifacts.shelf import Shelf
 from cluster.artifacts.tables import Noun
 from cluster.clock import SystemClock
 from cluster.errors import Fault, NotFound

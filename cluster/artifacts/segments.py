@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
+from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.compacted_state import SettledState, assemble_products
 from cluster.artifacts.compaction import MergeRules, latest_rows, merge_start, pieces
 from cluster.artifacts.erasures import ErasureLog
 from cluster.artifacts.manifest import FileEntry, Manifest
 from cluster.artifacts.segment_files import Damage, SegmentFiles, position
-from cluster.artifacts.settled import SettledState, assemble_products
-from cluster.artifacts.shelf import Shelf
-from cluster.artifacts.strangers import without_crowds
 from cluster.artifacts.tables import INTERACTIONS, LOADED_INTERACTIONS, Noun
+from cluster.artifacts.unverified_users import without_crowds
 from cluster.clock import Clock, SystemClock
 from cluster.errors import Fault, NotFound
 

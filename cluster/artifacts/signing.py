@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cluster.artifacts.artifact_store import Shelf
 from cluster.artifacts.manifest import is_signed, signed
-from cluster.artifacts.shelf import Shelf
 from cluster.errors import Fault, NotFound
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import structlog
 
+from cluster.artifacts.artifact_store import Shelf, checksum
 from cluster.artifacts.manifest import Manifest, check_name, load_manifest, save_manifest
-from cluster.artifacts.shelf import Shelf, checksum
 from cluster.errors import Conflict, Fault, NotFound, Unavailable
 from cluster.ids import new_request_id
 

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cluster.errors import FilterSyntax
-from cluster.query.automaton import Automaton, Effort
-from cluster.query.limits import MAX_FIELD, MAX_SEGMENTS
-from cluster.query.patterns import wildcard
-from cluster.query.values import canonical
+from cluster.query.language.automaton import Automaton, Effort
+from cluster.query.language.field_values import canonical
+from cluster.query.language.limits import MAX_FIELD, MAX_SEGMENTS
+from cluster.query.language.patterns import wildcard
 
 MOST_NAMES = 1_000
 MOST_LETTERS = 32_768

@@ -16,8 +16,8 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_valid
 
 from cluster.errors import Invalid
 from cluster.ids import DEFAULT_ENGINE
-from cluster.records.faults import explain
 from cluster.records.fields import NAMED_ID, STRICT, fault
+from cluster.records.validation.error_messages import explain
 
 Option = Literal["contains", "not_contain", "is", "is_not", "regex", "ends_with", "starts_with"]
 Action = Literal["pin", "bury", "remove"]

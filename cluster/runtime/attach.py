@@ -13,12 +13,12 @@ import sys
 
 import structlog
 
+from cluster.admin.vault import ensure_master_key
 from cluster.errors import HouseError
 from cluster.log import set_up_logging
-from cluster.runtime.adoption import adopt_unsigned
-from cluster.runtime.head import connect_ray, ensure_apps, ensure_intake, ensure_keeper, ensure_trainer
-from cluster.runtime.plan import ENGINES, INTAKE, TRAINER
-from cluster.runtime.vault import ensure_master_key
+from cluster.runtime.bootstrap import connect_ray, ensure_apps, ensure_intake, ensure_keeper, ensure_trainer
+from cluster.runtime.signing_upgrade import adopt_unsigned
+from cluster.runtime.start_plan import ENGINES, INTAKE, TRAINER
 from cluster.settings import Settings
 
 

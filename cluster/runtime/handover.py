@@ -19,9 +19,9 @@ from tempfile import TemporaryDirectory
 
 import structlog
 
+from cluster.admin.vault import MASTER_KEY, given_master_key, leave_manifest_key
 from cluster.errors import HouseError, Invalid
-from cluster.runtime.places import Places, write_private
-from cluster.runtime.vault import MASTER_KEY, given_master_key, leave_manifest_key
+from cluster.paths import Places, write_private
 from cluster.settings import SECRET_VARIABLES, Settings
 
 _FILES = {"KIOSK_MASTER_KEY": MASTER_KEY, "KIOSK_LLM_KEY": "llm.key", "KIOSK_REDIS_URL": "redis.url"}

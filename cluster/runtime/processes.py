@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import psutil
 
-from cluster.runtime.places import Places
+from cluster.paths import Places
 
 MARK = "KIOSK_MARK"
 "Environment variable that holds `Places.mark`."

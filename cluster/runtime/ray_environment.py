@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster.runtime.places import Places
+from cluster.paths import Places
 from cluster.runtime.priority import GIVING_WAY, VARIABLE
 from cluster.runtime.processes import MARK
 from cluster.runtime.sockets import free_ports, port_range
 
-HOT_LAYER = "deployments.api.hot:middlewares"
+HOT_LAYER = "deployments.api.http.hot:middlewares"
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -93,7 +93,7 @@ def ray_environment(
         # Ray on Linux replaces 127.0.0.1 by the machine's outer address, unless it believes that this
         # platform can't have clusters.
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": 0,
-        "RAY_START_HOOK": "cluster.runtime.head.without_client_server",
+        "RAY_START_HOOK": "cluster.runtime.bootstrap.without_client_server",
         "RAY_USAGE_STATS_ENABLED": 0,
         "RAY_DISABLE_IMPORT_WARNING": 1,
         VARIABLE: GIVING_WAY,

@@ -9,36 +9,36 @@ from typing import Any
 
 from cluster.clock import Clock, SystemClock
 from cluster.meter import Meter, SilentMeter
-from cluster.store.access import RedisAccess
-from cluster.store.address import Address
-from cluster.store.archive import RedisArchiveCalls, RedisClientRules
-from cluster.store.bank import RedisQuestionBank
-from cluster.store.changes import RedisChanges
-from cluster.store.engine_watch import RedisEngineWatch
-from cluster.store.engines import RedisEngines
-from cluster.store.erasures import RedisErasures
-from cluster.store.experiments import RedisExperiments
-from cluster.store.idempotency import RedisIdempotency
-from cluster.store.intake import IDLE_MS, MOST_WAITING, RedisIntake
-from cluster.store.interactions import RedisInteractions
-from cluster.store.leases import RedisLeases
-from cluster.store.limits import RedisLimits
-from cluster.store.oauth import RedisAccounts, RedisGrants
-from cluster.store.pages import RedisPages
-from cluster.store.ports import Stores
-from cluster.store.promotions import RedisPromotions
-from cluster.store.quarantine import Quarantine
-from cluster.store.queries import RedisQueries
-from cluster.store.questions import RedisQuestions
-from cluster.store.records import RedisRecords
-from cluster.store.registrations import RedisRegistrations
-from cluster.store.rules import RedisRules
-from cluster.store.runs import RedisRuns
-from cluster.store.schedules import RedisSchedules
-from cluster.store.server import HOT_S, SLOW_S, Server
-from cluster.store.tasks import RedisTasks
-from cluster.store.threads import RedisThreads
-from cluster.store.wire import text_of
+from cluster.store.ports.stores import Stores
+from cluster.store.redis.access import RedisAccess
+from cluster.store.redis.accounts import RedisAccounts, RedisGrants
+from cluster.store.redis.address import Address
+from cluster.store.redis.archive_admin import RedisArchiveCalls, RedisClientRules
+from cluster.store.redis.boost_rules import RedisRules
+from cluster.store.redis.changes import RedisChanges
+from cluster.store.redis.client import HOT_S, SLOW_S, Server
+from cluster.store.redis.engine_watch import RedisEngineWatch
+from cluster.store.redis.engines import RedisEngines
+from cluster.store.redis.erasures import RedisErasures
+from cluster.store.redis.experiments import RedisExperiments
+from cluster.store.redis.idempotency import RedisIdempotency
+from cluster.store.redis.intake import IDLE_MS, MOST_WAITING, RedisIntake
+from cluster.store.redis.interactions import RedisInteractions
+from cluster.store.redis.leases import RedisLeases
+from cluster.store.redis.limits import RedisLimits
+from cluster.store.redis.multiplexer import text_of
+from cluster.store.redis.pagination import RedisPages
+from cluster.store.redis.promotions import RedisPromotions
+from cluster.store.redis.quarantine import Quarantine
+from cluster.store.redis.query_log import RedisQueries
+from cluster.store.redis.question_bank import RedisQuestionBank
+from cluster.store.redis.questions import RedisQuestions
+from cluster.store.redis.records import RedisRecords
+from cluster.store.redis.registrations import RedisRegistrations
+from cluster.store.redis.runs import RedisRuns
+from cluster.store.redis.schedules import RedisSchedules
+from cluster.store.redis.tasks import RedisTasks
+from cluster.store.redis.threads import RedisThreads
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ from cluster.records.client_rule import (
     folded,
     rule_for,
 )
-from cluster.store.ports import ClientRuleStore, LimitStore
-from deployments.archive.person import Person
+from cluster.store.ports.stores import ClientRuleStore, LimitStore
+from deployments.archive.caller import Person
 
 READ_EVERY_S = 0.5
 NOT_ALLOWED = "This client is not allowed to use the archive; ask its publisher"

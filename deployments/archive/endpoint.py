@@ -16,16 +16,16 @@ from cluster.clock import Clock
 from cluster.errors import HouseError, Malformed, TooLarge, Unavailable
 from deployments.archive import transport
 from deployments.archive.admission import ClientGate
+from deployments.archive.caller import Person
 from deployments.archive.jsonrpc import PARSE_ERROR, Call, Problem, read_message, refusal
 from deployments.archive.methods import BUSY, VERSIONS, Methods, problem_of
 from deployments.archive.oauth.addresses import Addresses, resource_of
-from deployments.archive.person import Person
 from deployments.archive.transport import Origins
-from deployments.edge.arrival import Scope, Send
 from deployments.edge.body import Gone, Receive, read_body
 from deployments.edge.deadline import Deadline, TookTooLong
 from deployments.edge.envelope import Reply
-from deployments.edge.tally import Tally
+from deployments.edge.request import Scope, Send
+from deployments.edge.request_log import Tally
 from deployments.edge.trace import HEADER, AccessLog, request_id_of
 
 MOST_BYTES = 1 << 20

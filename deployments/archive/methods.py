@@ -14,11 +14,11 @@ import orjson
 import structlog
 
 from cluster.errors import HouseError, Invalid, NotFound, TooMany, Unavailable
+from deployments.archive.archive_tools import Research, ToolResult
+from deployments.archive.caller import Person
 from deployments.archive.jsonrpc import Call, Problem, answer, dumps, refusal
-from deployments.archive.person import Person
-from deployments.archive.research import Research, ToolResult
 from deployments.archive.tools import ASK_ARCHIVE, GET_ARCHIVE_ARTICLE, TOOLS, Tool
-from deployments.archive.usage import Usage, UsageBook
+from deployments.archive.usage_log import Usage, UsageBook
 from deployments.edge.deadline import Deadline, TookTooLong
 
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18")

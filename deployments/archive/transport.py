@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from cluster.origin import WEB, canonical_origin, is_loopback
 from deployments.archive.oauth.addresses import resource_metadata_of
-from deployments.edge.arrival import Send
 from deployments.edge.envelope import JSON_TYPE, NO_STORE, NOSNIFF, Header, Reply, dumps
+from deployments.edge.request import Send
 
 NOT_SIGNED_IN = "valid bearer token required"
 WRONG_METHOD = "Method Not Allowed"

@@ -21,14 +21,14 @@ import structlog
 
 from cluster.errors import Forbidden, ReadOnly, Unauthenticated, Unavailable, messages
 from cluster.meter import Meter
-from cluster.records.json_limits import load_json
-from deployments.edge.arrival import Arrival
+from cluster.records.validation.json_limits import load_json
 from deployments.edge.body import read_body
 from deployments.edge.caller import Caller, Credential, ReaderToken
 from deployments.edge.credentials import HEADER, check_single, find_key, key_fault
 from deployments.edge.keyring import Keyring
 from deployments.edge.limits import Limits
 from deployments.edge.proof import Claimed, prove_reader
+from deployments.edge.request import Arrival
 from deployments.edge.robots import looks_automated
 from deployments.edge.tokens import bearer, match_reader, read_token
 

@@ -17,8 +17,8 @@ import structlog
 from cluster.clock import Clock
 from cluster.errors import HouseError, TooMany, messages
 from cluster.records.access import Limits as AppLimits
-from cluster.store.ports import LimitStore
-from deployments.edge.addresses import AddressBuckets
+from cluster.store.ports.stores import LimitStore
+from deployments.edge.address_buckets import AddressBuckets
 from deployments.edge.caller import Credential
 
 _log = structlog.get_logger()

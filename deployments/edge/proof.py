@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.errors import Unauthenticated, messages
-from deployments.edge.arrival import Arrival
 from deployments.edge.caller import Credential
+from deployments.edge.request import Arrival
 from deployments.edge.signatures import compare_hash, is_ambiguous
 from deployments.edge.tokens import USER_TYPES
 

@@ -17,52 +17,52 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, 
 from actors.answers.archive.client import LocalArchiveClient
 from actors.answers.archive.host import AnswersHost
 from actors.answers.archive.messages import ArchiveQuery
-from actors.answers.archive.shelf import PassageShelf
-from actors.answers.opening import open_questions
+from actors.answers.archive.snapshot_store import PassageShelf
+from actors.answers.wiring import open_questions
 from actors.experiments.client import ActorExperimentClient, LocalExperimentClient
 from actors.history.client import LocalHistoryClient
 from actors.language.encoder import find_encoder
-from actors.learned.allowed import ALLOWED
-from actors.recommender.champions import Models
-from actors.recommender.client import LocalRecommenderClient
-from actors.recommender.host import RecommenderHost
+from actors.models.allowed_learners import ALLOWED
+from actors.serving.client import LocalRecommenderClient
+from actors.serving.host import RecommenderHost
+from actors.serving.model_registry import Models
+from cluster.admin.allowed_learners import allowed_learners
+from cluster.admin.vault import vault_of
+from cluster.artifacts.artifact_store import Shelf
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.build_info import version
 from cluster.clock import SystemClock
 from cluster.errors import HouseError
 from cluster.log import set_up_logging
+from cluster.paths import Places
 from cluster.runtime import roster
-from cluster.runtime.about import version
-from cluster.runtime.learners import allowed_learners
+from cluster.runtime.artifact_access import open_shelf
 from cluster.runtime.memory import guard_writes
 from cluster.runtime.meter import RayMeter
-from cluster.runtime.places import Places
 from cluster.runtime.priority import come_first
 from cluster.runtime.ray_environment import is_behind_haproxy
-from cluster.runtime.shelves import open_shelf
-from cluster.runtime.vault import vault_of
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
-from deployments.api.door import Door
-from deployments.api.endpoints import Means, endpoints
-from deployments.api.identity_links import IdentityLinks
-from deployments.api.placement import PlacedRecommenders
-from deployments.api.query_book import QueryBook
-from deployments.api.questions import AskMeans, noted_in
-from deployments.api.routes import ordinary_way
-from deployments.api.warming import warm_up, warm_written
+from deployments.api.http.endpoints import Means, endpoints
+from deployments.api.http.engine_router import PlacedRecommenders
+from deployments.api.http.identity_links import IdentityLinks
+from deployments.api.http.query_log_writer import QueryBook
+from deployments.api.http.request_handler import Door
+from deployments.api.http.routes import ordinary_way
+from deployments.api.http.warmup import warm_up, warm_written
+from deployments.api.resources.questions import AskMeans, noted_in
 from deployments.archive.citation import CitationRules
-from deployments.archive.door import ArchiveConfig, archive_routes, open_archive
+from deployments.archive.services import ArchiveConfig, archive_routes, open_archive
 from deployments.edge.admission import Gate
 from deployments.edge.client_address import ClientAddresses
 from deployments.edge.keyring import Keyring
 from deployments.edge.limits import Limits
+from deployments.edge.request_log import Tally
 from deployments.edge.scaling import Load
-from deployments.edge.tally import Tally
 from deployments.edge.trace import AccessLog
+from deployments.hosts.engine_connections import Reaching
 from deployments.hosts.gateway import answering
-from deployments.hosts.reaching import Reaching
 
 ACCESS_SHARE = 0.01
 "Share of requests that get an access line."

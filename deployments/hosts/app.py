@@ -19,28 +19,28 @@ from ray.serve import Application
 from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
 from ray.serve.schema import LoggingConfig
 
-from actors.learned.allowed import ALLOWED
-from actors.recommender.champions import Models
-from actors.recommender.host import RecommenderHost
+from actors.models.allowed_learners import ALLOWED
 from actors.recommender.messages import ReaderQuery, RecommendationResult
+from actors.serving.host import RecommenderHost
+from actors.serving.model_registry import Models
+from cluster.admin.allowed_learners import allowed_learners
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.build_info import version
 from cluster.clock import SystemClock
 from cluster.errors import Invalid, Refusal, Unavailable
 from cluster.ids import DEFAULT_ENGINE
 from cluster.log import set_up_logging
+from cluster.paths import Places
 from cluster.records.engine import Engine, Scaling, application_name
-from cluster.runtime.about import version
+from cluster.runtime.artifact_access import open_shelf
 from cluster.runtime.connecting import connect
-from cluster.runtime.learners import allowed_learners
 from cluster.runtime.meter import RayMeter
-from cluster.runtime.places import Places
 from cluster.runtime.priority import come_first
-from cluster.runtime.shelves import open_shelf
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from deployments.edge.scaling import POLICY, Load
-from deployments.hosts.line import Switchboard
+from deployments.hosts.local_channel import Switchboard
 
 DEPLOYMENT = "recommender"
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")

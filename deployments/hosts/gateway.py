@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from actors.answers.archive.passages import read_product
-from actors.answers.asking import AskedAgain, Asking, StoreAsking
-from actors.history.answering import Answering, NewAnswer
+from actors.answers.question_submission import AskedAgain, Asking, StoreAsking
+from actors.history.answer_service import Answering, NewAnswer
 from actors.history.content import Content
 from actors.history.monitor import Judges
 from actors.history.tracker import new_question_id
-from actors.language.embed import HashingEmbedder
+from actors.language.embedder import HashingEmbedder
 from cluster.clock import SystemClock
 from cluster.records.times import moment_ms
-from cluster.store.ports import Stores
+from cluster.store.ports.stores import Stores
 
 _MOST_PASSAGES = 200
 

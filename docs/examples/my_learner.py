@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from actors.learned.histories import Fading, Histories, faded
-from actors.learned.model import Batch, Parts
-from jobs.refresh.events.dataset import Interactions
+from actors.models.model import Batch, Parts
+from actors.models.user_histories import Fading, Histories, faded
+from jobs.refresh.data.dataset import Interactions
 
 
 @dataclass(frozen=True)

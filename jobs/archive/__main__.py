@@ -11,10 +11,10 @@ from pathlib import Path
 from cluster.errors import HouseError
 from cluster.log import set_up_logging
 from cluster.settings import Settings
+from jobs.archive.article_files import KINDS, ArchiveReading
 from jobs.archive.driver import Wishes, run
-from jobs.archive.reading import KINDS, ArchiveReading
-from jobs.archive.story import DEFAULT_LICENCE
-from jobs.ingest.arguments import count
+from jobs.archive.source_article import DEFAULT_LICENCE
+from jobs.ingest.cli import count
 from jobs.ingest.display import tell_end, tell_stop
 
 

@@ -8,19 +8,19 @@ from pathlib import Path
 
 from rich.console import Console
 
-from actors.answers.archive.shelf import PassageShelf
-from actors.answers.archive.writing import Meaning
+from actors.answers.archive.snapshot_store import PassageShelf
+from actors.answers.archive.snapshot_writer import Meaning
 from actors.language.encoder import SHARE, find_encoder
+from cluster.admin.vault import manifest_signer
 from cluster.artifacts.segments import SegmentShelf
 from cluster.clock import SystemClock
 from cluster.errors import Invalid
-from cluster.runtime.shelves import open_shelf
-from cluster.runtime.vault import manifest_signer
+from cluster.runtime.artifact_access import open_shelf
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
-from cluster.store.ports import Stores
+from cluster.store.ports.stores import Stores
+from jobs.archive.article_files import ArchiveReading
 from jobs.archive.passages import build_passages
-from jobs.archive.reading import ArchiveReading
 from jobs.ingest.display import Display
 from jobs.ingest.pipeline import Order, Report, ingest
 

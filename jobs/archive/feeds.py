@@ -10,7 +10,7 @@ from typing import Any
 from lxml import etree
 
 from cluster.errors import Invalid
-from jobs.archive.story import Story
+from jobs.archive.source_article import Story
 
 LARGEST_FEED = 64 << 20
 "Bytes; a feed is read whole."

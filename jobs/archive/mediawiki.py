@@ -17,7 +17,7 @@ from urllib.parse import quote
 import mwparserfromhell
 from lxml import etree
 
-from jobs.archive.story import NoStory, Part, Story
+from jobs.archive.source_article import NoStory, Part, Story
 from jobs.ingest.row import Unreadable
 
 LARGEST_PAGE = 16 << 20

@@ -11,12 +11,12 @@ import orjson
 import structlog
 
 from actors.answers.archive.passages import Document, read_product
-from actors.answers.archive.shelf import PassageShelf
-from actors.answers.archive.writing import Meaning, Watch
+from actors.answers.archive.snapshot_store import PassageShelf
+from actors.answers.archive.snapshot_writer import Meaning, Watch
 from cluster.artifacts.manifest import Manifest
 from cluster.artifacts.segments import SegmentShelf
 from cluster.clock import Clock
-from cluster.store.ports import Stores
+from cluster.store.ports.stores import Stores
 
 _READ = 200
 

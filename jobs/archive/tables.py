@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from jobs.archive.story import Part, Story
+from jobs.archive.source_article import Part, Story
 
 _NAMES = {
     "id": ("product_id", "id", "_id", "article_id", "guid", "uuid", "pageid"),

@@ -12,9 +12,9 @@ from typing import Any, Final, Literal, get_args
 import orjson
 import pyarrow as pa
 
-from cluster.artifacts.queries import COLUMNS
+from cluster.artifacts.query_log import COLUMNS
 from cluster.records.times import moment_ms
-from cluster.store.ports import Noun
+from cluster.store.ports.stores import Noun
 
 Subject = Literal["users", "products", "interactions", "queries"]
 SUBJECTS: Final[tuple[Subject, ...]] = get_args(Subject)
@@ -24,7 +24,7 @@ _TEXT, _NUMBER, _FLAG = pa.string(), pa.float64(), pa.bool_()
 _TEXTS, _NUMBERS, _PATHS = pa.list_(_TEXT), pa.list_(_NUMBER), pa.list_(pa.list_(_TEXT))
 _TIME: Final = pa.timestamp("ms", "UTC")
 _ORIGIN: Final = b',"_origin":"'
-"""`cluster.records.upload.ORIGIN`: 16 hex digits of a keyed hash of an address, for counting only, always written last.
+"""`cluster.records.validation.upload.ORIGIN`: 16 hex digits of a keyed hash of an address, for counting only, always written last.
 It never leaves the installation."""
 _ORIGIN_LENGTH: Final = len(_ORIGIN) + 16 + len(b'"}')
 

@@ -18,17 +18,17 @@ from typing import Any, TypeVar
 import polars as pl
 import pyarrow as pa
 
-from cluster.artifacts.shelf import Shelf
+from cluster.artifacts.artifact_store import Shelf
 from cluster.artifacts.table_files import format_of
 from cluster.errors import Fault, Invalid, Unavailable
 from cluster.records.times import moment_ms
+from cluster.runtime.artifact_access import open_shelf
 from cluster.runtime.connecting import ADMIN_S, connect, run_blocking
-from cluster.runtime.shelves import open_shelf
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from jobs.export.columns import SCHEMAS
-from jobs.export.exporting import ExportOrder, ExportSummary, check_app, check_subject, export, read_tables
-from jobs.export.reading import open_source
+from jobs.export.export_source import open_source
+from jobs.export.file_export import ExportOrder, ExportSummary, check_app, check_subject, export, read_tables
 
 T = TypeVar("T")
 _WAIT_S = 10.0

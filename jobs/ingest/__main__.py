@@ -12,11 +12,11 @@ from pathlib import Path
 from cluster.artifacts.segments import SegmentShelf
 from cluster.clock import SystemClock
 from cluster.errors import HouseError, Unavailable
+from cluster.runtime.artifact_access import open_shelf
 from cluster.runtime.disk import DiskGuard
-from cluster.runtime.shelves import open_shelf
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
-from jobs.ingest.arguments import order_of, read_arguments
+from jobs.ingest.cli import order_of, read_arguments
 from jobs.ingest.display import Display, show_preview, tell_end, tell_stop
 from jobs.ingest.fields import show_fields
 from jobs.ingest.pipeline import Order, Report, ingest

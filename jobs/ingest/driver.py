@@ -25,12 +25,12 @@ from urllib.parse import quote
 
 import ray
 
+from cluster.artifacts.artifact_store import Shelf
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.errors import HouseError, Refusal
+from cluster.runtime.artifact_access import open_shelf_of
+from cluster.runtime.bootstrap import connect_ray
 from cluster.runtime.connecting import ADMIN_S, connect
-from cluster.runtime.head import connect_ray
-from cluster.runtime.shelves import open_shelf_of
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from jobs.ingest.pipeline import Order, Report, ingest, run_of

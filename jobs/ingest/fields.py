@@ -10,7 +10,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
-from cluster.records.schema import record_schema
+from cluster.records.validation.schema import record_schema
 
 _NOUNS: tuple[Literal["user", "product", "interaction"], ...] = ("user", "product", "interaction")
 _USAGE = f"usage: kiosk ingest fields {'|'.join(_NOUNS)} [--json]"

@@ -17,23 +17,23 @@ from typing import Any
 import structlog
 
 from actors.intake.loop import IntakeLoop
-from actors.language.embed import Embedder, HashingEmbedder
+from actors.language.embedder import Embedder, HashingEmbedder
 from cluster.artifacts.segments import SegmentShelf
 from cluster.clock import Clock, SystemClock
 from cluster.errors import HouseError, Invalid, NotFound, ReadOnly, messages
 from cluster.ids import new_request_id
 from cluster.meter import Meter, SilentMeter
-from cluster.store.ports import Noun, Stores
+from cluster.store.ports.stores import Noun, Stores
 from jobs.ingest import sources as reading
-from jobs.ingest.chunks import Checked, Part, Refused, check_columns, check_interactions, check_records
 from jobs.ingest.columns import ColumnRows
-from jobs.ingest.delimited import Layout
-from jobs.ingest.first_look import check_columns_of, warnings_of
+from jobs.ingest.delimited_files import Layout
+from jobs.ingest.input_warnings import check_columns_of, warnings_of
 from jobs.ingest.mapping import FieldMap
-from jobs.ingest.plain import PlainInteractions
-from jobs.ingest.plain_columns import PlainColumns
+from jobs.ingest.plain_interaction_columns import PlainColumns
+from jobs.ingest.plain_interactions import PlainInteractions
 from jobs.ingest.progress import Progress, Run
 from jobs.ingest.reasons import Reason, ReasonCounter
+from jobs.ingest.validation import Checked, Part, Refused, check_columns, check_interactions, check_records
 from jobs.ingest.writing import Handed, InteractionWriter, Patience, RecordWriter
 
 Watcher = Callable[[Progress], None]

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.ingest import sources as reading
-from jobs.ingest.chunks import Checked, check_interactions, check_records
-from jobs.ingest.first_look import check_columns_of, warnings_of
+from jobs.ingest.input_warnings import check_columns_of, warnings_of
 from jobs.ingest.mapping import FieldMap
 from jobs.ingest.pipeline import Order
 from jobs.ingest.reasons import Reason, ReasonCounter
 from jobs.ingest.row import Unreadable
+from jobs.ingest.validation import Checked, check_interactions, check_records
 
 PREVIEWED_ROWS = 1_000
 "Rows that a dry run reads unless it is given another limit."

@@ -23,9 +23,9 @@ from typing import Any
 import orjson
 
 from cluster.errors import Conflict, Fault, Unavailable
-from cluster.records.quarantined import ABOUT
-from jobs.ingest.chunks import Refused
+from cluster.records.quarantine_entry import ABOUT
 from jobs.ingest.sources import Source
+from jobs.ingest.validation import Refused
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from jobs.ingest.chunks import Refused
+from jobs.ingest.validation import Refused
 
 MOST_REASONS = 200
 "Different reasons that are counted apart; later ones are counted together."

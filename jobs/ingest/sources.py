@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from cluster.artifacts.shelf import Patience
+from cluster.artifacts.artifact_store import Patience
 from cluster.errors import Invalid, Unavailable
 from jobs.ingest.columns import ColumnRows, cut_batches
-from jobs.ingest.delimited import ByteStream, Layout, delimited_rows, header_names, open_text
+from jobs.ingest.delimited_files import ByteStream, Layout, delimited_rows, header_names, open_text
 from jobs.ingest.row import Row, Unreadable, beginning
 
 T = TypeVar("T")

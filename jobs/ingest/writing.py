@@ -17,15 +17,15 @@ from typing import Any, TypeVar
 
 import structlog
 
-from actors.intake.rows import settling
+from actors.intake.segment_rows import settling
 from cluster.artifacts.segments import SegmentShelf, position
 from cluster.clock import Clock
 from cluster.errors import Fault, TooMany, Unavailable
 from cluster.ids import new_task_id
-from cluster.records.accepted import AcceptedInteractions, AcceptedRecords, Standing
 from cluster.records.task import Task
-from cluster.store.ports import Accepted, Change, Noun, Stores
-from jobs.ingest.chunks import Part, Refused, message_row, row_reason
+from cluster.records.validation.accepted import AcceptedInteractions, AcceptedRecords, Standing
+from cluster.store.ports.stores import Accepted, Change, Noun, Stores
+from jobs.ingest.validation import Part, Refused, message_row, row_reason
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from actors.language.encoder import models_in
 from cluster.errors import HouseError, InvalidSetting
 from cluster.settings import Settings
-from jobs.models.bring import bring
+from jobs.models.model_import import bring
 
 
 def main() -> int:

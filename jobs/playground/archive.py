@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from jobs.playground.sources import Article, Part, articles
+from jobs.playground.data_files import Article, Part, articles
 
 SITE = "https://news.playground.example"
 PUBLISHER = "The Harbour Post"

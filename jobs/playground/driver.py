@@ -9,12 +9,12 @@ from typing import Any
 
 import orjson
 
-from actors.language.embed import HashingEmbedder
+from actors.language.embedder import HashingEmbedder
 from cluster.clock import SystemClock
 from cluster.log import set_up_logging
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
-from jobs.playground.load import Loaded, load_playground
+from jobs.playground.loader import Loaded, load_playground
 from jobs.playground.sample import sample
 
 

@@ -8,10 +8,10 @@ from importlib.resources import files
 from typing import Any
 
 from jobs.playground.archive import articles_as_products
-from jobs.playground.readers import readers
+from jobs.playground.data_files import data_names
+from jobs.playground.sessions import interactions
 from jobs.playground.shop import products
-from jobs.playground.sources import data_names
-from jobs.playground.visits import interactions
+from jobs.playground.users import readers
 
 _MAKING = "1"
 "Counted up when the same data come to other records."

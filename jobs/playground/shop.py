@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from cluster.clock import from_ms
-from jobs.playground.dice import Dice
-from jobs.playground.sources import Line, Point, lines, people, words
+from jobs.playground.data_files import Line, Point, lines, people, words
+from jobs.playground.seeded_random import Dice
 
 SITE = "https://shop.playground.example"
 IMAGES = "https://images.playground.example"

@@ -1,6 +1,6 @@
 """Learning what to recommend: `kiosk train`, `evaluate`, `promote` and `rollback`, and what they rest on.
 
-Models, histories and the reading of snapshots are in `actors.learned`, where recommenders may enter. Read here, from
+Models, histories and the reading of snapshots are in `actors.models`, where recommenders may enter. Read here, from
 plain functions over arrays (no Ray, no Redis, no clock) outwards:
 
     recipe         what to learn and how: parts, parameters, presets (recipes/*.toml)

@@ -11,21 +11,21 @@ import argparse
 import sys
 from functools import partial
 
-from actors.learned.allowed import ALLOWED
+from actors.models.allowed_learners import ALLOWED
+from cluster.admin.allowed_learners import allowed_learners
 from cluster.errors import HouseError
 from cluster.log import set_up_logging
+from cluster.runtime.artifact_access import open_shelf
 from cluster.runtime.handover import give_up_keys
-from cluster.runtime.learners import allowed_learners
-from cluster.runtime.shelves import open_shelf
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores, open_stores
-from jobs.refresh import words
-from jobs.refresh.running.here import scratch_of
+from jobs.refresh import cli
+from jobs.refresh.runs.local_worker import scratch_of
 
 
 def main() -> int:
     """Do one of them; 0 when it went well, 1 when a run or a promise failed, 2 when it could not be done."""
-    arguments = words.parser(__doc__ or "").parse_args()
+    arguments = cli.parser(__doc__ or "").parse_args()
     set_up_logging()
     try:
         return _do(arguments)
@@ -36,25 +36,25 @@ def main() -> int:
 
 def _do(arguments: argparse.Namespace) -> int:
     if arguments.what == "conform":
-        return words.conform(arguments)
+        return cli.conform(arguments)
     settings = Settings()
     ALLOWED.read_from(partial(allowed_learners, settings))
     give_up_keys()
-    place = words.Here(
+    place = cli.Here(
         partial(_connect, settings), partial(open_shelf, settings), scratch_of(settings.data_dir)
     )
     if arguments.what == "work":
-        return words.work(arguments, place)
+        return cli.work(arguments, place)
     if arguments.local:
-        return words.train_here(arguments, place)
+        return cli.train_here(arguments, place)
     from jobs.refresh.driver import train
 
-    return words.train_on(arguments, train)
+    return cli.train_on(arguments, train)
 
 
 def _connect(settings: Settings) -> OpenStores:
     if settings.redis_url is None:
-        raise words.NO_REDIS
+        raise cli.NO_REDIS
     return open_stores(settings.redis_url.get_secret_value(), slow_s=10.0)
 
 

@@ -24,26 +24,26 @@ from typing import TYPE_CHECKING, Any
 import ray
 import structlog
 
-from actors.learned.allowed import ALLOWED
-from cluster.artifacts.shelf import Shelf
+from actors.models.allowed_learners import ALLOWED
+from cluster.admin.allowed_learners import allowed_learners
+from cluster.artifacts.artifact_store import Shelf
 from cluster.clock import SystemClock
 from cluster.errors import HouseError, Refusal, Unavailable
 from cluster.ids import DEFAULT_ENGINE, new_request_id
 from cluster.records.run import Run
+from cluster.runtime.artifact_access import open_shelf_of
+from cluster.runtime.bootstrap import connect_installation
 from cluster.runtime.connecting import connect_actor, run_blocking
 from cluster.runtime.handover import give_up_keys
-from cluster.runtime.head import connect_installation
-from cluster.runtime.learners import allowed_learners
-from cluster.runtime.shelves import open_shelf_of
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
-from jobs.refresh.running.foreman import Errand, Foreman
-from jobs.refresh.running.here import scratch_of, step_aside, work_here
-from jobs.refresh.running.orders import order, refuse_promotion
-from jobs.refresh.running.shipped_code import code_of, keep, package_of, ship
+from jobs.refresh.runs.local_worker import scratch_of, step_aside, work_here
+from jobs.refresh.runs.run_commands import order, refuse_promotion
+from jobs.refresh.runs.scheduler import Errand, Foreman
+from jobs.refresh.runs.shipped_code import code_of, keep, package_of, ship
 
 if TYPE_CHECKING:
-    from jobs.refresh.comparisons.sweep import Variant
+    from jobs.refresh.runs.sweep import Variant
 
 Connect = Callable[[], OpenStores]
 OpenShelf = Callable[[], Shelf]
@@ -261,8 +261,8 @@ def examine_on_ray(
 
 
 def _examine(variant: Variant, open_shelf: OpenShelf, app_id: str, sweep: str) -> dict[str, Any]:
-    from jobs.refresh.comparisons.sweeps import FOLDER, attempted
-    from jobs.refresh.running.checkpoint import Checkpoints
+    from jobs.refresh.runs.checkpoint import Checkpoints
+    from jobs.refresh.runs.sweep_runner import FOLDER, attempted
 
     step_aside()
     give_up_keys()

@@ -23,20 +23,20 @@ from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError, mode
 from typing_extensions import Self
 
 from cluster.errors import Invalid, NotFound
-from jobs.refresh.building.completions import CompletionsRecipe
-from jobs.refresh.building.searching import SearchRecipe
-from jobs.refresh.learner import STRICT, PartRecipe
+from jobs.refresh.build.completions_index import CompletionsRecipe
+from jobs.refresh.build.search_index import SearchRecipe
 from jobs.refresh.learners.als import AlsRecipe
 from jobs.refresh.learners.baskets import BasketsRecipe
-from jobs.refresh.learners.cold import CohortRecipe
-from jobs.refresh.learners.content import ContentRecipe
+from jobs.refresh.learners.cohorts import CohortRecipe
 from jobs.refresh.learners.content_knn import ContentKnnRecipe
+from jobs.refresh.learners.content_regression import ContentRecipe
 from jobs.refresh.learners.ease import EaseRecipe
 from jobs.refresh.learners.graph_filter import GraphFilterRecipe
 from jobs.refresh.learners.item_knn import ItemKnnRecipe
 from jobs.refresh.learners.popularity import PopularityRecipe
-from jobs.refresh.learners.repeats import RepeatsRecipe
-from jobs.refresh.learners.rules import RulesRecipe
+from jobs.refresh.learners.protocol import STRICT, PartRecipe
+from jobs.refresh.learners.repeat import RepeatsRecipe
+from jobs.refresh.learners.sequential_rules import RulesRecipe
 from jobs.refresh.learners.session_knn import SessionKnnRecipe
 
 PRESETS = ("default", "fast", "sequence", "shop", "session")

@@ -22,23 +22,23 @@ import polars as pl
 import pyarrow as pa
 import ray
 
-from actors.learned.allowed import ALLOWED
-from cluster.artifacts.shelf import Shelf
+from actors.models.allowed_learners import ALLOWED
+from cluster.admin.allowed_learners import allowed_learners
+from cluster.artifacts.artifact_store import Shelf
 from cluster.artifacts.table_files import Format, TableFile, format_of
 from cluster.clock import SystemClock, iso_ms
 from cluster.errors import HouseError, Refusal, Unavailable
 from cluster.ids import DEFAULT_ENGINE
 from cluster.niceness import be_modest, step_aside
+from cluster.runtime.artifact_access import open_shelf_of
+from cluster.runtime.bootstrap import connect_installation
 from cluster.runtime.connecting import connect_actor
 from cluster.runtime.handover import give_up_keys
-from cluster.runtime.head import connect_installation
-from cluster.runtime.learners import allowed_learners
-from cluster.runtime.shelves import open_shelf_of
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
-from cluster.store.ports import Stores
+from cluster.store.ports.stores import Stores
 from jobs.scoring.results import LONG, NESTED, UserList, results_table
-from jobs.scoring.scoring import ScoringOrder, UserScorer, check_snapshot
+from jobs.scoring.user_scorer import ScoringOrder, UserScorer, check_snapshot
 from jobs.scoring.users import UserKey, count_users, read_users
 
 Connect = Callable[[], OpenStores]

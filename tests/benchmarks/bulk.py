@@ -156,9 +156,9 @@ def counted(stack: Stack, app: str = "development") -> int:
 
 
 async def _count(app: str) -> int:
+    from cluster.artifacts.artifact_store import Shelf
     from cluster.artifacts.segments import SegmentShelf
-    from cluster.artifacts.shelf import Shelf
-    from cluster.commands.installation import Installation
+    from deployments.cli.installation import Installation
 
     installation = Installation()
     segments = SegmentShelf(Shelf.open(installation.settings.shelf_dir))

@@ -17,8 +17,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from actors.search.completions.build import build
-from actors.search.folding import typed_so_far
+from actors.retrieval.autocomplete.index_builder import build
+from actors.retrieval.text import typed_so_far
 from tests.benchmarks.peers import completions as peers
 from tests.benchmarks.peers.completions import Answers
 from tests.benchmarks.quality_sets import data_folder

@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 import orjson
 
-from actors.search.completions.build import build
-from actors.search.completions.lookup import Index
-from actors.search.completions.saved import arrays_of
-from actors.search.folding import typed_so_far
+from actors.retrieval.autocomplete.index_arrays import arrays_of
+from actors.retrieval.autocomplete.index_builder import build
+from actors.retrieval.autocomplete.lookup import Index
+from actors.retrieval.text import typed_so_far
 from tests.benchmarks import bulk, report, stack
 from tests.benchmarks.load import Figures, drive, http_request
 from tests.benchmarks.quality_sets import data_folder

@@ -13,14 +13,14 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from actors.language.embed import HashingEmbedder
-from actors.recommender.follower import RECORDS_AT_ONCE, Follower
+from actors.language.embedder import HashingEmbedder
 from actors.recommender.messages import Circle, ReaderQuery
+from actors.serving.app_follower import RECORDS_AT_ONCE, Follower
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
-from cluster.query.parser import parse
-from cluster.store.memory import memory_stores
+from cluster.query.language.parser import parse
 from tests.benchmarks.recommender_inprocess import Shop
+from tests.fakes.stores.memory import memory_stores
 
 PLAIN = ReaderQuery("user_to_trending", "a", "default", user_id="u", rows=10)
 FILTERS = {

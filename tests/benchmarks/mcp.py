@@ -34,16 +34,16 @@ from starlette.applications import Starlette
 from actors.answers.archive.client import LocalArchiveClient
 from actors.answers.archive.host import AnswersHost
 from actors.answers.archive.messages import ArchiveQuery, ArchiveResult, Article
-from actors.answers.archive.shelf import PassageShelf
+from actors.answers.archive.snapshot_store import PassageShelf
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.records.account import Grant
 from cluster.records.client_rule import ClientRule
 from cluster.secrecy import Vault
-from cluster.store.memory import memory_stores
-from deployments.archive.door import ArchiveConfig, archive_routes, open_archive
+from deployments.archive.services import ArchiveConfig, archive_routes, open_archive
 from tests.benchmarks.load import ROOT, Figures, drive, http_request
 from tests.benchmarks.mcp_articles import APP, questions, write_archive
+from tests.fakes.stores.memory import memory_stores
 
 MASTER = bytes(range(32))
 READY_S = 120.0

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from actors.answers.archive.passages import Document, read_product
-from actors.answers.archive.shelf import PassageShelf
+from actors.answers.archive.snapshot_store import PassageShelf
 
 APP = "news"
 WORDS = 30_000

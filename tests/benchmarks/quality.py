@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from actors.vectors.types import Floats
-from jobs.refresh.building.fit import fit
-from jobs.refresh.events.split import Split, Trial, by_time, leave_last_out, next_in_session
-from jobs.refresh.figures.evaluate import Scorer, examine
+from jobs.refresh.build.fit import fit
+from jobs.refresh.data.split import Split, Trial, by_time, leave_last_out, next_in_session
+from jobs.refresh.evaluation.evaluate import Scorer, examine
 from jobs.refresh.recipe import load
 from jobs.refresh.tuning.plan import make_plan
 from tests.benchmarks import quality_sets as sets

@@ -20,25 +20,25 @@ import orjson
 import pyarrow as pa
 import scipy.sparse as sp
 
-from actors.language.embed import HashingEmbedder
-from actors.learned.features import feature_matrix, features_of
-from actors.learned.histories import Fading, Histories, faded
-from actors.learned.snapshot import Snapshot
-from actors.learned.soundness import trusted
-from actors.learned.vocabulary import Vocabulary
-from actors.recommender.champion import Champion
+from actors.language.embedder import HashingEmbedder
+from actors.models.features import feature_matrix, features_of
+from actors.models.snapshot import Snapshot
+from actors.models.user_histories import Fading, Histories, faded
+from actors.models.validation import trusted
+from actors.models.vocabulary import Vocabulary
 from actors.recommender.messages import ReaderQuery
 from actors.recommender.recommender import Recommender
-from cluster.query.parser import parse as parse_filter
-from cluster.records.recent import RecentEvent
-from jobs.refresh.building.build import build
-from jobs.refresh.building.contents import content_of
-from jobs.refresh.building.fit import fit
-from jobs.refresh.events.dataset import Interactions
-from jobs.refresh.events.split import Targets, Trial
-from jobs.refresh.figures import metrics
+from actors.recommender.state.serving_model import Champion
+from cluster.query.language.parser import parse as parse_filter
+from cluster.records.recent_event import RecentEvent
+from jobs.refresh.build.build import build
+from jobs.refresh.build.content_weights import content_of
+from jobs.refresh.build.fit import fit
+from jobs.refresh.data.dataset import Interactions
+from jobs.refresh.data.split import Targets, Trial
+from jobs.refresh.evaluation import metrics
 from jobs.refresh.learners.als import Als, AlsRecipe
-from jobs.refresh.learners.content import ContentRecipe, frequent_features
+from jobs.refresh.learners.content_regression import ContentRecipe, frequent_features
 from jobs.refresh.recipe import parse
 from tests.benchmarks import quality_sets as sets
 

@@ -17,21 +17,21 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from actors.learned.histories import Histories
-from actors.learned.past import Past
-from jobs.refresh.building.fit import fit
-from jobs.refresh.events.dataset import Columns, Interactions, from_frame
-from jobs.refresh.events.split import Targets, Trial
-from jobs.refresh.figures.evaluate import Scorer, examine
-from jobs.refresh.learner import PartRecipe
+from actors.models.user_histories import Histories
+from actors.models.user_history import Past
+from jobs.refresh.build.fit import fit
+from jobs.refresh.data.dataset import Columns, Interactions, from_frame
+from jobs.refresh.data.split import Targets, Trial
+from jobs.refresh.evaluation.evaluate import Scorer, examine
 from jobs.refresh.learners.als import AlsRecipe
 from jobs.refresh.learners.graph_filter import GraphFilter, GraphFilterRecipe
 from jobs.refresh.learners.item_knn import ItemKnnRecipe
+from jobs.refresh.learners.protocol import PartRecipe
 from jobs.refresh.learners.registry import learner_of
-from jobs.refresh.learners.rules import RulesRecipe
+from jobs.refresh.learners.sequential_rules import RulesRecipe
 from jobs.refresh.recipe import load
 from jobs.refresh.tuning.plan import make_plan
-from jobs.refresh.tuning.protocol import split_of
+from jobs.refresh.tuning.split_protocol import split_of
 from tests.benchmarks import quality_sets as sets
 
 READERS = 4_000

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from actors.learned.histories import DAY_S, Histories
-from actors.learned.vocabulary import Vocabulary
-from jobs.refresh.events.dataset import Interactions
-from jobs.refresh.events.split import by_time, rest_of_basket
-from jobs.refresh.figures import metrics
-from jobs.refresh.figures.evaluate import Scorer, examine
+from actors.models.user_histories import DAY_S, Histories
+from actors.models.vocabulary import Vocabulary
+from jobs.refresh.data.dataset import Interactions
+from jobs.refresh.data.split import by_time, rest_of_basket
+from jobs.refresh.evaluation import metrics
+from jobs.refresh.evaluation.evaluate import Scorer, examine
 from jobs.refresh.learners.baskets import Baskets, BasketsRecipe
-from jobs.refresh.learners.cold import CohortRecipe, train_cohorts
+from jobs.refresh.learners.cohorts import CohortRecipe, train_cohorts
 from jobs.refresh.learners.popularity import Popularity, PopularityRecipe, decayed_counts
 from tests.benchmarks import quality_cold
 from tests.benchmarks import quality_sets as sets

@@ -14,23 +14,23 @@ from typing import Any
 
 import numpy as np
 
-from actors.language.embed import HashingEmbedder
-from actors.learned.histories import Histories
-from actors.learned.registry import learned_of
-from actors.learned.snapshot import Snapshot
-from actors.recommender.champion import Champion
-from actors.recommender.events import Events
+from actors.language.embedder import HashingEmbedder
+from actors.models.registry import learned_of
+from actors.models.snapshot import Snapshot
+from actors.models.user_histories import Histories
 from actors.recommender.messages import ReaderQuery
 from actors.recommender.recommender import Recommender
+from actors.recommender.state.events import Events
+from actors.recommender.state.serving_model import Champion
 from actors.vectors.types import Floats
 from cluster.ids import DEFAULT_ENGINE
-from cluster.records.recent import RecentEvent
-from jobs.refresh.building.build import Origin, build
-from jobs.refresh.building.fit import Engine, fit
-from jobs.refresh.events.dataset import Interactions
-from jobs.refresh.events.split import Split, Trial, by_time, leave_last_out, next_in_session
-from jobs.refresh.figures import metrics
-from jobs.refresh.figures.evaluate import examine
+from cluster.records.recent_event import RecentEvent
+from jobs.refresh.build.build import Origin, build
+from jobs.refresh.build.fit import Engine, fit
+from jobs.refresh.data.dataset import Interactions
+from jobs.refresh.data.split import Split, Trial, by_time, leave_last_out, next_in_session
+from jobs.refresh.evaluation import metrics
+from jobs.refresh.evaluation.evaluate import examine
 from jobs.refresh.recipe import load
 from jobs.refresh.tuning.plan import make_plan
 from tests.benchmarks import quality_sets as sets

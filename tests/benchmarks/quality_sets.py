@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 import scipy.sparse as sp
 
-from actors.language.embed import HashingEmbedder
-from jobs.refresh.events.dataset import Columns, Interactions, from_frame
+from actors.language.embedder import HashingEmbedder
+from jobs.refresh.data.dataset import Columns, Interactions, from_frame
 
 
 def data_folder() -> Path:

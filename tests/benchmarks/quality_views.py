@@ -7,17 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from actors.language.embed import HashingEmbedder
-from actors.learned.histories import DAY_S, Histories
-from actors.recommender.events import Events
+from actors.language.embedder import HashingEmbedder
+from actors.models.user_histories import DAY_S, Histories
 from actors.recommender.messages import ReaderQuery
 from actors.recommender.recommender import Recommender
+from actors.recommender.state.events import Events
 from actors.vectors.types import Floats
 from cluster.ids import DEFAULT_ENGINE
-from jobs.refresh.building.fit import fit
-from jobs.refresh.events.dataset import Interactions
-from jobs.refresh.events.split import Trial, rest_of_basket
-from jobs.refresh.figures import metrics
+from jobs.refresh.build.fit import fit
+from jobs.refresh.data.dataset import Interactions
+from jobs.refresh.data.split import Trial, rest_of_basket
+from jobs.refresh.evaluation import metrics
 from jobs.refresh.recipe import parse
 from tests.benchmarks import quality_sets as sets
 from tests.benchmarks.quality_more import MoreLine, Tell

@@ -20,20 +20,20 @@ import numpy as np
 import orjson
 import polars as pl
 
-from actors.language.embed import HashingEmbedder
-from actors.learned.snapshot import Snapshot
-from actors.learned.soundness import trusted
-from actors.recommender.champion import Champion
-from actors.recommender.events import Events
+from actors.language.embedder import HashingEmbedder
+from actors.models.snapshot import Snapshot
+from actors.models.validation import trusted
 from actors.recommender.messages import Boost, ReaderQuery, Spacing
 from actors.recommender.recommender import Recommender
+from actors.recommender.state.events import Events
+from actors.recommender.state.serving_model import Champion
 from cluster.clock import iso_ms
-from cluster.query.parser import parse
-from cluster.records.recent import RecentEvent
-from cluster.store.ports import Change
-from jobs.refresh.building.build import build
-from jobs.refresh.building.fit import fit
-from jobs.refresh.events.dataset import Columns, from_frame
+from cluster.query.language.parser import parse
+from cluster.records.recent_event import RecentEvent
+from cluster.store.ports.stores import Change
+from jobs.refresh.build.build import build
+from jobs.refresh.build.fit import fit
+from jobs.refresh.data.dataset import Columns, from_frame
 from jobs.refresh.recipe import parse as parse_recipe
 
 NOW_MS = 1_772_452_800_000

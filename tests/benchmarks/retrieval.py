@@ -30,11 +30,11 @@ from actors.answers.archive.messages import ArchiveQuery
 from actors.answers.archive.passages import Document, Passage, Section, read_product
 from actors.answers.archive.retrieve import ask
 from actors.answers.archive.segment import build
-from actors.answers.archive.shelf import PassageShelf
-from actors.answers.archive.writing import Meaning
-from actors.language import encoder, latent
+from actors.answers.archive.snapshot_store import PassageShelf
+from actors.answers.archive.snapshot_writer import Meaning
+from actors.language import encoder, latent_embedder
 from actors.language.analysis import Analyzers
-from actors.language.embed import Embedder, HashingEmbedder
+from actors.language.embedder import Embedder, HashingEmbedder
 from actors.vectors.types import Vector
 from tests.benchmarks.retrieval_sets import Collection, collections
 
@@ -110,7 +110,7 @@ def ndcg(ranked: Sequence[str], judged: Mapping[str, int], k: int = 10) -> float
 
 def built_in(collection: Collection) -> Meaning:
     """Train the built-in embedder on a set."""
-    return Meaning(latent.train(collection.documents.values()), latent.SHARE)
+    return Meaning(latent_embedder.train(collection.documents.values()), latent_embedder.SHARE)
 
 
 def _show_quality(names: tuple[str, ...], folder: Path | None) -> int:

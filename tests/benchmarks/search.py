@@ -27,15 +27,15 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from actors.language import encoder, latent
-from actors.language.embed import Embedder, HashingEmbedder
-from actors.recommender.catalog import Catalog
-from actors.recommender.search.product_texts import ProductTexts
-from actors.recommender.search.saved_products import SavedProducts, save
-from actors.search.products.blend import BEST, blended
-from actors.search.products.found import TextAsk
-from actors.search.products.index import SearchIndex
-from actors.search.products.spelling import Spelling, Vocabulary, Words
+from actors.language import encoder, latent_embedder
+from actors.language.embedder import Embedder, HashingEmbedder
+from actors.recommender.state.catalog import Catalog
+from actors.retrieval.lexical.hybrid_ranking import BEST, blended
+from actors.retrieval.lexical.search_index import SearchIndex
+from actors.retrieval.lexical.spell_dictionary import Spelling, Vocabulary, Words
+from actors.retrieval.lexical.text_query import TextAsk
+from actors.retrieval.product_texts import ProductTexts
+from actors.retrieval.snapshot_format import SavedProducts, save
 from actors.vectors.index import VectorIndex
 from actors.vectors.top import best_rows
 from tests.benchmarks.peers import search as peers
@@ -152,13 +152,13 @@ def _show_quality(names: tuple[str, ...], folder: Path | None, kept: Path | None
         texts, asked = list(one.documents.values()), list(one.questions.values())
         index = index_of(one)
         words = quality_of(one, lambda question, index=index: by_words(index, question))  # type: ignore[misc]
-        hashing, trained = HashingEmbedder(), latent.train(texts)
+        hashing, trained = HashingEmbedder(), latent_embedder.train(texts)
         figures = [
             _of(peers.bm25s_numba_or_numpy(texts, asked, 20), one),
             _of(peers.tantivy_in_memory(texts, asked, 20), one),
             words,
             quality_of(one, hybrid(index, hashing.embed(texts), hashing, HASHING_SHARE)),
-            quality_of(one, hybrid(index, trained.embed(texts), trained, latent.SHARE)),
+            quality_of(one, hybrid(index, trained.embed(texts), trained, latent_embedder.SHARE)),
             None,
             one.floor,
             one.goal,

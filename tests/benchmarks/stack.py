@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
-KIOSK = (sys.executable, "-m", "cluster")
+KIOSK = (sys.executable, "-m", "deployments.cli")
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def kiosk(port: int) -> Iterator[Stack]:
             )
             if down.returncode:  # the supervisor ends everything it started when it is asked to
                 for process in Stack(port, data_dir, "", 0.0).processes():
-                    if "cluster.runtime.supervisor" in process.cmdline():
+                    if "cluster.local.supervisor" in process.cmdline():
                         process.terminate()
                         process.wait(60)
 

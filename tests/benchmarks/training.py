@@ -21,12 +21,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from cluster.admin.vault import ensure_master_key
 from cluster.artifacts.segments import SegmentShelf
-from cluster.runtime.shelves import open_shelf
-from cluster.runtime.vault import ensure_master_key
+from cluster.runtime.artifact_access import open_shelf
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
-from tests.fakes import market
+from tests.fakes import generated_market
 from tests.suites.redis_process import RedisProcess
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,8 +43,10 @@ def main() -> int:
         settings = Settings(data_dir=folder)
         ensure_master_key(settings)
         segments = SegmentShelf(open_shelf(settings))
-        market.settle(segments, market.table(given.events, given.readers, given.items, topics=200, days=90))
-        market.settle_products(segments, market.products(given.items))
+        generated_market.settle(
+            segments, generated_market.table(given.events, given.readers, given.items, topics=200, days=90)
+        )
+        generated_market.settle_products(segments, generated_market.products(given.items))
         Console(stderr=True).print(f"data made in {time.perf_counter() - started_s:.1f} s")
         server = RedisProcess()
         try:
@@ -61,14 +63,24 @@ def main() -> int:
 
 async def _open(url: str) -> None:
     async with open_stores(url, slow_s=10.0) as stores:
-        await market.open_market(stores)
+        await generated_market.open_market(stores)
 
 
 def _trained(folder: Path, url: str, recipe: str) -> dict[str, Any]:
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
     ours = {"KIOSK_DATA_DIR": str(folder), "KIOSK_REDIS_URL": url, "PYTHONPATH": str(ROOT)}
     environment = {**os.environ, **threads, **ours}
-    command = [sys.executable, "-m", "cluster", "train", market.APP, "--recipe", recipe, "--local", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "cluster",
+        "train",
+        generated_market.APP,
+        "--recipe",
+        recipe,
+        "--local",
+        "--json",
+    ]
     started_s, before_s = time.perf_counter(), _cpu_s()
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
     out, _ = process.communicate()

@@ -20,10 +20,10 @@ from starlette.routing import Route
 from cluster.clock import SystemClock
 from cluster.records.account import Grant
 from cluster.secrecy import Vault
-from cluster.store.memory import memory_stores
-from deployments.archive.door import ArchiveConfig, open_archive
+from deployments.archive.services import ArchiveConfig, open_archive
 from tests.fakes.archive import SmallArchive
-from tests.fakes.door import MASTER
+from tests.fakes.request_handler import MASTER
+from tests.fakes.stores.memory import memory_stores
 
 METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"]
 _PASSED = (

@@ -22,11 +22,11 @@ from cluster.records.account import Account
 from cluster.records.archive_call import ArchiveCall
 from cluster.records.password import hash_password
 from cluster.secrecy import Vault
-from cluster.store.memory import memory_stores
-from cluster.store.twin.archive import MemoryArchiveCalls
-from deployments.archive.door import ArchiveConfig, archive_routes, open_archive
+from deployments.archive.services import ArchiveConfig, archive_routes, open_archive
 from tests.fakes.archive import SmallArchive, sample_articles
-from tests.fakes.door import MASTER
+from tests.fakes.request_handler import MASTER
+from tests.fakes.stores.archive_admin import MemoryArchiveCalls
+from tests.fakes.stores.memory import memory_stores
 
 
 async def main(port: int) -> None:

@@ -14,8 +14,8 @@ import sys
 import uvicorn
 
 from cluster.clock import SystemClock
-from deployments.api.hot import HotPath
-from deployments.api.routes import ordinary_way
+from deployments.api.http.hot import HotPath
+from deployments.api.http.routes import ordinary_way
 from tests.contract.example_player import ExamplePlayer
 
 _EVERY_S = 0.05

@@ -15,7 +15,7 @@ import pytest
 from cluster.records.question import ANSWER_WITHIN_MS
 from tests.benchmarks.stack import Stack
 from tests.drills.engines import installed, replicas
-from tests.fakes.provider import Press
+from tests.fakes.llm_provider import Press
 from tests.fakes.small_archive import ARTICLES
 from tests.suites.waiting import wait_until
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
+from cluster.paths import Places
 from cluster.records.engine import Scaling
-from cluster.runtime.places import Places
-from cluster.runtime.plan import Plan
 from cluster.runtime.ray_environment import HOT_LAYER, Ports, ray_environment
+from cluster.runtime.start_plan import Plan
 from cluster.settings import SECRET_VARIABLES, Settings
 
 pytestmark = pytest.mark.ray
@@ -172,8 +172,8 @@ def test_one_machine_in_a_container_is_reachable_from_that_machine_only() -> Non
 
 
 def test_a_baked_wrapper_leaves_the_address_to_serve(tmp_path: Path) -> None:
-    from cluster.runtime.fronting import bake
-    from cluster.runtime.haproxy_config import Wishes, tighten
+    from cluster.local.haproxy_config import Wishes, tighten
+    from cluster.local.haproxy_process import bake
 
     bake(tmp_path)
     wishes = Wishes.load(tmp_path / "haproxy.json")

@@ -18,10 +18,10 @@ import polars as pl
 import psutil
 import pytest
 
-from cluster.runtime.places import Places
+from cluster.paths import Places
 from cluster.runtime.sockets import free_ports
 from tests.cluster.test_up_down import ROOT, Installed
-from tests.fakes.door import BROWSER
+from tests.fakes.request_handler import BROWSER
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(400)]
 APP = "playground"
@@ -133,7 +133,7 @@ def test_workers_run_when_nobody_else_wants_to(running: Running, tmp_path: Path)
     (tmp_path / "ids.txt").write_text("".join(f"user-{n}\n" for n in range(40_000)))
     words = ("recommend", APP, "--users", str(tmp_path / "ids.txt"), "--out", str(tmp_path / "x.csv"))
     scoring = subprocess.Popen(
-        [sys.executable, "-m", "cluster", *words],
+        [sys.executable, "-m", "deployments.cli", *words],
         env={**running.installed.environment, "PYTHONPATH": str(ROOT)},
         cwd="/",
     )

@@ -22,11 +22,11 @@ import httpx
 import psutil
 import pytest
 
-from cluster.runtime.front import LAST
-from cluster.runtime.places import Places
+from cluster.local.haproxy_wrapper import LAST
+from cluster.paths import Places
+from cluster.runtime.installation_state import load_state
 from cluster.runtime.ray_environment import HARD_STOP_S
 from cluster.runtime.sockets import free_ports
-from cluster.runtime.state import load_state
 from tests.benchmarks.load import drive, http_request
 from tests.benchmarks.stack import ROOT, Stack, kiosk
 from tests.suites.busy_machine import busy_machine

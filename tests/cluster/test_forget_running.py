@@ -15,11 +15,11 @@ import httpx
 import pytest
 
 from cluster.artifacts.snapshots import FOLDER, MANIFEST
-from cluster.runtime.places import Places
+from cluster.paths import Places
 from cluster.runtime.sockets import free_ports
 from cluster.store.connect import open_stores
 from tests.cluster.test_up_down import Installed
-from tests.fakes.door import BROWSER
+from tests.fakes.request_handler import BROWSER
 from tests.suites.canary import (
     CITY,
     MAIL,

@@ -24,11 +24,11 @@ import psutil
 import pytest
 import uvicorn
 
-from cluster.runtime.front import predecessor, stand_in_config, wrapper_script
-from cluster.runtime.fronting import Front, find_haproxy
-from cluster.runtime.haproxy_answers import BUSY, OVERLOADED
-from cluster.runtime.haproxy_config import Wishes, tighten
-from cluster.runtime.places import Places
+from cluster.local.haproxy_answers import BUSY, OVERLOADED
+from cluster.local.haproxy_config import Wishes, tighten
+from cluster.local.haproxy_process import Front, find_haproxy
+from cluster.local.haproxy_wrapper import predecessor, stand_in_config, wrapper_script
+from cluster.paths import Places
 from cluster.runtime.sockets import answers, free_ports
 from tests.suites.waiting import wait_until
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from cluster.runtime.haproxy_config import Wishes
+from cluster.local.haproxy_config import Wishes
 from cluster.runtime.sockets import free_ports
 from tests.cluster.test_front import Proxy, Replica
 from tests.fakes.edge import Edge

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from cluster.artifacts.shelf import Shelf
+from cluster.artifacts.artifact_store import Shelf
 from cluster.clock import SystemClock
 from cluster.ids import new_task_id
 from cluster.records.access import App

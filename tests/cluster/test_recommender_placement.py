@@ -10,11 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from actors.recommender.client import RecommenderClient, RemoteRecommenderClient
+from actors.serving.client import RecommenderClient, RemoteRecommenderClient
 from cluster.records.engine import application_name
 from cluster.secrecy import create_master_key
 from cluster.store.connect import open_stores
-from cluster.store.ports import Stores
+from cluster.store.ports.stores import Stores
 from tests.fakes.corner_shop import APP, furnish
 from tests.suites.recommender_client import ClientSuite, ids, query
 from tests.suites.redis_process import RedisProcess

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from cluster.runtime.places import Places
+from cluster.paths import Places
 from cluster.runtime.sockets import free_ports
 from cluster.secrecy import new_master_key
 from tests.suites.redis_process import RedisProcess
@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SPY = '''
 import json, os
 import numpy as np
-from actors.learned.model import Parts
+from actors.models.model import Parts
 from cluster.settings import Settings
 
 class Model:
@@ -86,7 +86,7 @@ class House:
         """Run a command in a shell that has the secrets, as the start had."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("KIOSK_", "RAY_"))}
         done = subprocess.run(
-            [sys.executable, "-m", "cluster", *words],
+            [sys.executable, "-m", "deployments.cli", *words],
             env={
                 **clean,
                 "KIOSK_DATA_DIR": str(self.places.data_dir),
@@ -141,7 +141,7 @@ def leaking(canaries: list[bytes]) -> dict[str, str]:
             command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
         except OSError:
             continue
-        typed = " -m cluster " in command and "cluster.runtime" not in command
+        typed = " -m deployments.cli " in command and "cluster.runtime" not in command
         if not typed and any(canary in environment for canary in canaries):
             found[folder.name] = command[:120]
     return found
@@ -227,7 +227,16 @@ def test_a_foreground_start_hides_what_it_was_started_with(house: House, up: Any
         "KIOSK_REDIS_URL": house.redis,
         "PYTHONPATH": f"{ROOT}:{house.modules}",
     }
-    command = [sys.executable, "-m", "cluster", "up", "--foreground", "--port", str(house.port), "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "deployments.cli",
+        "up",
+        "--foreground",
+        "--port",
+        str(house.port),
+        "--json",
+    ]
     with subprocess.Popen(command, env=environment, cwd="/", stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.runtime.places import Places
+from cluster.paths import Places
 from cluster.runtime.processes import belonging_to
 from cluster.runtime.sockets import free_ports
 
@@ -27,7 +27,7 @@ def test_cycles_leave_no_process_socket_segment_or_file(tmp_path: Path) -> None:
     }
 
     def kiosk(*words: str) -> str:
-        command = [sys.executable, "-m", "cluster", *words, "--json"]
+        command = [sys.executable, "-m", "deployments.cli", *words, "--json"]
         return subprocess.run(
             command, env=environment, cwd=ROOT, check=True, capture_output=True, text=True, timeout=240
         ).stdout

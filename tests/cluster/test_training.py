@@ -15,21 +15,21 @@ from typing import Any
 import psutil
 import pytest
 
+from cluster.admin.vault import ensure_master_key
+from cluster.artifacts.artifact_store import Shelf
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.artifacts.signing import sign_manifests
 from cluster.artifacts.snapshots import SnapshotShelf
 from cluster.clock import SystemClock
 from cluster.records.run import Run
 from cluster.records.schedule import Schedule
+from cluster.runtime.artifact_access import open_shelf
 from cluster.runtime.processes import is_alive
-from cluster.runtime.shelves import open_shelf
-from cluster.runtime.vault import ensure_master_key
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores, open_stores
 from jobs.refresh.recipe import load
-from jobs.refresh.running.orders import order
-from tests.fakes import market
+from jobs.refresh.runs.run_commands import order
+from tests.fakes import generated_market
 from tests.suites.own_redis import EASY
 from tests.suites.redis_process import RedisProcess
 from tests.suites.waiting import until
@@ -52,16 +52,18 @@ class Place:
 
     @property
     def versions(self) -> list[str]:
-        return [one.version for one in SnapshotShelf(self.shelf).versions(market.APP, "default")]
+        return [one.version for one in SnapshotShelf(self.shelf).versions(generated_market.APP, "default")]
 
     async def order(self, **options: Any) -> Run:
         now_ms = SystemClock().now_ms()
-        return await order(self.stores, market.APP, "default", FAST, now_ms=now_ms, by="a test", **options)
+        return await order(
+            self.stores, generated_market.APP, "default", FAST, now_ms=now_ms, by="a test", **options
+        )
 
     async def until(self, run: Run, is_so: Callable[[Run], bool]) -> Run:
         async def has_come() -> bool:
             nonlocal run
-            found = await self.stores.runs.get(market.APP, run.run_id)
+            found = await self.stores.runs.get(generated_market.APP, run.run_id)
             assert found is not None
             run = found
             return is_so(run)
@@ -73,8 +75,8 @@ class Place:
 @pytest.fixture
 async def place(ray_here: None, own_server: RedisProcess, easy_stores: OpenStores, tmp_path: Path) -> Place:
     shelf = Shelf.open(tmp_path / "shelf")
-    await market.open_market(easy_stores)
-    market.settle(SegmentShelf(shelf), market.table(60_000, 2_000, 1_000))
+    await generated_market.open_market(easy_stores)
+    generated_market.settle(SegmentShelf(shelf), generated_market.table(60_000, 2_000, 1_000))
     return Place(partial(open_stores, own_server.url, **EASY), easy_stores, shelf, tmp_path)
 
 
@@ -98,13 +100,13 @@ async def test_an_ordered_run_is_trained_published_and_promoted(place: Place) ->
     done = await place.until(run, lambda run: run.has_ended)
     assert (done.status, done.error) == ("finished", "")
     done = await place.until(run, lambda run: run.promoted)
-    engine = await place.stores.engines.get(market.APP, "default")
+    engine = await place.stores.engines.get(generated_market.APP, "default")
     assert engine is not None
     assert place.versions == [done.version] == [engine.snapshot]
     assert [stage.name for stage in done.stages] == ["dataset", "plan", "evaluate", "train", "publish"]
-    assert [entry.run_id for entry in await place.stores.promotions.history(market.APP, "default")] == [
-        run.run_id
-    ]
+    assert [
+        entry.run_id for entry in await place.stores.promotions.history(generated_market.APP, "default")
+    ] == [run.run_id]
 
 
 @pytest.mark.usefixtures("trainer")
@@ -119,7 +121,7 @@ async def test_a_killed_workers_run_goes_on_and_publishes_once(place: Place) -> 
     print(f"\nended {time.monotonic() - killed_s:.1f} s after the kill, attempt {done.attempt}")
     assert (done.status, done.attempt) == ("finished", 2)
     assert place.versions == [done.version]
-    engine = await place.stores.engines.get(market.APP, "default")
+    engine = await place.stores.engines.get(generated_market.APP, "default")
     assert engine is not None
     assert engine.snapshot == ""
 
@@ -140,21 +142,26 @@ async def test_when_the_trainer_dies_with_its_worker_another_one_goes_on(place: 
 @pytest.mark.usefixtures("trainer")
 async def test_a_schedule_fires_and_a_cancelled_run_publishes_nothing(place: Place) -> None:
     schedule = Schedule(
-        app_id=market.APP, name="often", engine_id="default", when="every 1m", recipe=FAST, created_at=1
+        app_id=generated_market.APP,
+        name="often",
+        engine_id="default",
+        when="every 1m",
+        recipe=FAST,
+        created_at=1,
     )
     await place.stores.schedules.put(schedule)
 
     async def fired() -> bool:
-        return bool(await place.stores.runs.open(market.APP))
+        return bool(await place.stores.runs.open(generated_market.APP))
 
     await until(fired)
-    (run,) = await place.stores.runs.open(market.APP)
+    (run,) = await place.stores.runs.open(generated_market.APP)
     assert run.by == "schedule often"
-    assert await place.stores.schedules.remove(market.APP, "often")
-    from jobs.refresh.running.orders import cancel
+    assert await place.stores.schedules.remove(generated_market.APP, "often")
+    from jobs.refresh.runs.run_commands import cancel
 
     await place.until(run, lambda run: run.status == "running")
-    await cancel(place.stores, market.APP, run.run_id, SystemClock().now_ms())
+    await cancel(place.stores, generated_market.APP, run.run_id, SystemClock().now_ms())
     await until(lambda: not any(_is_worker(process) for process in psutil.process_iter(["cmdline"])), 30.0)
     assert place.versions == []
 
@@ -168,7 +175,7 @@ async def test_from_python_it_is_the_same(place: Place) -> None:
     sign_manifests(open_shelf(settings), foreign=False)
     run = await asyncio.to_thread(
         train,
-        market.APP,
+        generated_market.APP,
         recipe="fast",
         connect=place.connect,
         settings=settings,
@@ -180,22 +187,22 @@ async def test_from_python_it_is_the_same(place: Place) -> None:
 
 
 async def test_variants_of_a_sweep_are_examined_side_by_side(place: Place) -> None:
-    from jobs.refresh.comparisons.sweep import rows, variants
     from jobs.refresh.driver import examine_on_ray
-    from jobs.refresh.running.checkpoint import Checkpoints
-    from jobs.refresh.running.source import read_source
+    from jobs.refresh.runs.checkpoint import Checkpoints
+    from jobs.refresh.runs.sweep import rows, variants
+    from jobs.refresh.runs.training_source import read_source
 
     recipe = load("fast")
     found = variants(recipe, ["parts.rules.window=3,10"])
-    Checkpoints(place.shelf, market.APP, "s", folder="sweeps").put_source(
-        read_source(SegmentShelf(place.shelf), market.APP, recipe)
+    Checkpoints(place.shelf, generated_market.APP, "s", folder="sweeps").put_source(
+        read_source(SegmentShelf(place.shelf), generated_market.APP, recipe)
     )
     told: list[tuple[Any, Any]] = []
     await asyncio.to_thread(
         examine_on_ray,
         found,
         partial(Shelf.open, str(place.folder / "shelf")),
-        market.APP,
+        generated_market.APP,
         "s",
         lambda *one: told.append(one),
     )

@@ -22,8 +22,8 @@ import httpx
 import psutil
 import pytest
 
+from cluster.paths import Places
 from cluster.runtime import probe
-from cluster.runtime.places import Places
 from cluster.runtime.processes import belonging_to
 from cluster.runtime.sockets import free_ports
 from tests.fakes.archive_oauth import Person, Program, answer_of
@@ -53,7 +53,7 @@ class Installed:
     def kiosk(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run one command as a person does, from another directory."""
         done = subprocess.run(
-            [sys.executable, "-m", "cluster", *words],
+            [sys.executable, "-m", "deployments.cli", *words],
             env={**self.environment, "PYTHONPATH": str(ROOT)},
             cwd="/",
             capture_output=True,

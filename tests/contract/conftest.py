@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from cluster.secrecy import mint_key
-from deployments.api.hot import HotPath
-from deployments.api.routes import ordinary_way
+from deployments.api.http.hot import HotPath
+from deployments.api.http.routes import ordinary_way
 from tests.contract.ways import URL, InProcess, Live, Way
-from tests.fakes.door import open_corner
+from tests.fakes.request_handler import open_corner
 
 
 @pytest.fixture(params=["framework", "front", *(["live"] if URL else [])])

@@ -16,16 +16,16 @@ from urllib.parse import quote, urlencode
 
 import deployments.api.reference
 from actors.intake.steps import prepare
-from actors.language.embed import HashingEmbedder
-from actors.recommender.client import LocalRecommenderClient
-from actors.recommender.host import RecommenderHost
+from actors.language.embedder import HashingEmbedder
+from actors.serving.client import LocalRecommenderClient
+from actors.serving.host import RecommenderHost
 from cluster.clock import Clock
 from cluster.meter import SilentMeter
-from cluster.store.memory import memory_stores
-from deployments.api.endpoint import Endpoint
-from deployments.api.reference.texts import Example, read_examples
+from deployments.api.http.endpoint import Endpoint
+from deployments.api.reference.openapi_reference import Example, read_examples
 from tests.fakes.asgi import Answer, call
-from tests.fakes.door import Corner, StillClock, open_corner
+from tests.fakes.request_handler import Corner, StillClock, open_corner
+from tests.fakes.stores.memory import memory_stores
 
 FILE = Path(deployments.api.reference.__file__).with_name("examples.json")
 SECOND_MS = 1_000

@@ -12,7 +12,7 @@ import pytest
 
 from tests.contract.example_player import ExamplePlayer
 from tests.fakes.asgi import Answer, call
-from tests.fakes.door import BROWSER
+from tests.fakes.request_handler import BROWSER
 from tests.house.tree import ROOT
 
 GUIDE = (ROOT / "docs" / "api.md").read_text("utf-8")

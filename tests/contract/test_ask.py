@@ -11,12 +11,12 @@ from uuid import uuid4
 import pytest
 
 from cluster.records.access import AppSettings
-from deployments.api.hot import HotPath
-from deployments.api.routes import ordinary_way
+from deployments.api.http.hot import HotPath
+from deployments.api.http.routes import ordinary_way
 from deployments.edge.signatures import sign_reader
 from tests.fakes.asgi import Answer, call
 from tests.fakes.corner_shop import upload
-from tests.fakes.door import BROWSER, PLENTY, Corner, open_corner
+from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner
 from tests.fakes.small_archive import ARTICLES
 from tests.fakes.tokens import token_of
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from actors.recommender.client import LocalRecommenderClient
-from actors.recommender.host import RecommenderHost
+from actors.serving.client import LocalRecommenderClient
+from actors.serving.host import RecommenderHost
 from cluster.meter import SilentMeter
 from cluster.records.engine import Engine
-from cluster.store.memory import memory_stores
 from tests.contract.test_ask import Desk
 from tests.fakes.corner_shop import upload
-from tests.fakes.door import StillClock, open_corner
+from tests.fakes.request_handler import StillClock, open_corner
 from tests.fakes.small_archive import ARTICLES
+from tests.fakes.stores.memory import memory_stores
 
 WATER = "treaty about the water of the river"
 GERMAN = " Vertrag über das Wasser des Flusses"

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from actors.recommender.client import LocalRecommenderClient
-from actors.recommender.host import RecommenderHost
+from actors.serving.client import LocalRecommenderClient
+from actors.serving.host import RecommenderHost
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.records.access import CONFIDENTIAL_FIELDS, AppSettings
-from cluster.store.memory import memory_stores
 from tests.fakes.asgi import Answer, call
-from tests.fakes.door import BROWSER, PLENTY, Corner, open_corner
+from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner
+from tests.fakes.stores.memory import memory_stores
 
 PRODUCT = {
     "product_id": "p1", "title": "Steel trowel", "price": 14.5, "margin": 0.42, "brand": "Alder",

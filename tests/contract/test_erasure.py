@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.contract.ways import Way
 from tests.fakes.asgi import Answer
-from tests.fakes.door import BROWSER
+from tests.fakes.request_handler import BROWSER
 
 PERSON = "canary-user-7f3a"
 

@@ -8,10 +8,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from deployments.api.openapi import describe
-from deployments.api.reference.texts import read_examples, read_texts
+from deployments.api.http.openapi import describe
+from deployments.api.reference.openapi_reference import read_examples, read_texts
 from tests.contract.example_player import ExamplePlayer
-from tests.fakes.door import Corner, open_corner
+from tests.fakes.request_handler import Corner, open_corner
 
 
 @pytest.fixture

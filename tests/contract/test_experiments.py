@@ -9,12 +9,12 @@ import pytest
 
 from cluster.records.access import AppSettings
 from cluster.records.experiment import Experiment
-from deployments.api.hot import HotPath
-from deployments.api.routes import ordinary_way
+from deployments.api.http.hot import HotPath
+from deployments.api.http.routes import ordinary_way
 from tests.contract.scenario import Scenario, load
 from tests.contract.test_rest import play
 from tests.contract.ways import InProcess
-from tests.fakes.door import NOW_MS, PLENTY, Corner, open_corner
+from tests.fakes.request_handler import NOW_MS, PLENTY, Corner, open_corner
 
 GREY = {"variant_id": "var-grey", "name": "control", "slug": "grey"}
 RED = {

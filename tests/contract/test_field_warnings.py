@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from actors.recommender.client import LocalRecommenderClient
-from actors.recommender.host import RecommenderHost
+from actors.serving.client import LocalRecommenderClient
+from actors.serving.host import RecommenderHost
 from cluster.meter import SilentMeter
 from cluster.records.access import AppSettings
 from cluster.records.boost_rule import read_rules
-from cluster.store.memory import memory_stores
 from tests.fakes.asgi import call
 from tests.fakes.corner_shop import APP, NOW_MS, furnish
-from tests.fakes.door import BROWSER, PLENTY, Corner, StillClock, open_corner
+from tests.fakes.request_handler import BROWSER, PLENTY, Corner, StillClock, open_corner
+from tests.fakes.stores.memory import memory_stores
 
 PRIZE = {
     "field": "prize",

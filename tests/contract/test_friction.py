@@ -9,11 +9,11 @@ import pytest
 
 from cluster.records.engine import Engine
 from cluster.secrecy import mint_key
-from deployments.api.hot import HotPath
-from deployments.api.routes import ordinary_way
+from deployments.api.http.hot import HotPath
+from deployments.api.http.routes import ordinary_way
 from deployments.edge.compression import LEAST_BYTES, LEAST_HOT_BYTES
 from tests.fakes.asgi import Answer, call
-from tests.fakes.door import BROWSER, Corner, open_corner
+from tests.fakes.request_handler import BROWSER, Corner, open_corner
 
 RECOMMEND = "/v1/recommendation/user_to_products"
 

@@ -14,13 +14,13 @@ from actors.answers.archive.client import LocalArchiveClient
 from actors.history.client import LocalHistoryClient
 from cluster.records.engine import Engine
 from cluster.secrecy import Vault
-from deployments.api.hot import HotPath
-from deployments.api.routes import ordinary_way
-from deployments.archive.door import ArchiveConfig, archive_routes, open_archive
-from deployments.edge.tally import Tally
+from deployments.api.http.hot import HotPath
+from deployments.api.http.routes import ordinary_way
+from deployments.archive.services import ArchiveConfig, archive_routes, open_archive
+from deployments.edge.request_log import Tally
 from deployments.edge.trace import AccessLog
 from tests.fakes.asgi import Answer, call
-from tests.fakes.door import BROWSER, MASTER, Corner, open_corner
+from tests.fakes.request_handler import BROWSER, MASTER, Corner, open_corner
 
 THREAD = "11111111-0000-4000-8000-000000000001"
 

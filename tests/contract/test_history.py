@@ -13,14 +13,14 @@ from actors.history.client import LocalHistoryClient
 from actors.history.messages import Change
 from actors.history.threads import updated
 from cluster.errors import Unavailable
-from cluster.store.memory import memory_stores
-from cluster.store.ports import Stores
-from deployments.api.hot import HotPath
-from deployments.api.routes import ordinary_way
+from cluster.store.ports.stores import Stores
+from deployments.api.http.hot import HotPath
+from deployments.api.http.routes import ordinary_way
 from tests.contract.scenario import Scenario, load
 from tests.contract.test_rest import play
 from tests.contract.ways import InProcess
-from tests.fakes.door import BROWSER, Corner, StillClock, open_corner
+from tests.fakes.request_handler import BROWSER, Corner, StillClock, open_corner
+from tests.fakes.stores.memory import memory_stores
 
 T1, T2 = "11111111-0000-4000-8000-000000000001", "22222222-0000-4000-8000-000000000002"
 QUESTIONS = (

@@ -10,12 +10,12 @@ from urllib.parse import quote
 
 import pytest
 
-from cluster.store.ports import Noun
-from deployments.api.hot import HotPath
-from deployments.api.routes import ordinary_way
+from cluster.store.ports.stores import Noun
+from deployments.api.http.hot import HotPath
+from deployments.api.http.routes import ordinary_way
 from tests.contract.ways import Way
 from tests.fakes.asgi import HungUp, call
-from tests.fakes.door import BROWSER, Corner, open_corner
+from tests.fakes.request_handler import BROWSER, Corner, open_corner
 
 LIMIT_MS = 50
 BODIES = {

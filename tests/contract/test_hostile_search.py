@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from actors.recommender.client import LocalRecommenderClient
-from actors.recommender.host import RecommenderHost
+from actors.serving.client import LocalRecommenderClient
+from actors.serving.host import RecommenderHost
 from cluster.meter import SilentMeter
-from cluster.store.memory import memory_stores
 from tests.fakes.asgi import Answer, call
 from tests.fakes.corner_shop import APP, NOW_MS, PRODUCTS, upload
-from tests.fakes.door import BROWSER, Corner, StillClock, open_corner
+from tests.fakes.request_handler import BROWSER, Corner, StillClock, open_corner
+from tests.fakes.stores.memory import memory_stores
 
 MOST_MS = 100
 "Of processor time, over 1,000 products."

@@ -10,7 +10,7 @@ import pytest
 
 from tests.contract.ways import Way
 from tests.fakes.asgi import Answer
-from tests.fakes.door import BROWSER
+from tests.fakes.request_handler import BROWSER
 
 MINE, UNKNOWN = "only-in-other", "nowhere-at-all"
 

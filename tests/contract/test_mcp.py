@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from deployments.api.hot import HotPath
-from deployments.api.routes import ordinary_way
-from deployments.archive.door import archive_routes
+from deployments.api.http.hot import HotPath
+from deployments.api.http.routes import ordinary_way
+from deployments.archive.services import archive_routes
 from tests.contract.scenario import differences
 from tests.fakes.archive import BASE, ArchiveCorner, open_archive_corner
-from tests.fakes.door import open_corner
+from tests.fakes.request_handler import open_corner
 
 METADATA = f"{BASE}/.well-known/oauth-protected-resource/mcp"
 UNAUTHORIZED = {

@@ -14,11 +14,11 @@ from actors.answers.archive.messages import ArchiveQuery, ArchiveResult
 from cluster.errors import Fault, Unavailable
 from cluster.records.client_rule import ClientRule
 from cluster.secrecy import Vault
-from deployments.archive.quoting import PURPOSE, fenced_line
+from deployments.archive.text_fence import PURPOSE, fenced_line
 from deployments.archive.tools import TOOLS
 from tests.fakes.archive import ArchiveCorner, open_archive_corner
 from tests.fakes.asgi import HungUp, call
-from tests.fakes.door import MASTER, StillClock
+from tests.fakes.request_handler import MASTER, StillClock
 from tests.suites.waiting import until
 
 NOT_ISSUED = (

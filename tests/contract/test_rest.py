@@ -10,7 +10,7 @@ from deployments.edge.signatures import sign_reader
 from tests.contract.scenario import Scenario, differences, filled, load
 from tests.contract.ways import Way
 from tests.fakes.asgi import Answer
-from tests.fakes.door import BROWSER
+from tests.fakes.request_handler import BROWSER
 from tests.fakes.tokens import token_of
 
 SCENARIOS = load(Path(__file__).parent / "rest")

@@ -25,9 +25,9 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from cluster.records.engine import Engine
-from deployments.api.hot import HotPath
-from deployments.api.routes import ordinary_way
-from tests.fakes.door import open_corner
+from deployments.api.http.hot import HotPath
+from deployments.api.http.routes import ordinary_way
+from tests.fakes.request_handler import open_corner
 
 pytestmark = pytest.mark.slow
 

@@ -9,10 +9,10 @@ import logging
 import pytest
 import structlog
 
-from deployments.api.hot import HotPath
-from deployments.api.routes import ordinary_way
+from deployments.api.http.hot import HotPath
+from deployments.api.http.routes import ordinary_way
 from tests.fakes.asgi import call
-from tests.fakes.door import BROWSER, open_corner
+from tests.fakes.request_handler import BROWSER, open_corner
 from tests.fakes.tokens import token_of
 
 CANARY = "CANARY7f31"

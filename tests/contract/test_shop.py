@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from actors.recommender.client import LocalRecommenderClient
-from actors.recommender.host import RecommenderHost
+from actors.serving.client import LocalRecommenderClient
+from actors.serving.host import RecommenderHost
 from cluster.meter import SilentMeter
 from cluster.records.boost_rule import read_rules
-from cluster.store.memory import memory_stores
-from cluster.store.ports import Stores
+from cluster.store.ports.stores import Stores
 from tests.contract.scenario import Scenario, load
 from tests.contract.test_rest import play
 from tests.contract.ways import InProcess
 from tests.fakes.corner_shop import APP, NOW_MS, furnish
-from tests.fakes.door import Corner, StillClock, open_corner
+from tests.fakes.request_handler import Corner, StillClock, open_corner
+from tests.fakes.stores.memory import memory_stores
 
 RULES = [
     {"name": "almanac for guests", "boost_fq": "product_id:garden-almanac", "boosting_tags": ["guest"]},

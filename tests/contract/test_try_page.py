@@ -12,11 +12,11 @@ from starlette.applications import Starlette
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from deployments.api.routes import ordinary_way
+from deployments.api.http.routes import ordinary_way
 from tests.contract.example_player import ExamplePlayer
 from tests.contract.oauth.test_browser import BROWSER, SHOTS, playwright, serving
 from tests.contract.test_api_guide import blocks, commands, proofs, run
-from tests.fakes.door import BROWSER as AGENT
+from tests.fakes.request_handler import BROWSER as AGENT
 
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.asgi import Answer, call
-from tests.fakes.door import BROWSER, Corner, open_corner
+from tests.fakes.request_handler import BROWSER, Corner, open_corner
 
 PRODUCTS, INTERACTIONS = "/v1/products", "/v1/interactions"
 

@@ -13,7 +13,7 @@ from cluster.records.access import AppSettings, Limits, new_app_settings
 from cluster.secrecy import derive_token_key
 from deployments.edge.signatures import sign_reader
 from tests.fakes.asgi import Answer, call
-from tests.fakes.door import BROWSER, PLENTY, Corner, open_corner
+from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner
 from tests.fakes.tokens import segment, token_of
 
 EVENTS = "/v1/interactions"

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import httpx
 
 from tests.fakes.asgi import Answer, call
-from tests.fakes.door import Corner
+from tests.fakes.request_handler import Corner
 
 URL = os.environ.get("KIOSK_CONTRACT_URL", "")
 "Base URL of a live server; its apps' keys are in KIOSK_CONTRACT_KEYS as {app: {secret, publishable}}."

@@ -27,12 +27,12 @@ from cluster.clock import SystemClock
 from cluster.records.account import Grant
 from cluster.runtime.sockets import free_ports
 from cluster.secrecy import Vault
-from cluster.store.memory import memory_stores
-from deployments.archive.door import ArchiveConfig, open_archive
+from deployments.archive.services import ArchiveConfig, open_archive
 from tests.benchmarks.load import drive, http_request
 from tests.drills.bounds import Bounds
 from tests.fakes.archive import SmallArchive
-from tests.fakes.door import MASTER
+from tests.fakes.request_handler import MASTER
+from tests.fakes.stores.memory import memory_stores
 
 pytestmark = [pytest.mark.drill, pytest.mark.usefixtures("allow_world"), pytest.mark.timeout(1800)]
 ROOT = Path(__file__).parents[2]

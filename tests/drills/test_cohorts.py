@@ -8,11 +8,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from actors.language.embed import HashingEmbedder
-from actors.recommender.events import Events
-from actors.recommender.holdings import Holdings
-from actors.recommender.live_cohorts import LiveCohorts
-from actors.recommender.overlay import Overlay
+from actors.language.embedder import HashingEmbedder
+from actors.recommender.state.engine_state import Holdings
+from actors.recommender.state.events import Events
+from actors.recommender.state.live_cohorts import LiveCohorts
+from actors.recommender.state.overlay import Overlay
 from tests.fakes.corner_shop import DAY_MS, NOW_MS
 
 pytestmark = pytest.mark.drill

@@ -16,13 +16,13 @@ import pytest
 
 from cluster.errors import Unauthenticated
 from cluster.records.access import App
-from cluster.records.issue import issue_key
+from cluster.records.issued_key import issue_key
 from cluster.secrecy import Vault
-from cluster.store.memory import memory_stores
 from deployments.edge.keyring import Keyring
 from deployments.edge.signatures import compare_hash, sign_reader
 from deployments.edge.tokens import read_token
-from tests.fakes.door import MASTER
+from tests.fakes.request_handler import MASTER
+from tests.fakes.stores.memory import memory_stores
 from tests.fakes.tokens import token_of
 
 pytestmark = pytest.mark.drill

@@ -10,11 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from cluster.artifacts.artifact_store import Shelf
 from cluster.artifacts.compaction import MergeRules
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.artifacts.tables import INTERACTIONS
-from tests.fakes import market
+from tests.fakes import generated_market
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(900)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,10 +28,10 @@ LEAST_ROWS_PER_S = {"parquet": 10_000, "jsonl": 40_000, "csv": 8_000}
 EXPORT = """
 import asyncio, json, re, sys, time
 from pathlib import Path
-from cluster.artifacts.shelf import Shelf
+from cluster.artifacts.artifact_store import Shelf
 from cluster.records.access import App
-from cluster.store.memory import memory_stores
-from jobs.export.exporting import ExportOrder, export
+from tests.fakes.stores.memory import memory_stores
+from jobs.export.file_export import ExportOrder, export
 
 async def main(folder, out, form):
     stores = memory_stores()
@@ -50,7 +50,7 @@ def settle(folder: Path, batches: int) -> None:
     """Put batches of interactions with their JSON on the shelf, as settling would."""
     segments = SegmentShelf(Shelf.open(folder), rules=MergeRules(piece_bytes=A_PIECE))
     for batch in range(batches):
-        made = market.table(A_BATCH, 20_000, 5_000, seed=batch)
+        made = generated_market.table(A_BATCH, 20_000, 5_000, seed=batch)
         jsons = [
             b'{"type":"%s","user_id":"%s","product_ids":["%s"],"timestamp":"2026-03-01T09:15:30.250Z"}'
             % (kind.encode(), reader[2:].encode(), products[0].encode())
@@ -61,12 +61,14 @@ def settle(folder: Path, batches: int) -> None:
                 strict=True,
             )
         ]
-        offsets = pa.array([f"{market.END_MS + batch}-{number // 500}" for number in range(A_BATCH)])
+        offsets = pa.array(
+            [f"{generated_market.END_MS + batch}-{number // 500}" for number in range(A_BATCH)]
+        )
         made = made.set_column(made.column_names.index("json"), "json", pa.array(jsons, pa.binary()))
         made = made.set_column(made.column_names.index("offset"), "offset", offsets).cast(INTERACTIONS)
-        first, last = f"{market.END_MS + batch}-0", f"{market.END_MS + batch}-{A_BATCH}"
-        segments.append(market.APP, "interaction", made, first=first, last=last)
-        segments.compact(market.APP, "interaction")
+        first, last = f"{generated_market.END_MS + batch}-0", f"{generated_market.END_MS + batch}-{A_BATCH}"
+        segments.append(generated_market.APP, "interaction", made, first=first, last=last)
+        segments.compact(generated_market.APP, "interaction")
 
 
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:

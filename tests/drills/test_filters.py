@@ -18,11 +18,11 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import FilterSyntax
-from cluster.query.columns import ColumnStore
-from cluster.query.compile import compile_filter, matches
-from cluster.query.parser import parse
-from cluster.query.written import written
-from tests.unit.cluster.query.figures import at_the_limits, made_up_record
+from cluster.query.columnar.column_store import ColumnStore
+from cluster.query.columnar.compile import compile_filter, matches
+from cluster.query.language.filter_text import written
+from cluster.query.language.parser import parse
+from tests.unit.cluster.query.columnar.filter_costs import at_the_limits, made_up_record
 
 COUNT = int(os.environ.get("KIOSK_FUZZ_FILTERS", "10_000_000"))
 SECONDS = int(os.environ.get("KIOSK_FUZZ_SECONDS", "480"))

@@ -16,8 +16,8 @@ from random import Random
 import orjson
 import pytest
 
+from cluster.artifacts.artifact_store import Shelf
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.clock import SystemClock
 from cluster.ids import new_task_id
 from cluster.records.access import App
@@ -33,7 +33,7 @@ class Nursery:
     """Intakes in processes of their own."""
 
     def __init__(self, url: str, shelf: Path) -> None:
-        command = [sys.executable, "-m", "tests.drills.intake_nursery", url, str(shelf)]
+        command = [sys.executable, "-m", "tests.drills.intake_process", url, str(shelf)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._child = 0
 

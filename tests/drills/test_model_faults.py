@@ -17,7 +17,7 @@ from tests.benchmarks.load import Figures, drive
 from tests.benchmarks.stack import Stack
 from tests.drills.bounds import Bounds
 from tests.drills.engines import asking, installed, seed
-from tests.fakes.provider import Press
+from tests.fakes.llm_provider import Press
 from tests.fakes.small_archive import ARTICLES
 
 pytestmark = [pytest.mark.drill, pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(600)]

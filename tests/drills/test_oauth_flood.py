@@ -19,8 +19,8 @@ from cluster.clock import SystemClock
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
 from deployments.archive.oauth.addresses import Addresses
-from deployments.archive.oauth.means import OAuthMeans, open_oauth
-from deployments.archive.oauth.throttle import OAuthLimits, Rate
+from deployments.archive.oauth.rate_limits import OAuthLimits, Rate
+from deployments.archive.oauth.services import OAuthMeans, open_oauth
 from tests.fakes.archive_oauth import (
     MASTER,
     RESOURCE,

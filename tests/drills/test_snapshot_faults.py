@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actors.recommender.champions import Models
-from actors.recommender.host import RecommenderHost
 from actors.recommender.messages import ReaderQuery, RecommendationResult
-from cluster.artifacts.shelf import Shelf
+from actors.serving.host import RecommenderHost
+from actors.serving.model_registry import Models
+from cluster.artifacts.artifact_store import Shelf
 from cluster.artifacts.snapshots import SnapshotShelf
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.records.engine import Engine
-from cluster.store.memory import memory_stores
 from tests.fakes.corner_shop import APP, upload
-from tests.fakes.trained import published, ring_products
+from tests.fakes.stores.memory import memory_stores
+from tests.fakes.trained_snapshot import published, ring_products
 from tests.suites.snapshot_damage import damaged_loads, folder_of
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(600)]

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from actors.learned.blend import Blend, Part
-from actors.learned.histories import Fading
-from actors.learned.neighbours import Neighbours
-from actors.learned.vocabulary import Vocabulary
-from jobs.refresh.building.build import build
-from jobs.refresh.building.fit import DataFacts, Engine
-from jobs.refresh.learners.neighbours import tidy
+from actors.models.blend import Blend, Part
+from actors.models.neighbours import Neighbours
+from actors.models.user_histories import Fading
+from actors.models.vocabulary import Vocabulary
+from jobs.refresh.build.build import build
+from jobs.refresh.build.fit import DataFacts, Engine
+from jobs.refresh.learners.sparse_weights import tidy
 from jobs.refresh.recipe import parse
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(300)]
@@ -33,10 +33,10 @@ REPLICA = textwrap.dedent(
     import re, sys
     from pathlib import Path
     import numpy as np
-    from actors.learned.snapshot import Snapshot
-    from actors.learned.soundness import trusted
-    from actors.recommender.champion import Champion
-    from actors.recommender.taste import Steps
+    from actors.models.snapshot import Snapshot
+    from actors.models.validation import trusted
+    from actors.recommender.state.serving_model import Champion
+    from actors.recommender.ranking.user_profile import Steps
 
     def private():
         told = Path("/proc/self/smaps_rollup").read_text()

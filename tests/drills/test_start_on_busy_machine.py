@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.runtime.places import Places
+from cluster.paths import Places
 from cluster.runtime.processes import belonging_to
 from cluster.runtime.sockets import free_ports
 from tests.suites.busy_machine import busy_machine
@@ -28,7 +28,7 @@ def test_a_first_start_on_a_busy_machine_succeeds_and_says_how_far_it_is(tmp_pat
     environment = {**clean, "KIOSK_DATA_DIR": str(tmp_path / "data"), "PYTHONPATH": str(ROOT)}
 
     def kiosk(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "cluster", *words]
+        command = [sys.executable, "-m", "deployments.cli", *words]
         return subprocess.run(
             command, env=environment, cwd="/", capture_output=True, text=True, timeout=800, check=False
         )

@@ -17,20 +17,20 @@ from pathlib import Path
 
 import pytest
 
+from cluster.admin.vault import ensure_master_key
 from cluster.artifacts.segments import SegmentShelf
 from cluster.artifacts.snapshots import SnapshotShelf
 from cluster.clock import SystemClock
 from cluster.records.engine import Engine
 from cluster.records.run import Run
-from cluster.runtime.shelves import open_shelf
-from cluster.runtime.vault import ensure_master_key
+from cluster.runtime.artifact_access import open_shelf
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores, open_stores
 from jobs.refresh.recipe import load
-from jobs.refresh.running.crew import ProcessCrew
-from jobs.refresh.running.foreman import Foreman
-from jobs.refresh.running.orders import order
-from tests.fakes import market
+from jobs.refresh.runs.process_pool import ProcessCrew
+from jobs.refresh.runs.run_commands import order
+from jobs.refresh.runs.scheduler import Foreman
+from tests.fakes import generated_market
 from tests.suites.redis_process import RedisProcess
 
 pytestmark = [pytest.mark.redis, pytest.mark.timeout(900)]
@@ -69,7 +69,7 @@ async def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
         monkeypatch.setenv("KIOSK_REDIS_URL", server.url)
         monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path))
         async with open_stores(server.url, hot_s=5.0, slow_s=10.0) as stores:
-            await market.open_market(stores)
+            await generated_market.open_market(stores)
             yield stores
     finally:
         server.stop()
@@ -83,32 +83,34 @@ async def test_killed_at_random_points_it_goes_on_and_publishes_once(
     ensure_master_key(settings)
     shelf = open_shelf(settings)
     snapshots = SnapshotShelf(shelf)
-    market.settle(SegmentShelf(shelf), market.table(30_000, 2_000, 2_000, topics=40))
+    generated_market.settle(SegmentShelf(shelf), generated_market.table(30_000, 2_000, 2_000, topics=40))
     office = Office(stores)
     started_s = time.monotonic()
     first, _ = await _until_ended(office, await _ordered(stores))
     whole_s = time.monotonic() - started_s
     assert first.status == "finished"
-    await stores.engines.put(Engine(app_id=market.APP, engine_id="default", snapshot="champion"))
+    await stores.engines.put(Engine(app_id=generated_market.APP, engine_id="default", snapshot="champion"))
     resumed: list[float] = []
     ended: list[float] = []
     stages: Counter[str] = Counter()
     for number in range(3 * ROUNDS):
         if len(ended) == ROUNDS:
             break
-        snapshots.remove(market.APP, "default", first.version)
+        snapshots.remove(generated_market.APP, "default", first.version)
         run = await _ordered(stores)
         pid = await _sent(office, run)
         await _work_for(office, rng.uniform(0.0, whole_s))
         before = await _read(stores, run)
         if before.has_ended:
             stages["(had ended)"] += 1
-            assert [one.version for one in snapshots.versions(market.APP, "default")] == [first.version]
+            assert [one.version for one in snapshots.versions(generated_market.APP, "default")] == [
+                first.version
+            ]
             continue
         stages[before.stage or "(not begun)"] += 1
         os.kill(pid, signal.SIGKILL)
         killed_s = time.monotonic()
-        assert len(snapshots.versions(market.APP, "default")) <= 1
+        assert len(snapshots.versions(generated_market.APP, "default")) <= 1
         if number % 2:
             office.hire()
         done, resumed_s = await _until_ended(office, run, before.attempt)
@@ -118,8 +120,8 @@ async def test_killed_at_random_points_it_goes_on_and_publishes_once(
             f"kill {number + 1} in {before.stage or 'the beginning'}: on after {resumed[-1]:.1f} s, {ended[-1]:.1f} s"
         )
         assert (done.status, done.version) == ("finished", first.version)
-        assert [one.version for one in snapshots.versions(market.APP, "default")] == [first.version]
-        engine = await stores.engines.get(market.APP, "default")
+        assert [one.version for one in snapshots.versions(generated_market.APP, "default")] == [first.version]
+        engine = await stores.engines.get(generated_market.APP, "default")
         assert engine is not None
         assert engine.snapshot == "champion"
     for crew in (office.crew, *office.dismissed):
@@ -141,7 +143,9 @@ async def test_killed_at_random_points_it_goes_on_and_publishes_once(
 
 async def _ordered(stores: OpenStores) -> Run:
     recipe = load("fast").model_dump(mode="json")
-    return await order(stores, market.APP, "default", recipe, now_ms=SystemClock().now_ms(), by="a drill")
+    return await order(
+        stores, generated_market.APP, "default", recipe, now_ms=SystemClock().now_ms(), by="a drill"
+    )
 
 
 async def _sent(office: Office, run: Run) -> int:
@@ -159,7 +163,7 @@ async def _work_for(office: Office, seconds: float) -> None:
 
 
 async def _read(stores: OpenStores, run: Run) -> Run:
-    found = await stores.runs.get(market.APP, run.run_id)
+    found = await stores.runs.get(generated_market.APP, run.run_id)
     assert found is not None
     return found
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from actors.history.answering import Answering, NewAnswer
+from actors.history.answer_service import Answering, NewAnswer
 from actors.history.content import Content
 from actors.history.monitor import Judges
-from actors.language.embed import HashingEmbedder
-from cluster.store.ports import Stores
+from actors.language.embedder import HashingEmbedder
+from cluster.store.ports.stores import Stores
 
 
 @dataclass

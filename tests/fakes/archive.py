@@ -15,11 +15,11 @@ from starlette.applications import Starlette
 from actors.answers.archive.messages import ArchiveQuery, ArchiveResult, Article, Snippet
 from cluster.records.account import Grant
 from cluster.secrecy import Vault
-from cluster.store.memory import memory_stores
-from cluster.store.ports import Stores
-from deployments.archive.door import ArchiveConfig, ArchiveMeans, archive_routes, open_archive
+from cluster.store.ports.stores import Stores
+from deployments.archive.services import ArchiveConfig, ArchiveMeans, archive_routes, open_archive
 from tests.fakes.asgi import Answer, call
-from tests.fakes.door import MASTER, StillClock
+from tests.fakes.request_handler import MASTER, StillClock
+from tests.fakes.stores.memory import memory_stores
 
 BASE = "https://news.example.com"
 HOST = "news.example.com"

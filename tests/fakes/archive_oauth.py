@@ -19,11 +19,11 @@ from starlette.routing import Route
 from cluster.clock import Clock
 from cluster.records.account import Account, Role
 from cluster.secrecy import Vault
-from cluster.store.ports import Stores
+from cluster.store.ports.stores import Stores
 from deployments.archive.oauth.addresses import Addresses, resource_of
-from deployments.archive.oauth.means import OAuthMeans, open_oauth
+from deployments.archive.oauth.rate_limits import OAuthLimits
 from deployments.archive.oauth.routes import oauth_routes
-from deployments.archive.oauth.throttle import OAuthLimits
+from deployments.archive.oauth.services import OAuthMeans, open_oauth
 
 MASTER = bytes(range(32))
 BASE = "https://news.example.com"

@@ -25,12 +25,12 @@ from typing import Any
 
 import orjson
 
-from actors.language.embed import HashingEmbedder, text_of
+from actors.language.embedder import HashingEmbedder, text_of
 from actors.recommender.recommender import Recommender
 from cluster.clock import iso_ms
 from cluster.ids import new_task_id
-from cluster.records.recent import RecentEvent
-from cluster.store.ports import Change, RecordPut, Stores
+from cluster.records.recent_event import RecentEvent
+from cluster.store.ports.stores import Change, RecordPut, Stores
 
 APP = "shop"
 NOW_MS = 1_772_452_800_000

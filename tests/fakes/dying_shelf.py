@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.artifacts.shelf import Shelf
+from cluster.artifacts.artifact_store import Shelf
 
 
 class Killed(BaseException):

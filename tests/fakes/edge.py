@@ -10,13 +10,13 @@ import uvicorn
 
 from cluster.clock import SystemClock
 from cluster.runtime.sockets import free_ports
-from deployments.api.hot import HotPath
-from deployments.api.routes import ordinary_way
-from deployments.archive.door import archive_routes
+from deployments.api.http.hot import HotPath
+from deployments.api.http.routes import ordinary_way
+from deployments.archive.services import archive_routes
 from deployments.edge.client_address import ClientAddresses
 from tests.fakes.archive import ArchiveCorner, open_archive_corner
 from tests.fakes.asgi import call
-from tests.fakes.door import Corner, open_corner
+from tests.fakes.request_handler import Corner, open_corner
 from tests.suites.waiting import wait_until
 
 

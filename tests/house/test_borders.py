@@ -22,8 +22,14 @@ HOMES = {
     "authlib": ("deployments/edge/tokens.py", "deployments/archive/oauth/"),
     "itsdangerous": ("deployments/archive/oauth/",),
     "jinja2": ("deployments/",),
-    "typer": ("cluster/commands/", "cluster/__main__.py"),
-    "rich": ("cluster/commands/", "cluster/__main__.py", "jobs/archive/", "jobs/ingest/", "jobs/refresh/"),
+    "typer": ("cluster/commands/", "deployments/cli/__main__.py"),
+    "rich": (
+        "cluster/commands/",
+        "deployments/cli/__main__.py",
+        "jobs/archive/",
+        "jobs/ingest/",
+        "jobs/refresh/",
+    ),
 }
 "Library -> where it may be imported."
 

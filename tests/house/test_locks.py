@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from cluster.runtime.bill_of_materials import read_lock
+from cluster.local.bill_of_materials import read_lock
 from tests.house.tree import ROOT
 
 if sys.version_info >= (3, 11):

@@ -6,8 +6,8 @@ import re
 import subprocess
 from pathlib import Path
 
-from cluster.__main__ import command_line
 from cluster.settings import Settings
+from deployments.cli.__main__ import command_line
 from tests.house.tree import ROOT
 
 README = (ROOT / "README.md").read_text("utf-8")

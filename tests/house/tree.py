@@ -66,5 +66,5 @@ def may_know_ray(name: str) -> bool:
     return (
         name.rsplit("/", 1)[-1] in {"host.py", "driver.py", "app.py", "gateway.py"}
         or name.startswith(("cluster/runtime/", "cluster/commands/"))
-        or name == "deployments/api/hot.py"
+        or name == "deployments/api/http/hot.py"
     )

@@ -12,11 +12,11 @@ from actors.answers.archive.host import AnswersHost
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.secrecy import Vault
-from cluster.store.memory import memory_stores
-from deployments.archive.door import ArchiveConfig, archive_routes, open_archive
+from deployments.archive.services import ArchiveConfig, archive_routes, open_archive
 from tests.fakes.archive import BASE, ArchiveCorner, SmallArchive
 from tests.fakes.corner_shop import upload, withdraw
-from tests.fakes.door import MASTER
+from tests.fakes.request_handler import MASTER
+from tests.fakes.stores.memory import memory_stores
 from tests.suites.waiting import until
 
 APP = "news"

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actors.recommender.host import RecommenderHost
 from actors.recommender.messages import ReaderQuery, RecommendationResult
+from actors.serving.host import RecommenderHost
 from tests.fakes.corner_shop import APP, upload
 from tests.journeys.workshop import Workshop, is_mapped
 from tests.suites.waiting import until

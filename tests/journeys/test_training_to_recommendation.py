@@ -7,14 +7,14 @@ from functools import partial
 
 import pytest
 
-from actors.recommender.host import RecommenderHost
 from actors.recommender.messages import ReaderQuery, RecommendationResult
+from actors.serving.host import RecommenderHost
 from cluster.clock import iso_ms
 from jobs.refresh.recipe import parse
-from jobs.refresh.running.promoting import rollback
-from jobs.refresh.running.source import read_source
+from jobs.refresh.runs.promotion import rollback
+from jobs.refresh.runs.training_source import read_source
 from tests.fakes.corner_shop import APP, happen, upload
-from tests.fakes.trained import RECIPE, name
+from tests.fakes.trained_snapshot import RECIPE, name
 from tests.journeys.workshop import Workshop
 from tests.suites.waiting import until
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from actors.recommender.host import RecommenderHost
 from actors.recommender.messages import ReaderQuery, RecommendationResult
-from actors.recommender.search.product_texts import ProductTexts
-from actors.search.messages import SearchQuery
+from actors.retrieval.messages import SearchQuery
+from actors.retrieval.product_texts import ProductTexts
+from actors.serving.host import RecommenderHost
 from tests.fakes.corner_shop import APP, upload
 from tests.journeys.workshop import Workshop, is_mapped
 from tests.suites.waiting import until

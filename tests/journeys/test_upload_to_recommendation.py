@@ -15,30 +15,30 @@ from typing import Any
 import orjson
 import pytest
 
+from actors.intake.compaction import SettleRules
 from actors.intake.loop import IntakeLoop, IntakeRules
-from actors.intake.settle import SettleRules
-from actors.language.embed import HashingEmbedder
-from actors.recommender.client import LocalRecommenderClient
-from actors.recommender.host import RecommenderHost
+from actors.language.embedder import HashingEmbedder
+from actors.serving.client import LocalRecommenderClient
+from actors.serving.host import RecommenderHost
+from cluster.artifacts.artifact_store import Shelf
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.clock import SystemClock, iso_ms
 from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings
-from cluster.records.issue import issue_key
+from cluster.records.issued_key import issue_key
 from cluster.secrecy import Vault
 from cluster.store.connect import open_stores
-from cluster.store.memory import memory_stores
-from cluster.store.ports import Stores
-from deployments.api.door import Door
-from deployments.api.endpoints import Means, endpoints
+from cluster.store.ports.stores import Stores
+from deployments.api.http.endpoints import Means, endpoints
+from deployments.api.http.request_handler import Door
 from deployments.edge.admission import Gate
 from deployments.edge.keyring import Keyring
 from deployments.edge.limits import Limits as Purses
-from deployments.edge.tally import Tally
+from deployments.edge.request_log import Tally
 from deployments.edge.trace import AccessLog
 from tests.fakes.asgi import call
-from tests.fakes.door import PLENTY
+from tests.fakes.request_handler import PLENTY
+from tests.fakes.stores.memory import memory_stores
 from tests.suites.waiting import until
 
 pytestmark = pytest.mark.redis

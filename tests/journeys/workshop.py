@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 
 from actors.intake.loop import IntakeLoop
-from actors.language.embed import HashingEmbedder
-from actors.recommender.champions import Models
-from actors.recommender.host import RecommenderHost
+from actors.language.embedder import HashingEmbedder
+from actors.serving.host import RecommenderHost
+from actors.serving.model_registry import Models
+from cluster.artifacts.artifact_store import Shelf
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.artifacts.snapshots import SnapshotShelf
 from cluster.clock import SystemClock, iso_ms
 from cluster.meter import SilentMeter
 from cluster.records.access import App
 from cluster.records.run import Run
-from cluster.store.memory import memory_stores
-from cluster.store.ports import Stores
-from jobs.refresh.running.promoting import promote
-from jobs.refresh.running.training import Bench, Training
+from cluster.store.ports.stores import Stores
+from jobs.refresh.runs.promotion import promote
+from jobs.refresh.runs.training import Bench, Training
 from tests.fakes.corner_shop import APP, happen, upload
-from tests.fakes.trained import RECIPE, ring_products, ring_walks
+from tests.fakes.stores.memory import memory_stores
+from tests.fakes.trained_snapshot import RECIPE, ring_products, ring_walks
 
 DAY_MS = 86_400_000
 

@@ -13,23 +13,23 @@ import pyarrow.parquet as pq
 
 from actors.history import threads as rules
 from actors.intake.steps import prepare
-from actors.language.embed import HashingEmbedder
+from actors.language.embedder import HashingEmbedder
+from cluster.artifacts.artifact_store import Shelf
 from cluster.artifacts.run_folders import RUNS
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.ids import new_task_id
 from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
+from cluster.records.logged_query import Searched, pseudonym
 from cluster.records.question import Answer, CitedPassage, Question
-from cluster.records.recent import RecentEvent
-from cluster.records.searched import Searched, pseudonym
-from cluster.records.upload import parse_upload
+from cluster.records.recent_event import RecentEvent
+from cluster.records.validation.upload import parse_upload
 from cluster.store.connect import OpenStores
-from cluster.store.ports import Stores
+from cluster.store.ports.stores import Stores
 from jobs.ingest.pipeline import Order, ingest
 from jobs.refresh.recipe import Recipe
-from jobs.refresh.running.checkpoint import Checkpoints
-from jobs.refresh.running.source import read_source
+from jobs.refresh.runs.checkpoint import Checkpoints
+from jobs.refresh.runs.training_source import read_source
 from tests.suites.redis_process import RedisProcess
 
 APP = "shop"

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from cluster.store.ports import Noun, RecordPut, Stores
+from cluster.store.ports.stores import Noun, RecordPut, Stores
 from tests.suites.doing import APP, NOW, OTHER, body, put
 
 TEN_MINUTES = 10 * 60 * 1000

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import orjson
 
-from cluster.records.recent import RecentEvent
-from cluster.store.ports import Batch, Noun, RecordPut, Stores
+from cluster.records.recent_event import RecentEvent
+from cluster.store.ports.stores import Batch, Noun, RecordPut, Stores
 
 APP = "shop"
 OTHER = "other-shop"

@@ -17,12 +17,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from actors.experiments.assignment import takes_part, variant_for
 from actors.experiments.client import LocalExperimentClient
-from actors.experiments.desk import ExperimentDesk
+from actors.experiments.lifecycle import ExperimentDesk
 from actors.experiments.messages import Edit, ExperimentEvent
 from cluster.errors import Conflict, Invalid
 from cluster.records.experiment import STEPS, Experiment, Status
-from cluster.store.ports import Stores
-from tests.fakes.door import StillClock
+from cluster.store.ports.stores import Stores
+from tests.fakes.request_handler import StillClock
 from tests.suites.doing import APP
 
 Result = TypeVar("Result")

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
-from cluster.store.ports import BrowserWriter, Stores
+from cluster.store.ports.stores import BrowserWriter, Stores
 from tests.suites.doing import APP, NOW, OTHER
 
 

@@ -12,20 +12,20 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from actors.intake.queries import QuerySettler
-from actors.intake.rebuild import Rebuilder
-from actors.intake.settle import Settler
-from actors.language.embed import HashingEmbedder
-from cluster.artifacts.queries import QueryShelf
+from actors.intake.compaction import Settler
+from actors.intake.query_compaction import QuerySettler
+from actors.intake.segment_rebuilder import Rebuilder
+from actors.language.embedder import HashingEmbedder
+from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.query_log import QueryShelf
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.meter import SilentMeter
 from cluster.records.access import Limits, new_app_settings
 from cluster.store.connect import OpenStores
-from deployments.api.query_book import QueryBook
+from deployments.api.http.query_log_writer import QueryBook
 from deployments.edge.signatures import sign_reader
 from tests.fakes.asgi import Answer, call
-from tests.fakes.door import BROWSER, Corner, StillClock, open_corner
+from tests.fakes.request_handler import BROWSER, Corner, StillClock, open_corner
 
 APP = "safe"
 EVERY_MS = 20

@@ -12,7 +12,7 @@ import orjson
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
-from cluster.store.ports import Batch, RecordPut, Stores
+from cluster.store.ports.stores import Batch, RecordPut, Stores
 from tests.suites.doing import APP, NOW, body
 
 Result = TypeVar("Result")

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from cluster.errors import TooMany
-from cluster.store.ports import BrowserWriter, Stores
+from cluster.store.ports.stores import BrowserWriter, Stores
 from tests.suites.doing import APP, NOW, OTHER, did
 
 

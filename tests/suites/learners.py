@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.refresh.learner import Learner
 from jobs.refresh.learners.conformance import PROMISES
+from jobs.refresh.learners.protocol import Learner
 
 
 class LearnerSuite:

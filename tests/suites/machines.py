@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from cluster.store.connect import open_stores
-from cluster.store.memory import memory_stores
-from cluster.store.ports import Stores
-from tests.fakes.door import StillClock
+from cluster.store.ports.stores import Stores
+from tests.fakes.request_handler import StillClock
+from tests.fakes.stores.memory import memory_stores
 from tests.suites.own_redis import EASY
 from tests.suites.redis_process import RedisProcess
 

@@ -9,8 +9,8 @@ import pytest
 
 from cluster.records.account import Account, Code, Grant
 from cluster.records.registration import Registration, client_mark
-from cluster.store.oauth import MOST_GRANTS, MOST_SIBLINGS
-from cluster.store.ports import Rotated, Stores
+from cluster.store.ports.stores import Rotated, Stores
+from cluster.store.redis.accounts import MOST_GRANTS, MOST_SIBLINGS
 from tests.suites.doing import NOW
 
 GRACE_MS = 60_000

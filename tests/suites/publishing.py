@@ -7,7 +7,7 @@ import pytest
 from cluster.clock import SystemClock
 from cluster.records.archive_call import ArchiveCall
 from cluster.records.client_rule import ClientRule
-from cluster.store.ports import Stores
+from cluster.store.ports.stores import Stores
 from tests.suites.doing import APP, OTHER
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import orjson
 import pytest
 
-from actors.recommender.client import RecommenderClient
 from actors.recommender.messages import Boost, Kind, ReaderQuery, RecommendationResult
-from actors.search.messages import Facet, FacetFilter, OrderKey, SearchQuery
+from actors.retrieval.messages import Facet, FacetFilter, OrderKey, SearchQuery
+from actors.serving.client import RecommenderClient
 from cluster.errors import NotFound
-from cluster.query.parser import parse
-from cluster.store.ports import Stores
+from cluster.query.language.parser import parse
+from cluster.store.ports.stores import Stores
 from tests.fakes.corner_shop import APP, happen, upload, view, withdraw
 
 

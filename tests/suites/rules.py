@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.records.boost_rule import BoostRule
-from cluster.store.ports import Stores
+from cluster.store.ports.stores import Stores
 from tests.suites.doing import APP, OTHER
 
 

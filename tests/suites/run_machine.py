@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, initialize, invariant, rule
 
 from cluster.records.run import LEASE_MS, Run, cancelled, claimed, ended, freed, noted, worn_out
-from jobs.refresh.running.orders import step
+from jobs.refresh.runs.run_commands import step
 from tests.suites.doing import APP, NOW
 from tests.suites.machines import StoreMachine
 

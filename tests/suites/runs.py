@@ -10,8 +10,8 @@ from cluster.records.engine import Engine
 from cluster.records.promotion import Promotion
 from cluster.records.run import Run, cancelled, claimed, ended
 from cluster.records.schedule import Schedule
-from cluster.store.ports import Stores
-from cluster.store.runs import MOST_KEPT
+from cluster.store.ports.stores import Stores
+from cluster.store.redis.runs import MOST_KEPT
 from tests.suites.doing import APP, NOW, OTHER
 
 

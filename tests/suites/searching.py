@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cluster.records.bank_question import BankQuestion
-from cluster.records.searched import Searched
-from cluster.store.ports import Stores
+from cluster.records.logged_query import Searched
+from cluster.store.ports.stores import Stores
 from tests.suites.doing import APP, OTHER
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from actors.recommender.champions import Models
+from actors.serving.model_registry import Models
 from cluster.errors import HouseError
 from tests.fakes.corner_shop import APP
 

@@ -11,29 +11,29 @@ from pathlib import Path
 
 import pytest
 
+from cluster.admin.vault import ensure_master_key, vault_of
+from cluster.artifacts.artifact_store import Shelf
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.clock import SystemClock
 from cluster.errors import Fault, Invalid
 from cluster.records.access import App
-from cluster.records.issue import issue_key
+from cluster.records.issued_key import issue_key
 from cluster.records.run import Run
 from cluster.records.schedule import Schedule
-from cluster.runtime.adoption import adopt_unsigned, sign_keys
-from cluster.runtime.shelves import open_shelf
-from cluster.runtime.vault import ensure_master_key, vault_of
+from cluster.runtime.artifact_access import open_shelf
+from cluster.runtime.signing_upgrade import adopt_unsigned, sign_keys
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from deployments.edge.keyring import Keyring
-from jobs.refresh.running.crew import ProcessCrew
-from jobs.refresh.running.foreman import Foreman
-from jobs.refresh.running.orders import order
-from jobs.refresh.running.worker import Worker, Workplace
-from tests.fakes import market
+from jobs.refresh.runs.process_pool import ProcessCrew
+from jobs.refresh.runs.run_commands import order
+from jobs.refresh.runs.scheduler import Foreman
+from jobs.refresh.runs.worker import Worker, Workplace
+from tests.fakes import generated_market
 
 pytestmark = pytest.mark.redis
 ROOT = Path(__file__).resolve().parents[2]
-APP = App(app_id=market.APP, environment="development", created_at=0)
+APP = App(app_id=generated_market.APP, environment="development", created_at=0)
 
 
 @pytest.fixture
@@ -56,32 +56,38 @@ async def test_the_first_start_signs_what_an_earlier_release_left(
     settings: Settings, redis_stores: OpenStores
 ) -> None:
     vault = vault_of(settings)
-    await market.open_market(redis_stores)
+    await generated_market.open_market(redis_stores)
     issued = issue_key(vault, APP, "secret", now_ms=1)
     await redis_stores.access.put_key(issued.record.model_copy(update={"mac": ""}))
-    market.settle(SegmentShelf(Shelf.open(settings.shelf_dir)), market.table(600, 60, 30, topics=3))
+    generated_market.settle(
+        SegmentShelf(Shelf.open(settings.shelf_dir)), generated_market.table(600, 60, 30, topics=3)
+    )
     assert not await live(redis_stores, settings, issued.text)
 
     assert await adopt_unsigned(settings)
     assert await live(redis_stores, settings, issued.text)
-    assert SegmentShelf(open_shelf(settings)).load(market.APP).interactions.num_rows == 600
+    assert SegmentShelf(open_shelf(settings)).load(generated_market.APP).interactions.num_rows == 600
     # a release before goes on with both
-    assert SegmentShelf(Shelf.open(settings.shelf_dir)).load(market.APP).interactions.num_rows == 600
+    assert (
+        SegmentShelf(Shelf.open(settings.shelf_dir)).load(generated_market.APP).interactions.num_rows == 600
+    )
     (record,) = (await redis_stores.access.book()).keys.values()
     assert vault.open(record.ciphertext, record.sha256) == issued.text
 
 
 async def test_later_starts_sign_nothing(settings: Settings, redis_stores: OpenStores) -> None:
     assert await adopt_unsigned(settings)
-    await market.open_market(redis_stores)
+    await generated_market.open_market(redis_stores)
     planted = issue_key(vault_of(settings), APP, "publishable", now_ms=1)
     stripped = planted.record.model_copy(update={"kind": "secret", "mac": ""})
     await redis_stores.access.put_key(stripped)
-    market.settle(SegmentShelf(Shelf.open(settings.shelf_dir)), market.table(600, 60, 30, topics=3))
+    generated_market.settle(
+        SegmentShelf(Shelf.open(settings.shelf_dir)), generated_market.table(600, 60, 30, topics=3)
+    )
     assert not await adopt_unsigned(settings)
     assert not await live(redis_stores, settings, planted.text)
     with pytest.raises(Fault, match="kiosk artifacts sign"):
-        SegmentShelf(open_shelf(settings)).load(market.APP)
+        SegmentShelf(open_shelf(settings)).load(generated_market.APP)
 
 
 async def test_a_relabelled_record_is_not_signed_by_the_way(
@@ -94,7 +100,7 @@ async def test_a_relabelled_record_is_not_signed_by_the_way(
     await redis_stores.access.put_key(issued.record.model_copy(update={"kind": "secret"}))
     found = await sign_keys(redis_stores.access, vault)
     assert (found.signed, found.valid) == ((), 0)
-    assert found.refused == (f"{issued.record.key_id} (secret key of {market.APP})",)
+    assert found.refused == (f"{issued.record.key_id} (secret key of {generated_market.APP})",)
     assert not await live(redis_stores, settings, issued.text)
 
 
@@ -107,13 +113,18 @@ async def test_keys_of_another_master_key_are_told_and_left(
     await redis_stores.access.put_app(APP)
     await redis_stores.access.put_key(issued.record)
     found = await sign_keys(redis_stores.access, vault_of(settings))
-    assert (found.signed, found.refused) == ((), (f"{issued.record.key_id} (secret key of {market.APP})",))
+    assert (found.signed, found.refused) == (
+        (),
+        (f"{issued.record.key_id} (secret key of {generated_market.APP})",),
+    )
 
 
 async def test_the_command_signs_on_an_administrators_word(
     settings: Settings, redis_stores: OpenStores, redis_url: str
 ) -> None:
-    market.settle(SegmentShelf(Shelf.open(settings.shelf_dir)), market.table(600, 60, 30, topics=3))
+    generated_market.settle(
+        SegmentShelf(Shelf.open(settings.shelf_dir)), generated_market.table(600, 60, 30, topics=3)
+    )
 
     def kiosk(*words: str) -> str:
         clean = {name: text for name, text in os.environ.items() if not name.startswith(("KIOSK_", "RAY_"))}
@@ -123,7 +134,7 @@ async def test_the_command_signs_on_an_administrators_word(
             "PYTHONPATH": str(ROOT),
         }
         done = subprocess.run(
-            [sys.executable, "-m", "cluster", "artifacts", *words],
+            [sys.executable, "-m", "deployments.cli", "artifacts", *words],
             env={**clean, **ours},
             capture_output=True,
             text=True,
@@ -136,7 +147,7 @@ async def test_the_command_signs_on_an_administrators_word(
     assert (len(told["manifests"]["signed"]), told["dry_run"]) == (1, True)
     assert "1 manifests and 0 key records signed" in kiosk("sign")
     assert json.loads(kiosk("sign", "--json"))["manifests"] == {"signed": [], "valid": 1, "damaged": []}
-    assert SegmentShelf(open_shelf(settings)).load(market.APP).interactions.num_rows == 600
+    assert SegmentShelf(open_shelf(settings)).load(generated_market.APP).interactions.num_rows == 600
     key = kiosk("key").strip()
     assert len(key) == 44
     assert key not in (settings.data_dir / "master.key").read_text()
@@ -157,16 +168,16 @@ def planted(ran: Path) -> dict[str, object]:
 async def test_a_run_in_redis_that_names_a_function_fails_and_runs_nothing(
     redis_stores: OpenStores, tmp_path: Path
 ) -> None:
-    await market.open_market(redis_stores)
+    await generated_market.open_market(redis_stores)
     shelf = Shelf.open(tmp_path / "shelf")
-    market.settle(SegmentShelf(shelf), market.table(600, 60, 30, topics=3))
+    generated_market.settle(SegmentShelf(shelf), generated_market.table(600, 60, 30, topics=3))
     run = Run(
-        app_id=market.APP, run_id="run-planted", engine_id="default", recipe=planted(tmp_path / "ran"),
+        app_id=generated_market.APP, run_id="run-planted", engine_id="default", recipe=planted(tmp_path / "ran"),
         by="somebody", created_at=1,
     )  # fmt: skip
     assert await redis_stores.runs.swap(run) is not None
     place = Workplace(redis_stores, shelf, SystemClock(), tmp_path / "scratch", settle_s=0.1)
-    done = await Worker(place, "a worker").work(market.APP, "run-planted")
+    done = await Worker(place, "a worker").work(generated_market.APP, "run-planted")
     assert done is not None
     assert done.status == "failed"
     assert "kiosk learners allow subprocess:run" in done.error
@@ -176,10 +187,10 @@ async def test_a_run_in_redis_that_names_a_function_fails_and_runs_nothing(
 async def test_a_schedule_in_redis_that_names_a_function_orders_nothing(
     redis_stores: OpenStores, tmp_path: Path
 ) -> None:
-    await market.open_market(redis_stores)
+    await generated_market.open_market(redis_stores)
     await redis_stores.schedules.put(
         Schedule(
-            app_id=market.APP,
+            app_id=generated_market.APP,
             name="often",
             engine_id="default",
             when="every 1m",
@@ -189,16 +200,16 @@ async def test_a_schedule_in_redis_that_names_a_function_orders_nothing(
     )
     crew = ProcessCrew()
     assert await Foreman(redis_stores, crew, SystemClock(), owner="one").round() == 0
-    assert await redis_stores.runs.open(market.APP) == []
+    assert await redis_stores.runs.open(generated_market.APP) == []
     assert crew.pids == {}
 
 
 async def test_ordering_says_how_to_allow_a_class(
     redis_stores: OpenStores, tmp_path: Path, allow_learners: Callable[..., None]
 ) -> None:
-    await market.open_market(redis_stores)
+    await generated_market.open_market(redis_stores)
     recipe = planted(tmp_path / "ran")
     with pytest.raises(Invalid, match="kiosk learners allow subprocess:run"):
-        await order(redis_stores, market.APP, "default", recipe, now_ms=1, by="a test")
+        await order(redis_stores, generated_market.APP, "default", recipe, now_ms=1, by="a test")
     allow_learners("subprocess:run")
-    await order(redis_stores, market.APP, "default", recipe, now_ms=1, by="a test")
+    await order(redis_stores, generated_market.APP, "default", recipe, now_ms=1, by="a test")

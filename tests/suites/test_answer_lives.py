@@ -9,24 +9,24 @@ from typing import Any
 
 import pytest
 
+from actors.answers.answer_lease import LEASE_MS
 from actors.answers.archive.client import LocalArchiveClient
 from actors.answers.archive.host import AnswersHost
 from actors.answers.archive.messages import ArchiveQuery, ArchiveResult
-from actors.answers.asking import AskedAgain, StoreAsking
-from actors.answers.desk import MOST_ATTEMPTS
-from actors.answers.inhand import LEASE_MS
-from actors.answers.opening import LocalQuestions, open_questions
-from actors.answers.rechecking import LATE_MS
-from actors.answers.showing import WITHDRAWN
+from actors.answers.citation_recheck import LATE_MS
+from actors.answers.question_queue import MOST_ATTEMPTS
+from actors.answers.question_submission import AskedAgain, StoreAsking
+from actors.answers.render import WITHDRAWN
+from actors.answers.wiring import LocalQuestions, open_questions
 from cluster.clock import SystemClock
 from cluster.errors import Unavailable
 from cluster.ids import new_question_id
 from cluster.meter import SilentMeter
 from cluster.records.question import ANSWER_WITHIN_MS, Answer, CitedPassage, CitedSentence, Question
-from cluster.store.memory import memory_stores
-from cluster.store.ports import Recorded, Stores
+from cluster.store.ports.stores import Recorded, Stores
 from tests.fakes.corner_shop import upload, withdraw
 from tests.fakes.small_archive import ARTICLES
+from tests.fakes.stores.memory import memory_stores
 from tests.suites.manual_clock import ManualClock
 from tests.suites.waiting import until
 

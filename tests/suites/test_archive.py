@@ -10,22 +10,22 @@ import pytest
 
 from actors.answers.archive.host import AnswersHost
 from actors.answers.archive.messages import ArchiveQuery, ArchiveResult
-from actors.answers.archive.shelf import PassageShelf
+from actors.answers.archive.snapshot_store import PassageShelf
+from actors.intake.compaction import SettleRules
 from actors.intake.loop import IntakeLoop, IntakeRules
-from actors.intake.settle import SettleRules
-from actors.language.embed import HashingEmbedder
+from actors.language.embedder import HashingEmbedder
+from cluster.artifacts.artifact_store import Shelf
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.records.access import App
 from cluster.store.connect import open_stores
-from cluster.store.memory import memory_stores
-from cluster.store.ports import Stores
+from cluster.store.ports.stores import Stores
+from jobs.archive.article_files import ArchiveReading
 from jobs.archive.passages import build_passages
-from jobs.archive.reading import ArchiveReading
 from jobs.ingest.pipeline import Order, Report, ingest
 from jobs.ingest.progress import Progress
+from tests.fakes.stores.memory import memory_stores
 
 pytestmark = pytest.mark.redis
 APP = "news"

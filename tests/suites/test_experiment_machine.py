@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from cluster.store.connect import open_stores
-from cluster.store.memory import memory_stores
-from cluster.store.ports import Stores
+from cluster.store.ports.stores import Stores
+from tests.fakes.stores.memory import memory_stores
 from tests.suites.experiment_machine import ExperimentMachine
 from tests.suites.machines import run_machine
 from tests.suites.redis_process import RedisProcess

@@ -14,31 +14,31 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from actors.intake.queries import QuerySettler
-from actors.intake.rebuild import Rebuilder
-from actors.intake.settle import Settler
-from actors.language.embed import HashingEmbedder
+from actors.intake.compaction import Settler
+from actors.intake.query_compaction import QuerySettler
+from actors.intake.segment_rebuilder import Rebuilder
+from actors.language.embedder import HashingEmbedder
+from cluster.artifacts.artifact_store import Shelf
 from cluster.artifacts.compaction import MergeRules
-from cluster.artifacts.queries import QueryShelf
+from cluster.artifacts.query_log import QueryShelf
 from cluster.artifacts.segment_files import SegmentFiles
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.artifacts.table_files import format_of
 from cluster.clock import SystemClock
 from cluster.errors import Fault, Invalid, NotFound
 from cluster.meter import SilentMeter
 from cluster.records.access import App
 from cluster.records.interaction import INTERACTION_MODELS
+from cluster.records.logged_query import Searched
 from cluster.records.product import Product
-from cluster.records.searched import Searched
 from cluster.records.user import User
 from cluster.store.connect import open_stores
-from cluster.store.memory import memory_stores
-from cluster.store.ports import Stores
-from jobs.export import exporting
+from cluster.store.ports.stores import Stores
+from jobs.export import file_export
 from jobs.export.columns import NOUN_OF, SCHEMAS
-from jobs.export.exporting import ExportOrder, ExportSummary, export
+from jobs.export.file_export import ExportOrder, ExportSummary, export
 from jobs.ingest.pipeline import Order, ingest
+from tests.fakes.stores.memory import memory_stores
 
 pytestmark = pytest.mark.redis
 APP, COPY = "shop", "copy"
@@ -367,7 +367,7 @@ async def test_a_compaction_while_rows_are_read_loses_and_repeats_none(
 async def test_who_is_erased_meanwhile_is_in_no_file(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await world.ingest(ROWS["interactions"], "interactions")
     await world.settle()
-    batch_table = exporting.record_of
+    batch_table = file_export.record_of
     erased: list[int] = []
 
     def erasing(stored: bytes) -> bytes:
@@ -375,7 +375,7 @@ async def test_who_is_erased_meanwhile_is_in_no_file(world: World, monkeypatch: 
             erased.append(world.segments.erase(APP, "interaction", ["u:u2"]))
         return batch_table(stored)
 
-    monkeypatch.setattr(exporting, "record_of", erasing)
+    monkeypatch.setattr(file_export, "record_of", erasing)
     rows = await world.rows("interactions")
     assert erased == [5]
     assert "u2" not in {row.get("user_id") for row in rows}

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from actors.language.embed import HashingEmbedder
-from actors.recommender.follower import Follower
+from actors.language.embedder import HashingEmbedder
 from actors.recommender.messages import ReaderQuery
+from actors.serving.app_follower import Follower
 from cluster.artifacts.segments import SegmentShelf
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter

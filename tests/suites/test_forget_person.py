@@ -16,13 +16,14 @@ import orjson
 import pytest
 
 from actors.intake.client import Erasures
+from actors.intake.compaction import SettleRules
 from actors.intake.loop import IntakeLoop, IntakeRules
 from actors.intake.person_places import PersonPlaces
-from actors.intake.settle import SettleRules
-from actors.language.embed import HashingEmbedder
-from cluster.artifacts.marked import marked_snapshots
+from actors.language.embedder import HashingEmbedder
+from cluster.admin.person_files import PersonFiles
+from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.marked_snapshots import marked_snapshots
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.artifacts.snapshots import FOLDER, MANIFEST, SnapshotShelf
 from cluster.clock import SystemClock, iso_ms
 from cluster.errors import Conflict
@@ -31,16 +32,15 @@ from cluster.records.access import App
 from cluster.records.engine import Engine
 from cluster.records.erasure import Erasure
 from cluster.records.run import Run
-from cluster.runtime.person_files import PersonFiles
 from cluster.store import erasure_keys
 from cluster.store.connect import OpenStores, open_stores
 from jobs.refresh.recipe import load
-from jobs.refresh.running.checkpoint import Checkpoints
-from jobs.refresh.running.orders import order
-from jobs.refresh.running.promoting import promote
-from jobs.refresh.running.source import read_source
-from jobs.refresh.running.training import Training
-from jobs.refresh.running.worker import MOST_RESTARTS, Worker, Workplace
+from jobs.refresh.runs.checkpoint import Checkpoints
+from jobs.refresh.runs.promotion import promote
+from jobs.refresh.runs.run_commands import order
+from jobs.refresh.runs.training import Training
+from jobs.refresh.runs.training_source import read_source
+from jobs.refresh.runs.worker import MOST_RESTARTS, Worker, Workplace
 from tests.suites import canary
 from tests.suites.canary import APP, SECOND, USER, VISITOR
 from tests.suites.redis_process import RedisProcess
@@ -255,7 +255,7 @@ async def test_an_export_holds_everything_a_receipt_counts(world: World) -> None
 async def test_what_a_slow_follower_holds_back_stands_in_the_receipt(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("actors.intake.erasing.FOLLOWER_WAIT_S", 1.0)
+    monkeypatch.setattr("actors.intake.erasure.FOLLOWER_WAIT_S", 1.0)
     follower = {"user": "0", "product": "0", "interaction": "0"}
     await world.stores.changes.note_follower(APP, "slow", follower, world.now_ms)
     await fill(world, live=True)

@@ -15,23 +15,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from actors.intake.compaction import SettleRules
 from actors.intake.loop import IntakeLoop, IntakeRules
-from actors.intake.settle import SettleRules
-from actors.language.embed import HashingEmbedder
+from actors.language.embedder import HashingEmbedder
+from cluster.artifacts.artifact_store import Shelf
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.clock import SystemClock
 from cluster.errors import Conflict, Invalid, NotFound, ReadOnly, Unavailable
 from cluster.meter import SilentMeter
 from cluster.records.access import App
-from cluster.records.recent import RecentEvent
+from cluster.records.recent_event import RecentEvent
 from cluster.store.connect import open_stores
-from cluster.store.memory import memory_stores
-from cluster.store.ports import Stores
+from cluster.store.ports.stores import Stores
 from jobs.ingest.pipeline import Order, Report, ingest, run_of
 from jobs.ingest.progress import Progress
 from tests.fakes.dying_shelf import Killed
 from tests.fakes.dying_stores import Life, mortal
+from tests.fakes.stores.memory import memory_stores
 
 pytestmark = pytest.mark.redis
 APP = "shop"

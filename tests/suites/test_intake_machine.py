@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from cluster.store.connect import open_stores
-from cluster.store.memory import memory_stores
+from tests.fakes.stores.memory import memory_stores
 from tests.suites.intake_machine import IntakeMachine, Opened
 from tests.suites.machines import run_machine
 from tests.suites.manual_clock import ManualClock

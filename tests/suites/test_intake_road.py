@@ -14,21 +14,21 @@ import orjson
 import pytest
 
 from actors.intake.applier import DELIVERIES
+from actors.intake.compaction import SettleRules
 from actors.intake.loop import CONSUMER, IntakeLoop, IntakeRules
-from actors.intake.settle import SettleRules
-from actors.language.embed import Embedder, HashingEmbedder, Vectors
+from actors.language.embedder import Embedder, HashingEmbedder, Vectors
+from cluster.artifacts.artifact_store import Shelf
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.clock import SystemClock
 from cluster.errors import Fault, Unavailable
 from cluster.ids import new_task_id
 from cluster.meter import SilentMeter
 from cluster.records.access import App
 from cluster.store.connect import open_stores
-from cluster.store.memory import memory_stores
-from cluster.store.ports import Change, Noun, Stores
+from cluster.store.ports.stores import Change, Noun, Stores
 from tests.fakes.dying_shelf import DyingShelf, Killed
 from tests.fakes.dying_stores import Life, mortal
+from tests.fakes.stores.memory import memory_stores
 from tests.suites.waiting import until
 
 pytestmark = pytest.mark.redis

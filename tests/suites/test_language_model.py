@@ -11,23 +11,23 @@ from typing import Any
 
 import pytest
 
-from actors.answers.answering import ModelFailed
+from actors.answers.answer_pipeline import ModelFailed
 from actors.answers.archive.client import LocalArchiveClient
 from actors.answers.archive.host import AnswersHost
 from actors.answers.archive.messages import Snippet
-from actors.answers.opening import LocalQuestions, open_questions
-from actors.answers.provider.breaker import FAILURES_TO_OPEN
-from actors.answers.provider.terms import ModelTerms
-from actors.answers.provider.writer import ModelWriter
+from actors.answers.llm.breaker import FAILURES_TO_OPEN
+from actors.answers.llm.model_config import ModelTerms
+from actors.answers.llm.writer import ModelWriter
+from actors.answers.wiring import LocalQuestions, open_questions
 from cluster.clock import SystemClock
 from cluster.ids import new_question_id
 from cluster.meter import SilentMeter
 from cluster.records.question import Question
-from cluster.store.memory import memory_stores
-from cluster.store.ports import Recorded, Stores
+from cluster.store.ports.stores import Recorded, Stores
 from tests.fakes.corner_shop import upload
-from tests.fakes.provider import Provider
+from tests.fakes.llm_provider import Provider
 from tests.fakes.small_archive import ARTICLES
+from tests.fakes.stores.memory import memory_stores
 from tests.suites.manual_clock import ManualClock
 
 APP = "news"

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from actors.learned.histories import Fading, Histories
-from actors.learned.model import Batch, Parts
+from actors.models.model import Batch, Parts
+from actors.models.user_histories import Fading, Histories
 from cluster.errors import Invalid
-from jobs.refresh.events.dataset import Interactions
-from jobs.refresh.learner import Learner
+from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.learners.als import Als, AlsRecipe
 from jobs.refresh.learners.baskets import Baskets
 from jobs.refresh.learners.conformance import PROMISES, conform
@@ -20,9 +19,10 @@ from jobs.refresh.learners.content_knn import ContentKnn, ContentKnnRecipe
 from jobs.refresh.learners.ease import Ease, EaseRecipe
 from jobs.refresh.learners.item_knn import ItemKnn, ItemKnnRecipe
 from jobs.refresh.learners.popularity import Popularity, PopularityRecipe
+from jobs.refresh.learners.protocol import Learner
 from jobs.refresh.learners.registry import learner_of
-from jobs.refresh.learners.repeats import Repeats
-from jobs.refresh.learners.rules import Rules, RulesRecipe
+from jobs.refresh.learners.repeat import Repeats
+from jobs.refresh.learners.sequential_rules import Rules, RulesRecipe
 from jobs.refresh.learners.session_knn import SessionKnn, SessionKnnRecipe
 from jobs.refresh.recipe import OwnRecipe
 from tests.suites.learners import LearnerSuite

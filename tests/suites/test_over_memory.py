@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from cluster.store.memory import memory_stores as make
-from cluster.store.ports import Stores
-from cluster.store.twin.intake import MemoryIntake
-from cluster.store.twin.oauth import MemoryRegistrations
+from cluster.store.ports.stores import Stores
+from tests.fakes.stores.accounts import MemoryRegistrations
+from tests.fakes.stores.intake import MemoryIntake
+from tests.fakes.stores.memory import memory_stores as make
 from tests.suites.changes import ChangeLogSuite
 from tests.suites.doing import APP
 from tests.suites.intake import IntakeSuite

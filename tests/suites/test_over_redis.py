@@ -11,9 +11,9 @@ from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.store import keys
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.ports import Stores
-from cluster.store.quarantine import Quarantine
-from cluster.store.registrations import RedisRegistrations
+from cluster.store.ports.stores import Stores
+from cluster.store.redis.quarantine import Quarantine
+from cluster.store.redis.registrations import RedisRegistrations
 from tests.suites.changes import ChangeLogSuite
 from tests.suites.doing import APP
 from tests.suites.intake import IntakeSuite

@@ -8,17 +8,17 @@ from collections.abc import AsyncIterator
 import orjson
 import pytest
 
-from actors.language.embed import HashingEmbedder
-from actors.recommender.host import RecommenderHost
+from actors.language.embedder import HashingEmbedder
 from actors.recommender.messages import ReaderQuery, RecommendationResult
+from actors.serving.host import RecommenderHost
 from cluster.clock import SystemClock
 from cluster.ids import DEFAULT_ENGINE
 from cluster.meter import SilentMeter
-from cluster.records.upload import parse_upload
-from cluster.store.memory import memory_stores
-from cluster.store.ports import Stores
-from jobs.playground.load import load_playground
-from jobs.playground.readers import readers
+from cluster.records.validation.upload import parse_upload
+from cluster.store.ports.stores import Stores
+from jobs.playground.loader import load_playground
+from jobs.playground.users import readers
+from tests.fakes.stores.memory import memory_stores
 
 APP = "playground"
 HOMES = {

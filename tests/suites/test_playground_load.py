@@ -11,19 +11,19 @@ import pytest
 
 from actors.intake.applier import Applier
 from actors.intake.loop import CONSUMER, LEASE, IntakeLoop
-from actors.language.embed import HashingEmbedder
+from actors.language.embedder import HashingEmbedder
 from cluster.clock import SystemClock
 from cluster.ids import DEFAULT_ENGINE, new_task_id
 from cluster.meter import SilentMeter
 from cluster.records.access import App
-from cluster.records.recent import RecentEvent
+from cluster.records.recent_event import RecentEvent
 from cluster.store.connect import open_stores
-from cluster.store.memory import memory_stores
-from cluster.store.ports import Stores
-from jobs.playground.load import KEEPER, Loaded, load_playground, loaded_edition
+from cluster.store.ports.stores import Stores
+from jobs.playground.loader import KEEPER, Loaded, load_playground, loaded_edition
 from jobs.playground.sample import Sample, sample
 from tests.fakes.dying_shelf import Killed
 from tests.fakes.dying_stores import Life, mortal
+from tests.fakes.stores.memory import memory_stores
 
 pytestmark = pytest.mark.redis
 APP = "playground"

@@ -18,14 +18,14 @@ from typer.testing import CliRunner
 
 from actors.intake.applier import Applier
 from actors.intake.loop import IntakeLoop
-from actors.language.embed import Embedder, HashingEmbedder, Vectors
-from cluster.__main__ import command_line
+from actors.language.embedder import Embedder, HashingEmbedder, Vectors
+from cluster.admin.refused_rows import RefusedRows
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings
-from cluster.runtime.refused_rows import RefusedRows
 from cluster.store import keys
 from cluster.store.connect import OpenStores, open_stores
+from deployments.cli.__main__ import command_line
 from jobs.ingest.pipeline import Order, ingest
 from tests.suites.redis_process import RedisProcess
 
@@ -314,7 +314,7 @@ def test_hostile_words_do_not_steer_the_terminal(url: str) -> None:
 
 
 def test_a_file_of_many_rows_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cluster.runtime.refused_rows.MOST_ROWS", 2)
+    monkeypatch.setattr("cluster.admin.refused_rows.MOST_ROWS", 2)
     folder = tmp_path / "ingest" / "run"
     folder.mkdir(parents=True)
     row = b'{"file":"f","row":1,"reason":"no","text":"{}"}\n'

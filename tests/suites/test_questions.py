@@ -9,10 +9,10 @@ import pytest
 from cluster.records.question import Answer
 from cluster.store import keys
 from cluster.store.connect import OpenStores
-from cluster.store.ports import Stores
-from cluster.store.questions import LIFE_MS, LOGGED_LIFE_MS, RedisQuestions
-from cluster.store.salts import Salts
-from cluster.store.twin.questions import MemoryQuestions
+from cluster.store.ports.stores import Stores
+from cluster.store.redis.questions import LIFE_MS, LOGGED_LIFE_MS, RedisQuestions
+from cluster.store.redis.salts import Salts
+from tests.fakes.stores.questions import MemoryQuestions
 from tests.suites.doing import APP, NOW
 from tests.suites.questions import QuestionSuite, a_question, citing
 

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from actors.recommender.client import LocalRecommenderClient, RecommenderClient
-from actors.recommender.host import RecommenderHost
+from actors.serving.client import LocalRecommenderClient, RecommenderClient
+from actors.serving.host import RecommenderHost
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.store.connect import OpenStores
-from cluster.store.ports import Stores
+from cluster.store.ports.stores import Stores
 from tests.fakes.corner_shop import furnish
 from tests.suites.recommender_client import ClientSuite
 

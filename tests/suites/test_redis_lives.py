@@ -8,12 +8,13 @@ import pytest
 
 from cluster.records.engine import Engine
 from cluster.records.question import Answer, Question
-from cluster.store import keys, pages
+from cluster.store import keys
 from cluster.store.connect import OpenStores
-from cluster.store.ports import BrowserWriter, RecordPut
-from cluster.store.recents import MANY
-from cluster.store.salts import Salts
-from cluster.store.script import Script
+from cluster.store.ports.stores import BrowserWriter, RecordPut
+from cluster.store.redis import pagination
+from cluster.store.redis.append_plan import MANY
+from cluster.store.redis.salts import Salts
+from cluster.store.redis.script import Script
 from tests.suites.doing import APP, NOW, accept, apply, body, claim_one, did
 from tests.suites.small import a_key, an_app
 
@@ -200,7 +201,7 @@ async def test_nothing_else_ends_and_no_key_is_unknown(redis_stores: OpenStores)
 async def test_strangers_leave_few_and_short_pages(
     redis_stores: OpenStores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pages, "STRANGERS_PAGES", 3)
+    monkeypatch.setattr(pagination, "STRANGERS_PAGES", 3)
     many = [f"p{n}" for n in range(1_000)]
     for n in range(6):
         await redis_stores.pages.show(APP, f"a:{n}", "page", many, is_strangers=True)

@@ -9,12 +9,12 @@ import orjson
 import pytest
 
 from cluster.clock import SystemClock
-from cluster.commands import running_checks
 from cluster.meter import SilentMeter
 from cluster.runtime.memory import MemoryGuard, machine_memory, redis_memory_mb, used_memory_share
 from cluster.store.connect import OpenStores
+from deployments.cli.doctor import running_checks
 from tests.fakes.asgi import Answer, call
-from tests.fakes.door import open_corner
+from tests.fakes.request_handler import open_corner
 from tests.suites.redis_process import RedisProcess
 
 pytestmark = pytest.mark.redis

@@ -13,7 +13,7 @@ import structlog
 
 from cluster.errors import HouseError, Unavailable
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.ports import RecordPut
+from cluster.store.ports.stores import RecordPut
 from tests.suites.doing import APP, NOW, accept, apply, body, claim_one, did, put
 from tests.suites.own_redis import EASY
 from tests.suites.redis_process import RedisProcess

@@ -10,16 +10,16 @@ import pytest
 
 from actors.answers.archive.client import LocalArchiveClient
 from actors.answers.archive.host import AnswersHost
-from actors.answers.opening import LocalQuestions, open_questions
+from actors.answers.wiring import LocalQuestions, open_questions
 from actors.recommender.recommender import Recommender
 from cluster.clock import SystemClock
 from cluster.ids import new_question_id
 from cluster.meter import SilentMeter
 from cluster.records.question import Question
-from cluster.store.memory import memory_stores
-from cluster.store.ports import Stores
+from cluster.store.ports.stores import Stores
 from tests.fakes.corner_shop import NOW_MS, PRODUCTS, open_shop, product_change, upload, withdraw
 from tests.fakes.small_archive import ARTICLES
+from tests.fakes.stores.memory import memory_stores
 from tests.suites.waiting import until
 from tests.unit.actors.recommender.test_recommender import ask
 

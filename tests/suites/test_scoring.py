@@ -12,28 +12,28 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from actors.intake.rebuild import Rebuilder
-from actors.intake.settle import Settler
-from actors.language.embed import HashingEmbedder
-from actors.recommender.champions import Models
-from actors.recommender.client import LocalRecommenderClient
-from actors.recommender.host import RecommenderHost
+from actors.intake.compaction import Settler
+from actors.intake.segment_rebuilder import Rebuilder
+from actors.language.embedder import HashingEmbedder
+from actors.serving.client import LocalRecommenderClient
+from actors.serving.host import RecommenderHost
+from actors.serving.model_registry import Models
+from cluster.artifacts.artifact_store import Shelf
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.artifacts.snapshots import SnapshotShelf
 from cluster.clock import SystemClock, iso_ms
 from cluster.errors import Fault, Invalid, NotFound, Refusal, Unavailable
 from cluster.meter import SilentMeter
 from cluster.records.boost_rule import read_rules
-from cluster.store.memory import memory_stores
 from jobs.scoring import driver
 from jobs.scoring.driver import ScoredChunk, ScoringWorker, recommend_here
-from jobs.scoring.scoring import ScoringOrder, UserScorer, check_snapshot
+from jobs.scoring.user_scorer import ScoringOrder, UserScorer, check_snapshot
 from jobs.scoring.users import UserKey, count_users, read_users
 from tests.fakes.asgi import call
 from tests.fakes.corner_shop import NOW_MS
-from tests.fakes.door import Corner, open_corner
-from tests.fakes.trained import name, published, ring_products
+from tests.fakes.request_handler import Corner, open_corner
+from tests.fakes.stores.memory import memory_stores
+from tests.fakes.trained_snapshot import name, published, ring_products
 
 APP = "shop"
 USERS = 200

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cluster.artifacts.artifact_store import Patience, Shelf
 from cluster.artifacts.compaction import MergeRules
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Patience, Shelf
 from cluster.artifacts.tables import INTERACTIONS, LOADED_INTERACTIONS, RECORDS
 from cluster.errors import Conflict, Fault
 from tests.fakes.bucket import Bucket

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from cluster.artifacts.artifact_store import Shelf
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.artifacts.snapshots import SnapshotShelf
 from cluster.records.run import Run
-from cluster.store.memory import memory_stores
+from jobs.refresh.evaluation.report_store import Reports
 from jobs.refresh.recipe import load
-from jobs.refresh.running.orders import order
-from jobs.refresh.running.reports import Reports
-from jobs.refresh.running.shipped_code import code_of, ship
-from jobs.refresh.running.worker import Worker, Workplace
-from tests.fakes import market
+from jobs.refresh.runs.run_commands import order
+from jobs.refresh.runs.shipped_code import code_of, ship
+from jobs.refresh.runs.worker import Worker, Workplace
+from tests.fakes import generated_market
+from tests.fakes.stores.memory import memory_stores
 from tests.suites.manual_clock import ManualClock
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
@@ -28,19 +28,21 @@ LEARNER = "my_learner:NextItem"
 
 async def trained(folder: Path, *, code: str) -> Run:
     """Order and work on a run of the example's recipe."""
-    market.settle(SegmentShelf(Shelf.open(folder / "shelf")), market.table(600, 60, 30, topics=3))
+    generated_market.settle(
+        SegmentShelf(Shelf.open(folder / "shelf")), generated_market.table(600, 60, 30, topics=3)
+    )
     clock = ManualClock()
     stores = memory_stores(clock)
-    await market.open_market(stores)
+    await generated_market.open_market(stores)
     recipe = load(EXAMPLES / "my_recipe.toml").model_dump(mode="json")
     run = await order(
-        stores, market.APP, "default", recipe, now_ms=clock.now_ms(), by="a test", code=code
+        stores, generated_market.APP, "default", recipe, now_ms=clock.now_ms(), by="a test", code=code
     )  # fmt: skip
     place = Workplace(
         stores, Shelf.open(folder / "shelf"), clock, folder / "scratch",
         beat_s=0.02, patience_s=0.0, settle_s=0.0, code_dir=code_of(folder),
     )  # fmt: skip
-    done = await Worker(place, "worker").work(market.APP, run.run_id)
+    done = await Worker(place, "worker").work(generated_market.APP, run.run_id)
     assert done is not None
     return done
 
@@ -57,8 +59,10 @@ def test_it_trains_with_the_code_and_says_what_came_of_the_part(
     assert found["next_item"]["learner"] == LEARNER
     assert "next_item" in run.chosen
     shelf = Shelf.open(tmp_path / "shelf")
-    assert SnapshotShelf(shelf).manifest(market.APP, "default", run.version).facts["code"] == run.code
-    report = Reports(shelf).get(market.APP, "default", run.version)
+    assert (
+        SnapshotShelf(shelf).manifest(generated_market.APP, "default", run.version).facts["code"] == run.code
+    )
+    report = Reports(shelf).get(generated_market.APP, "default", run.version)
     assert report is not None
     assert report["chosen"] == run.chosen
 

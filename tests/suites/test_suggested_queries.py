@@ -11,20 +11,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from actors.recommender.client import LocalRecommenderClient
-from actors.recommender.completion.logged_queries import QueryLogFollower
-from actors.recommender.host import RecommenderHost
-from cluster.artifacts.queries import COLUMNS, QueryShelf
-from cluster.artifacts.shelf import Shelf
+from actors.retrieval.logged_queries import QueryLogFollower
+from actors.serving.client import LocalRecommenderClient
+from actors.serving.host import RecommenderHost
+from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.query_log import COLUMNS, QueryShelf
 from cluster.meter import SilentMeter
 from cluster.records.access import AppSettings
 from cluster.records.bank_question import BankQuestion
-from cluster.records.searched import UNKNOWN, Searched, pseudonym
-from cluster.store.memory import memory_stores
-from cluster.store.ports import Stores
+from cluster.records.logged_query import UNKNOWN, Searched, pseudonym
+from cluster.store.ports.stores import Stores
 from tests.fakes.asgi import call
 from tests.fakes.corner_shop import APP, NOW_MS, furnish
-from tests.fakes.door import Corner, StillClock, open_corner
+from tests.fakes.request_handler import Corner, StillClock, open_corner
+from tests.fakes.stores.memory import memory_stores
 from tests.suites.waiting import until
 
 READERS = [f"u:{number}" for number in range(6)]

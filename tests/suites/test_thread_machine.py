@@ -16,9 +16,9 @@ import pytest
 from actors.history import threads as rules
 from cluster.records.thread import ReaderThreads
 from cluster.store.connect import OpenStores
-from cluster.store.memory import memory_stores
-from cluster.store.ports import Stores
-from tests.fakes.door import NOW_MS
+from cluster.store.ports.stores import Stores
+from tests.fakes.request_handler import NOW_MS
+from tests.fakes.stores.memory import memory_stores
 from tests.suites.machines import SEED, over_redis, run_machine
 from tests.suites.redis_process import RedisProcess
 from tests.suites.thread_histories import KILLED, Call, Clients, explained, seen

@@ -8,8 +8,8 @@ from actors.history import threads as rules
 from cluster.records.thread import ReaderThreads
 from cluster.store import keys, thread_keys
 from cluster.store.connect import OpenStores
-from cluster.store.memory import memory_stores
-from cluster.store.ports import Stores
+from cluster.store.ports.stores import Stores
+from tests.fakes.stores.memory import memory_stores
 from tests.suites.doing import APP
 from tests.suites.threads import ThreadSuite, ask, change
 

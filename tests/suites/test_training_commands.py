@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
+from cluster.admin.vault import ensure_master_key
 from cluster.artifacts.segments import SegmentShelf
 from cluster.records.access import App
-from cluster.runtime.shelves import open_shelf
-from cluster.runtime.vault import ensure_master_key
+from cluster.runtime.artifact_access import open_shelf
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
-from tests.fakes import market
+from tests.fakes import generated_market
 from tests.suites.redis_process import RedisProcess
 
 pytestmark = [pytest.mark.redis, pytest.mark.timeout(180), pytest.mark.slow]
@@ -35,7 +35,7 @@ class Shop:
     folder: Path
     url: str
 
-    def kiosk(self, *words: str, module: str = "cluster") -> subprocess.CompletedProcess[str]:
+    def kiosk(self, *words: str, module: str = "deployments.cli") -> subprocess.CompletedProcess[str]:
         """Run a command."""
         ours = {"KIOSK_DATA_DIR": str(self.folder), "KIOSK_REDIS_URL": self.url, "PYTHONPATH": str(ROOT)}
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("KIOSK_", "RAY_"))}
@@ -72,44 +72,46 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
 
         async def open_market() -> None:
             async with open_stores(server.url, slow_s=10.0) as stores:
-                await market.open_market(stores)
+                await generated_market.open_market(stores)
 
         asyncio.run(open_market())
         settings = Settings(data_dir=folder)
         ensure_master_key(settings)
         segments = SegmentShelf(open_shelf(settings))
-        market.settle(segments, market.table(2_000, 120, 60))
+        generated_market.settle(segments, generated_market.table(2_000, 120, 60))
         yield Shop(folder, server.url)
     finally:
         server.stop()
 
 
 def test_from_training_to_serving_and_back(shop: Shop) -> None:
-    plan = shop.told("train", market.APP, "--recipe", "fast", "--dry-run")
+    plan = shop.told("train", generated_market.APP, "--recipe", "fast", "--dry-run")
     assert (plan["events"], plan["fits"]) == (2_000, True)
     assert (plan["interactions"]["settled"], plan["interactions"]["waiting"]) == (2_000, 0)
-    first = shop.told("train", market.APP, "--recipe", "fast", "--local", "--promote")
+    first = shop.told("train", generated_market.APP, "--recipe", "fast", "--local", "--promote")
     assert (first["status"], first["promoted"]) == ("finished", True)
-    second = shop.told("train", market.APP, "--recipe", "fast", "--set", "seed=7", "--local")
+    second = shop.told("train", generated_market.APP, "--recipe", "fast", "--set", "seed=7", "--local")
     assert second["version"] != first["version"]
-    assert shop.told("engines", "history", market.APP)["serving"] == first["version"]
-    promoted = shop.told("promote", market.APP, second["version"], "--force", "a test")
+    assert shop.told("engines", "history", generated_market.APP)["serving"] == first["version"]
+    promoted = shop.told("promote", generated_market.APP, second["version"], "--force", "a test")
     assert (promoted["version"], promoted["before"]) == (second["version"], first["version"])
-    assert shop.told("rollback", market.APP)["version"] == first["version"]
-    history = shop.told("engines", "history", market.APP)
+    assert shop.told("rollback", generated_market.APP)["version"] == first["version"]
+    history = shop.told("engines", "history", generated_market.APP)
     assert [entry["kind"] for entry in history["history"]] == ["rolled_back", "promoted", "promoted"]
-    assert [run["status"] for run in shop.told("runs", "list", market.APP)["runs"]] == [
+    assert [run["status"] for run in shop.told("runs", "list", generated_market.APP)["runs"]] == [
         "finished",
         "finished",
     ]
-    shown = shop.kiosk("runs", "show", market.APP, first["run_id"])
+    shown = shop.kiosk("runs", "show", generated_market.APP, first["run_id"])
     assert "evaluate" in shown.stdout
     assert f"snapshot {first['version']}" in shown.stdout
 
 
 def test_evaluation_writes_pictures_and_reports(shop: Shop, tmp_path: Path) -> None:
     out = tmp_path / "figures"
-    told = shop.told("evaluate", market.APP, "--recipe", "fast", "--out", str(out), "--readers", "50")
+    told = shop.told(
+        "evaluate", generated_market.APP, "--recipe", "fast", "--out", str(out), "--readers", "50"
+    )
     assert [report["protocol"] for report in told["reports"]] == ["by_time", "leave_last_out"]
     assert {path.name for path in out.iterdir()} >= {
         "leave_last_out-segments.svg",
@@ -117,7 +119,9 @@ def test_evaluation_writes_pictures_and_reports(shop: Shop, tmp_path: Path) -> N
         "report.json",
         "report.md",
     }
-    table = shop.kiosk("evaluate", market.APP, "--recipe", "fast", "--protocol", "leave_last_out").stdout
+    table = shop.kiosk(
+        "evaluate", generated_market.APP, "--recipe", "fast", "--protocol", "leave_last_out"
+    ).stdout
     assert "popularity" in table
     assert "95 % interval" in table
     assert "new: no event before the test; light: 1 to 9 events; heavy: 10 or more" in table
@@ -129,7 +133,17 @@ def test_evaluation_writes_pictures_and_reports(shop: Shop, tmp_path: Path) -> N
 
 def test_a_sweep_is_compared_and_says_how_to_train_the_best(shop: Shop, tmp_path: Path) -> None:
     fadings = 'parts.rules.fading={"half_life_items":2},{"half_life_items":9}'
-    words = ("train", market.APP, "--recipe", "fast", "--set", "seed=3", "--sweep", fadings, "--local")
+    words = (
+        "train",
+        generated_market.APP,
+        "--recipe",
+        "fast",
+        "--set",
+        "seed=3",
+        "--sweep",
+        fadings,
+        "--local",
+    )
     done = shop.kiosk(*words, "--out", str(tmp_path / "out"))
     (best,) = [line for line in done.stdout.splitlines() if line.startswith("Train the best one: ")]
     _, command, *typed = shlex.split(best.removeprefix("Train the best one: "))
@@ -139,25 +153,33 @@ def test_a_sweep_is_compared_and_says_how_to_train_the_best(shop: Shop, tmp_path
 
 
 def test_schedules_are_made_listed_and_removed(shop: Shop) -> None:
-    shop.told("schedules", "add", market.APP, "nightly", "--recipe", "fast")
-    (schedule,) = shop.told("schedules", "list", market.APP)["schedules"]
+    shop.told("schedules", "add", generated_market.APP, "nightly", "--recipe", "fast")
+    (schedule,) = shop.told("schedules", "list", generated_market.APP)["schedules"]
     assert (schedule["when"], schedule["recipe"], schedule["last"]) == ("nightly", "fast", None)
-    assert "has a schedule nightly already" in shop.refused("schedules", "add", market.APP, "nightly")
-    assert shop.told("schedules", "remove", market.APP, "nightly")["removed"]
-    assert "has no schedule nightly" in shop.refused("schedules", "remove", market.APP, "nightly")
+    assert "has a schedule nightly already" in shop.refused(
+        "schedules", "add", generated_market.APP, "nightly"
+    )
+    assert shop.told("schedules", "remove", generated_market.APP, "nightly")["removed"]
+    assert "has no schedule nightly" in shop.refused("schedules", "remove", generated_market.APP, "nightly")
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("train", "nowhere", "--local"), "there is no app named nowhere; there are: market"),
-        (("train", market.APP, "--set", "parts.rules.windw=3"), "there is no such field; there are"),
-        (("train", market.APP, "--set", "limits.memory_mb=64", "--dry-run"), "limits.memory_mb allows 64"),
-        (("train", market.APP, "--sweep", "seed=1,2", "--dry-run"), "leave out --dry-run"),
-        (("train", market.APP, "--sweep", "seed=1,2", "--promote"), "leave out --promote"),
-        (("evaluate", market.APP, "--protocol", "guess"), "there is no protocol 'guess'"),
-        (("promote", market.APP, "0" * 16), "has no snapshot 0000"),
-        (("runs", "show", market.APP, "nope"), "has no run nope; see `kiosk runs list market`"),
+        (
+            ("train", generated_market.APP, "--set", "parts.rules.windw=3"),
+            "there is no such field; there are",
+        ),
+        (
+            ("train", generated_market.APP, "--set", "limits.memory_mb=64", "--dry-run"),
+            "limits.memory_mb allows 64",
+        ),
+        (("train", generated_market.APP, "--sweep", "seed=1,2", "--dry-run"), "leave out --dry-run"),
+        (("train", generated_market.APP, "--sweep", "seed=1,2", "--promote"), "leave out --promote"),
+        (("evaluate", generated_market.APP, "--protocol", "guess"), "there is no protocol 'guess'"),
+        (("promote", generated_market.APP, "0" * 16), "has no snapshot 0000"),
+        (("runs", "show", generated_market.APP, "nope"), "has no run nope; see `kiosk runs list market`"),
     ],
 )
 def test_what_can_not_be_done_says_what_to_do(shop: Shop, words: tuple[str, ...], said: str) -> None:
@@ -179,7 +201,7 @@ def test_a_learner_is_held_to_the_protocol_from_the_command_line(shop: Shop) -> 
 def test_a_learner_of_a_folder_trains_without_being_installed(shop: Shop) -> None:
     """Its class is known from nowhere but the folder; who serves can't import it, so it is not promoted."""
     examples = str(ROOT / "docs" / "examples")
-    mine = ("train", market.APP, "--local", "--recipe", f"{examples}/my_recipe.toml")
+    mine = ("train", generated_market.APP, "--local", "--recipe", f"{examples}/my_recipe.toml")
     said = shop.refused(*mine, "--working-dir", examples)
     assert "kiosk learners allow my_learner:NextItem" in said.replace("\n", " ")
     assert shop.kiosk("learners", "allow", "my_learner:NextItem").returncode == 0
@@ -189,10 +211,10 @@ def test_a_learner_of_a_folder_trains_without_being_installed(shop: Shop) -> Non
     assert "Chosen: " in done.stdout
     assert "next_item" in done.stdout
     assert "Its code was shipped for this run only" in done.stdout
-    run = shop.told("runs", "list", market.APP, "--limit", "1")["runs"][0]
+    run = shop.told("runs", "list", generated_market.APP, "--limit", "1")["runs"][0]
     assert run["parts"][0]["part"] == "next_item"
-    assert "weight" in shop.kiosk("runs", "show", market.APP, run["run_id"]).stdout
-    refused = shop.refused("promote", market.APP, run["version"]).replace("\n", " ")
+    assert "weight" in shop.kiosk("runs", "show", generated_market.APP, run["run_id"]).stdout
+    refused = shop.refused("promote", generated_market.APP, run["version"]).replace("\n", " ")
     assert "train again without --working-dir" in refused
     assert "kiosk train --working-dir DIR" in shop.refused(*mine)
 
@@ -215,7 +237,7 @@ def test_a_program_without_an_installation_is_told_at_once_what_to_set(tmp_path:
         assert told in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize("words", [("cluster", "train"), ("jobs.refresh", "train")])
+@pytest.mark.parametrize("words", [("deployments.cli", "train"), ("jobs.refresh", "train")])
 def test_nothing_is_promoted_on_the_read_only_playground(shop: Shop, words: tuple[str, str]) -> None:
     async def add() -> None:
         async with open_stores(shop.url, slow_s=10.0) as stores:

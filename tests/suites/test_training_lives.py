@@ -13,23 +13,23 @@ from typing import Any
 
 import pytest
 
+from cluster.artifacts.artifact_store import Shelf
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.artifacts.snapshots import FOLDER, MANIFEST, SnapshotShelf
 from cluster.errors import Unavailable
 from cluster.records.engine import Engine
 from cluster.records.run import LEASE_MS, Run
 from cluster.store.connect import open_stores
-from cluster.store.memory import memory_stores
-from cluster.store.ports import Stores
+from cluster.store.ports.stores import Stores
 from jobs.refresh.recipe import load
-from jobs.refresh.running.orders import cancel, order
-from jobs.refresh.running.promoting import rollback
-from jobs.refresh.running.training import KEPT_VERSIONS
-from jobs.refresh.running.worker import LEFT_FOR_MS, Worker, Workplace
-from tests.fakes import market
+from jobs.refresh.runs.promotion import rollback
+from jobs.refresh.runs.run_commands import cancel, order
+from jobs.refresh.runs.training import KEPT_VERSIONS
+from jobs.refresh.runs.worker import LEFT_FOR_MS, Worker, Workplace
+from tests.fakes import generated_market
 from tests.fakes.dying_shelf import DyingShelf, Killed
 from tests.fakes.dying_stores import Life, mortal
+from tests.fakes.stores.memory import memory_stores
 from tests.suites.experiments import an_experiment
 from tests.suites.manual_clock import ManualClock
 
@@ -52,7 +52,7 @@ class Place:
 
     @property
     def versions(self) -> list[str]:
-        return [one.version for one in SnapshotShelf(self.shelf).versions(market.APP, "default")]
+        return [one.version for one in SnapshotShelf(self.shelf).versions(generated_market.APP, "default")]
 
     @property
     def leftovers(self) -> list[str]:
@@ -72,59 +72,63 @@ class Place:
         return replace(place, **changes)
 
     async def serving(self) -> str:
-        engine = await self.stores.engines.get(market.APP, "default")
+        engine = await self.stores.engines.get(generated_market.APP, "default")
         assert engine is not None
         return engine.snapshot
 
     async def ordered(self, **options: Any) -> Run:
         recipe = options.pop("recipe", RECIPE)
         now_ms = self.clock.now_ms()
-        return await order(self.stores, market.APP, "default", recipe, now_ms=now_ms, by="a test", **options)
+        return await order(
+            self.stores, generated_market.APP, "default", recipe, now_ms=now_ms, by="a test", **options
+        )
 
     async def until(self, run: Run, is_so: Callable[[Run], bool]) -> None:
         for _ in range(20_000):
-            now = await self.stores.runs.get(market.APP, run.run_id)
+            now = await self.stores.runs.get(generated_market.APP, run.run_id)
             if now is not None and is_so(now):
                 return
             await asyncio.sleep(0.001)
         raise AssertionError(now)
 
     async def worked(self, run: Run, owner: str = "worker", **changes: Any) -> Run:
-        done = await Worker(self.at(**changes), owner).work(market.APP, run.run_id)
+        done = await Worker(self.at(**changes), owner).work(generated_market.APP, run.run_id)
         assert done is not None
         return done
 
 
 @pytest.fixture(params=["memory", "redis"])
 async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
-    market.settle(SegmentShelf(Shelf.open(tmp_path / "shelf")), market.table(600, 60, 30, topics=3))
+    generated_market.settle(
+        SegmentShelf(Shelf.open(tmp_path / "shelf")), generated_market.table(600, 60, 30, topics=3)
+    )
     clock = ManualClock()
     if request.param == "memory":
         found = Place(memory_stores(clock), tmp_path, clock)
-        await market.open_market(found.stores)
+        await generated_market.open_market(found.stores)
         yield found
         return
     server = request.getfixturevalue("redis_server")
     assert server.say("FLUSHALL") == b"+OK\r\n"
     async with open_stores(server.url, hot_s=5.0, slow_s=10.0) as stores:
-        await market.open_market(stores)
+        await generated_market.open_market(stores)
         yield Place(stores, tmp_path, clock)
 
 
 async def test_a_training_waits_a_moment_for_what_was_just_accepted(place: Place) -> None:
     offset = await place.stores.interactions.append(
-        market.APP, b'[{"type":"click","product_ids":["p1"]}]', []
+        generated_market.APP, b'[{"type":"click","product_ids":["p1"]}]', []
     )
     asked: list[str] = []
 
     async def settle() -> None:
         for _ in range(2_000):
-            if wanted := await place.stores.changes.wanted(market.APP):
+            if wanted := await place.stores.changes.wanted(generated_market.APP):
                 break
             await asyncio.sleep(0.01)
         asked.append(wanted["interaction"])
         for noun, at in wanted.items():
-            await place.stores.changes.settle(market.APP, noun, at, place.clock.now_ms())
+            await place.stores.changes.settle(generated_market.APP, noun, at, place.clock.now_ms())
 
     settling = asyncio.create_task(settle())
     done = await place.worked(await place.ordered(), settle_s=30.0)
@@ -133,7 +137,9 @@ async def test_a_training_waits_a_moment_for_what_was_just_accepted(place: Place
 
 
 async def test_a_training_goes_on_without_what_does_not_settle(place: Place) -> None:
-    await place.stores.interactions.append(market.APP, b'[{"type":"click","product_ids":["p1"]}]', [])
+    await place.stores.interactions.append(
+        generated_market.APP, b'[{"type":"click","product_ids":["p1"]}]', []
+    )
     assert (await place.worked(await place.ordered(), settle_s=0.5)).status == "finished"
 
 
@@ -143,7 +149,7 @@ async def test_a_training_publishes_one_snapshot_and_leaves_nothing_behind(place
     assert place.versions == [done.version]
     assert place.leftovers == []
     assert await place.serving() == ""
-    assert await Worker(place.at(), "another").work(market.APP, done.run_id) is None
+    assert await Worker(place.at(), "another").work(generated_market.APP, done.run_id) is None
 
 
 async def test_equal_recipe_data_and_seed_give_equal_bytes_and_another_seed_is_another_run(
@@ -160,22 +166,24 @@ async def test_equal_recipe_data_and_seed_give_equal_bytes_and_another_seed_is_a
 
 
 async def test_killed_at_any_step_of_the_store_it_ends_with_one_artefact(place: Place) -> None:
-    await place.stores.engines.put(Engine(app_id=market.APP, engine_id="default", snapshot="champion"))
+    await place.stores.engines.put(
+        Engine(app_id=generated_market.APP, engine_id="default", snapshot="champion")
+    )
     expected = (await place.worked(await place.ordered())).version
     life = Life()
     await place.worked(await place.ordered(), stores=mortal(place.stores, life), beat_s=9.0)
     steps = list(range(1, life.lived, max(1, life.lived // 9)))
     for step in steps:
-        SnapshotShelf(place.shelf).remove(market.APP, "default", expected)
+        SnapshotShelf(place.shelf).remove(generated_market.APP, "default", expected)
         run = await place.ordered()
         with pytest.raises(Killed):
             await Worker(place.at(stores=mortal(place.stores, Life(step)), beat_s=9.0), "dies").work(
-                market.APP, run.run_id
+                generated_market.APP, run.run_id
             )
         assert len(place.versions) <= 1, step
         assert await place.serving() == "champion"
         place.clock.advance(LEASE_MS)
-        now = await place.stores.runs.get(market.APP, run.run_id)
+        now = await place.stores.runs.get(generated_market.APP, run.run_id)
         assert now is not None
         done = now if now.has_ended else await place.worked(run, "goes on")
         assert (done.status, done.version) == ("finished", expected), step
@@ -188,18 +196,18 @@ async def test_killed_at_any_step_of_the_shelf_it_ends_with_one_artefact(place: 
     expected = (await place.worked(await place.ordered())).version
     step, deaths = 0, 0
     while True:
-        SnapshotShelf(place.shelf).remove(market.APP, "default", expected)
+        SnapshotShelf(place.shelf).remove(generated_market.APP, "default", expected)
         run = await place.ordered()
         shelf = DyingShelf(place.shelf)
         shelf.life = step
         try:
-            await Worker(place.at(shelf=shelf), "dies").work(market.APP, run.run_id)
+            await Worker(place.at(shelf=shelf), "dies").work(generated_market.APP, run.run_id)
             break
         except Killed:
             deaths += 1
         assert set(place.versions) <= {expected}
         place.clock.advance(LEASE_MS)
-        now = await place.stores.runs.get(market.APP, run.run_id)
+        now = await place.stores.runs.get(generated_market.APP, run.run_id)
         assert now is not None
         done = now if now.has_ended else await place.worked(run, "goes on")
         assert (done.status, done.version) == ("finished", expected), step
@@ -219,13 +227,13 @@ async def test_killed_around_its_promotion_it_is_promoted_once(place: Place) -> 
         run = await place.ordered(recipe={**RECIPE, "seed": seed}, promote=True)
         with contextlib.suppress(Killed):
             await Worker(place.at(stores=mortal(place.stores, Life(step)), beat_s=9.0), "dies").work(
-                market.APP, run.run_id
+                generated_market.APP, run.run_id
             )
         place.clock.advance(LEASE_MS)
-        now = await place.stores.runs.get(market.APP, run.run_id)
+        now = await place.stores.runs.get(generated_market.APP, run.run_id)
         assert now is not None
         done = now if now.has_ended else await place.worked(run, "goes on")
-        history = await place.stores.promotions.history(market.APP, "default")
+        history = await place.stores.promotions.history(generated_market.APP, "default")
         assert [entry.run_id for entry in history].count(run.run_id) == done.promoted, step
         assert (await place.serving() == done.version) is done.promoted
 
@@ -233,7 +241,7 @@ async def test_killed_around_its_promotion_it_is_promoted_once(place: Place) -> 
 async def test_what_a_zombie_writes_counts_for_nothing(place: Place) -> None:
     run = await place.ordered()
     zombie = Worker(place.at(beat_s=9.0), "zombie")
-    working = asyncio.create_task(zombie.work(market.APP, run.run_id))
+    working = asyncio.create_task(zombie.work(generated_market.APP, run.run_id))
     await place.until(run, lambda now: now.stage not in ("", "dataset"))
     place.clock.advance(LEASE_MS)
     done = await place.worked(run, "heir")
@@ -241,16 +249,16 @@ async def test_what_a_zombie_writes_counts_for_nothing(place: Place) -> None:
     assert left is not None
     assert (done.status, done.attempt) == ("finished", 2)
     assert place.versions == [done.version]
-    kept = await place.stores.runs.get(market.APP, run.run_id)
+    kept = await place.stores.runs.get(generated_market.APP, run.run_id)
     assert kept is not None
     assert (kept.status, kept.attempt, kept.version) == ("finished", 2, done.version)
 
 
 async def test_a_cancelled_run_is_left_and_publishes_nothing(place: Place) -> None:
     run = await place.ordered()
-    working = asyncio.create_task(Worker(place.at(), "worker").work(market.APP, run.run_id))
+    working = asyncio.create_task(Worker(place.at(), "worker").work(generated_market.APP, run.run_id))
     await place.until(run, lambda now: now.status == "running")
-    await cancel(place.stores, market.APP, run.run_id, place.clock.now_ms())
+    await cancel(place.stores, generated_market.APP, run.run_id, place.clock.now_ms())
     done = await working
     assert done is not None
     assert done.status == "cancelled"
@@ -262,8 +270,8 @@ async def test_what_ended_runs_left_behind_goes_with_a_later_training(place: Pla
     place.clock.advance(int(time.time() * 1000) + 2 * LEFT_FOR_MS - place.clock.now_ms())
     going = await place.ordered()
     for run_id in ("long-gone", going.run_id):
-        place.shelf.write(f"runs/{market.APP}/{run_id}/plan.json", b"left")
-        folder = place.folder / "scratch" / market.APP / run_id
+        place.shelf.write(f"runs/{generated_market.APP}/{run_id}/plan.json", b"left")
+        folder = place.folder / "scratch" / generated_market.APP / run_id
         folder.mkdir(parents=True)
         (folder / "x").write_bytes(b"left")
     await place.worked(await place.ordered())
@@ -275,14 +283,16 @@ async def test_a_snapshot_that_came_to_serve_during_a_training_is_not_tidied_awa
     old = (await place.worked(await place.ordered())).version
     for number in range(KEPT_VERSIONS + 1):
         place.shelf.write(
-            f"{FOLDER}/{market.APP}/default/{number:016x}/{MANIFEST}", b"newer than the old one"
+            f"{FOLDER}/{generated_market.APP}/default/{number:016x}/{MANIFEST}", b"newer than the old one"
         )
-    await place.stores.interactions.append(market.APP, b'[{"type":"click","product_ids":["p1"]}]', [])
+    await place.stores.interactions.append(
+        generated_market.APP, b'[{"type":"click","product_ids":["p1"]}]', []
+    )
     run = await place.ordered(recipe={**RECIPE, "seed": 7})
     working = asyncio.create_task(place.worked(run, settle_s=1.0))
     await place.until(run, lambda now: now.attempt == 1)
     stores, now_ms = place.stores, place.clock.now_ms()
-    await rollback(stores, place.shelf, market.APP, "default", now_ms=now_ms, by="a test", to=old)
+    await rollback(stores, place.shelf, generated_market.APP, "default", now_ms=now_ms, by="a test", to=old)
     new = (await working).version
     assert {old, new} <= set(place.versions)
     assert len(place.versions) <= KEPT_VERSIONS + 1
@@ -296,10 +306,14 @@ async def test_a_snapshot_that_an_experiment_tries_is_not_tidied_away(place: Pla
             {"variant_id": name, "name": name, "slug": name, "snapshot": snapshot}
             for name, snapshot in (("control", ""), ("other", version))
         ]
-        one = an_experiment(slug, app_id=market.APP, status=status, variants=variants)
-        assert await place.stores.experiments.swap(one, await place.stores.experiments.version(market.APP))
+        one = an_experiment(slug, app_id=generated_market.APP, status=status, variants=variants)
+        assert await place.stores.experiments.swap(
+            one, await place.stores.experiments.version(generated_market.APP)
+        )
     for number in range(KEPT_VERSIONS + 1):
-        place.shelf.write(f"{FOLDER}/{market.APP}/default/{number:016x}/{MANIFEST}", b"newer than both")
+        place.shelf.write(
+            f"{FOLDER}/{generated_market.APP}/default/{number:016x}/{MANIFEST}", b"newer than both"
+        )
     await place.worked(await place.ordered(recipe={**RECIPE, "seed": 7}))
     assert tried in place.versions
     assert done not in place.versions
@@ -346,7 +360,9 @@ async def test_what_can_not_be_trained_fails_with_what_to_change(
     place: Place, changes: dict[str, Any], words: str, allow_learners: Callable[..., None]
 ) -> None:
     allow_learners("no.such.module:Thing", f"{__name__}:Broken")
-    await place.stores.engines.put(Engine(app_id=market.APP, engine_id="default", snapshot="champion"))
+    await place.stores.engines.put(
+        Engine(app_id=generated_market.APP, engine_id="default", snapshot="champion")
+    )
     recipe = load("fast").changed(changes).model_dump(mode="json")
     done = await place.worked(await place.ordered(recipe=recipe, promote=True))
     assert done.status == "failed"

@@ -21,8 +21,8 @@ from actors.history.messages import Change, Verb
 from actors.history.tracker import Tracker
 from cluster.errors import HouseError, NotFound
 from cluster.records.thread import ReaderThreads
-from cluster.store.ports import Stores
-from tests.fakes.door import StillClock
+from cluster.store.ports.stores import Stores
+from tests.fakes.request_handler import StillClock
 from tests.suites.doing import APP
 
 Answer = Any

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from actors.answers.archive.lexical import rarity
 from actors.answers.archive.library import Library
 from actors.answers.archive.messages import ArchiveQuery
 from actors.answers.archive.segment import Segment
+from actors.retrieval.lexical.passage_postings import rarity
 from actors.vectors.top import best_rows
 from actors.vectors.types import Mask, Rows, Scores, Vector
 

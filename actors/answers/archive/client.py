@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from actors.answers.archive.messages import ArchiveQuery, ArchiveResult, Article, Snippet
 from cluster.errors import Refusal
 from cluster.records.question import Format, Question
-from cluster.store.ports import Recorded
+from cluster.store.ports.stores import Recorded
 
 
 class ArchiveClient(Protocol):

@@ -24,12 +24,12 @@ import structlog
 from actors.answers.archive.library import Library
 from actors.answers.archive.passages import Document, read_product
 from actors.answers.archive.retrieve import is_quick
-from actors.following.loop import follow_for_ever
+from actors.hosting.log_follower import follow_for_ever
 from cluster.artifacts.segments import SegmentShelf, position
 from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.meter import Meter
-from cluster.store.ports import Change, Stores
+from cluster.store.ports.stores import Change, Stores
 
 T = TypeVar("T")
 Opened = tuple[Library, str]

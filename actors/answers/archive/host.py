@@ -8,15 +8,15 @@ from actors.answers.archive.follower import Follower, Opened
 from actors.answers.archive.library import Library
 from actors.answers.archive.messages import ArchiveQuery, ArchiveResult, Article
 from actors.answers.archive.retrieve import article, ask
-from actors.answers.archive.shelf import PassageShelf
-from actors.following.held import HeldApps, Words
-from actors.language.embed import HashingEmbedder
+from actors.answers.archive.snapshot_store import PassageShelf
+from actors.hosting.loaded_apps import HeldApps, Words
+from actors.language.embedder import HashingEmbedder
 from cluster.artifacts.segments import SegmentShelf
 from cluster.clock import Clock
 from cluster.errors import HouseError, Refusal
 from cluster.ids import new_request_id
 from cluster.meter import Meter
-from cluster.store.ports import Stores
+from cluster.store.ports.stores import Stores
 
 _WORDS = Words("the archive is still loading", "archive_left", "kiosk_archive_memory_bytes")
 _HASHING_SHARE = 0.1

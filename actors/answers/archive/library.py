@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from actors.answers.archive.passages import Document
 from actors.answers.archive.segment import Segment, build, merge
 from actors.language.analysis import Analyzers
-from actors.language.embed import Embedder
+from actors.language.embedder import Embedder
 
 _TYPICAL_LENGTH = 90.0
 _LOT = 200

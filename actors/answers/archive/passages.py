@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from actors.answers.archive.markup import Part, parts_of_html
+from actors.answers.archive.html_sections import Part, parts_of_html
 
 PASSAGE_WORDS = 150
 _LEAST_WORDS = 50

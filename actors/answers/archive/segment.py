@@ -19,11 +19,11 @@ import mmh3
 import numpy as np
 import numpy.typing as npt
 
-from actors.answers.archive.lexical import Postings
 from actors.answers.archive.passages import Document, Passage
-from actors.answers.archive.tallies import merged, tally, weigh, without
 from actors.language.analysis import Analyzers
-from actors.language.embed import Embedder
+from actors.language.embedder import Embedder
+from actors.retrieval.lexical.passage_postings import Postings
+from actors.retrieval.lexical.passage_term_counts import merged, tally, weigh, without
 from actors.vectors.compact import CompactVectors
 from actors.vectors.types import Mask, Matrix
 

@@ -23,14 +23,14 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from actors.answers.archive.lexical import Postings
 from actors.answers.archive.passages import Document, Passage, Section
 from actors.answers.archive.segment import Excerpt, Frame, Segment
-from actors.language.embed import Embedder
-from actors.language.latent import LatentEmbedder
+from actors.language.embedder import Embedder
+from actors.language.latent_embedder import LatentEmbedder
+from actors.retrieval.lexical.passage_postings import Postings
 from actors.vectors.compact import CompactVectors
+from cluster.artifacts.checksummed_files import check, damaged, entry_of
 from cluster.artifacts.manifest import Manifest
-from cluster.artifacts.vouched import check, damaged, entry_of
 from cluster.errors import Fault
 from cluster.secrecy import Signer
 

@@ -11,10 +11,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from actors.recommender.messages import QUERIES, ReaderQuery
-from cluster.query.values import canonical
+from cluster.query.language.field_values import canonical
 from cluster.records.product import TRANSLATION_NAME, Product
-from deployments.api.wire.asked import query_of
 from deployments.api.wire.faults import refuse
+from deployments.api.wire.query_conversion import query_of
 from deployments.api.wire.shared import Count, Name, Query, Warnings
 
 MOST_TYPED = 1_000

@@ -11,10 +11,10 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from actors.recommender.messages import AnswerQuery, ReaderQuery
-from cluster.query.parser import parse
-from cluster.query.tree import All, Node
+from cluster.query.language.parser import parse
+from cluster.query.language.tree import All, Node
 from cluster.records.bank_question import LONGEST_QUESTION, MOST_QUESTIONS, BankQuestion
-from deployments.api.wire.asked import plain_query_of
+from deployments.api.wire.query_conversion import plain_query_of
 from deployments.api.wire.search import Spellcheck, SpellcheckReply
 from deployments.api.wire.shared import (
     Asked,

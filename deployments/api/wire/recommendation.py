@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
 from actors.recommender.messages import Kind, ReaderQuery
-from cluster.query.values import canonical
-from cluster.records.event import GROUP
+from cluster.query.language.field_values import canonical
 from cluster.records.product import TRANSLATION_NAME, Product
-from deployments.api.wire.asked import query_of
+from cluster.records.validation.recent_events import GROUP
 from deployments.api.wire.faults import refuse, wrong
+from deployments.api.wire.query_conversion import query_of
 from deployments.api.wire.shared import (
     Count,
     Dithering,

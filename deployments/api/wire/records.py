@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from cluster.records.deletes import MAX_ID, MAX_IDS
 from cluster.records.erasure import ErasedPlace
+from cluster.records.validation.deletes import MAX_ID, MAX_IDS
 from deployments.api.wire.shared import Filter, Warnings, Wire
 
 

@@ -11,15 +11,15 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from actors.recommender.messages import ReaderQuery
-from actors.search.messages import MOST_PERSONAL, SearchQuery
+from actors.retrieval.messages import MOST_PERSONAL, SearchQuery
 from cluster.errors import FilterSyntax
 from cluster.ids import DEFAULT_ENGINE
-from cluster.query.parser import FULL_TEXT, parse
-from cluster.query.tree import All, Node, Not, Phrase, Term
-from cluster.query.tree import Any as AnyOf
-from deployments.api.wire.asked import query_of
+from cluster.query.language.parser import FULL_TEXT, parse
+from cluster.query.language.tree import All, Node, Not, Phrase, Term
+from cluster.query.language.tree import Any as AnyOf
 from deployments.api.wire.faults import refuse, refuse_filter
-from deployments.api.wire.search_parts import (
+from deployments.api.wire.query_conversion import query_of
+from deployments.api.wire.search_clauses import (
     MOST_FACETS,
     AnchoringSetting,
     FacetChoice,

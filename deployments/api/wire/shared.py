@@ -25,11 +25,11 @@ from pydantic import (
 
 from actors.recommender.messages import Boost, Circle, Spacing
 from cluster.errors import FilterSyntax
+from cluster.query.columnar.geo import kilometres
 from cluster.query.fields import MOST_NAMES, excess_of
-from cluster.query.geo import kilometres
-from cluster.query.parser import parse
-from cluster.query.tree import Node
-from cluster.query.values import canonical
+from cluster.query.language.field_values import canonical
+from cluster.query.language.parser import parse
+from cluster.query.language.tree import Node
 from deployments.api.wire.faults import refuse, refuse_filter, wrong
 
 _UNITS = ("km", "mile", "miles", "mi")

@@ -19,11 +19,11 @@ from cluster.clock import Clock
 from cluster.errors import HouseError, Unavailable
 from cluster.records.account import Grant
 from cluster.records.registration import mark_of_short
-from cluster.store.ports import GrantStore
+from cluster.store.ports.stores import GrantStore
+from deployments.archive.caller import Person
 from deployments.archive.oauth.clients import short_id
 from deployments.archive.oauth.redirects import host_of_target
 from deployments.archive.oauth.signing import Signing
-from deployments.archive.person import Person
 
 MOST_KNOWN = 4096
 "Tokens whose signature is remembered."

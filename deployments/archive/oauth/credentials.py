@@ -13,8 +13,8 @@ from starlette.requests import Request
 
 from deployments.archive.oauth.clients import Client, is_secret_of
 from deployments.archive.oauth.forms import Parameters
-from deployments.archive.oauth.means import OAuthMeans
 from deployments.archive.oauth.replies import Refused
+from deployments.archive.oauth.services import OAuthMeans
 
 CHALLENGE = {"www-authenticate": 'Basic realm="archive"'}
 

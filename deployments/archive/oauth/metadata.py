@@ -19,8 +19,8 @@ from deployments.archive.oauth.addresses import (
     resource_of,
 )
 from deployments.archive.oauth.clients import METHODS
-from deployments.archive.oauth.means import OAuthMeans
 from deployments.archive.oauth.replies import answer
+from deployments.archive.oauth.services import OAuthMeans
 
 GRANT_TYPES = ("authorization_code", "refresh_token")
 _KEPT = {"cache-control": "public, max-age=300", "vary": "host"}

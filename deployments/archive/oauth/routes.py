@@ -22,16 +22,16 @@ from deployments.archive.oauth.addresses import (
     SERVER_METADATA_PATH,
     TOKEN_PATH,
 )
-from deployments.archive.oauth.authorize import Authorize, as_page
-from deployments.archive.oauth.connected import Connected
+from deployments.archive.oauth.authorization import Authorize, as_page
+from deployments.archive.oauth.connected_clients import Connected
 from deployments.archive.oauth.credentials import CHALLENGE, uses_basic
-from deployments.archive.oauth.manage import Manage
-from deployments.archive.oauth.means import OAuthMeans
 from deployments.archive.oauth.metadata import Metadata
 from deployments.archive.oauth.pages import Pages
-from deployments.archive.oauth.register import Register
+from deployments.archive.oauth.registration import Register
+from deployments.archive.oauth.registration_management import Manage
 from deployments.archive.oauth.replies import Refused, is_preflight, preflight, refusal, wrong_method
-from deployments.archive.oauth.revoke import Revoke
+from deployments.archive.oauth.revocation import Revoke
+from deployments.archive.oauth.services import OAuthMeans
 from deployments.archive.oauth.sessions import Sessions
 from deployments.archive.oauth.signin import SignIn
 from deployments.archive.oauth.token import Token

@@ -14,9 +14,9 @@ from starlette.responses import Response
 from cluster.records.account import NAME_FORM
 from deployments.archive.oauth.clients import Client
 from deployments.archive.oauth.forms import Parameters
-from deployments.archive.oauth.means import OAuthMeans
 from deployments.archive.oauth.pages import Pages, go
 from deployments.archive.oauth.redirects import is_on_this_machine, shown_target
+from deployments.archive.oauth.services import OAuthMeans
 from deployments.archive.oauth.sessions import Passwords, Sessions
 
 WRONG = "This user name and password do not belong together."

@@ -16,10 +16,10 @@ from cluster.records.account import Code, Grant
 from deployments.archive.oauth.clients import Client, short_id
 from deployments.archive.oauth.credentials import client_of
 from deployments.archive.oauth.forms import Parameters, form_of
-from deployments.archive.oauth.means import ACCESS_LIFE_S, GRACE_S, OAuthMeans
 from deployments.archive.oauth.pkce import proves
 from deployments.archive.oauth.redirects import shown_target
 from deployments.archive.oauth.replies import NO_STORE, Refused, answer
+from deployments.archive.oauth.services import ACCESS_LIFE_S, GRACE_S, OAuthMeans
 from deployments.archive.oauth.signing import sha256
 
 _log = structlog.get_logger()

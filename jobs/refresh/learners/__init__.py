@@ -1,4 +1,4 @@
-"""Everything that learns. Each keeps the protocol of `jobs.refresh.learner`.
+"""Everything that learns. Each keeps the protocol of `jobs.refresh.learners.protocol`.
 
 ease graph_filter rules item_knn content_knn session_knn popularity repeats als    parts of the blend
 matrix neighbours                                                     what several of them share

@@ -15,13 +15,13 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from actors.learned.factors import Factors, Solving, solved
-from actors.learned.histories import Fading
-from actors.learned.model import Parts
+from actors.models.factors import Factors, Solving, solved
+from actors.models.model import Parts
+from actors.models.user_histories import Fading
 from actors.vectors.types import Matrix
-from jobs.refresh.events.dataset import Interactions
-from jobs.refresh.learner import PartRecipe
-from jobs.refresh.learners.matrix import reader_item
+from jobs.refresh.data.dataset import Interactions
+from jobs.refresh.learners.interaction_matrix import reader_item
+from jobs.refresh.learners.protocol import PartRecipe
 
 
 class AlsRecipe(PartRecipe):

@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from actors.learned.histories import Histories
-from actors.learned.model import Batch, CommonModel, Model, Parts, SparseModel
-from actors.learned.registry import imported_loader
-from actors.learned.vocabulary import Vocabulary
+from actors.models.model import Batch, CommonModel, Model, Parts, SparseModel
+from actors.models.registry import imported_loader
+from actors.models.user_histories import Histories
+from actors.models.vocabulary import Vocabulary
 from cluster.errors import Invalid
-from jobs.refresh.events.dataset import Columns, Interactions, from_frame
-from jobs.refresh.learner import Learner
+from jobs.refresh.data.dataset import Columns, Interactions, from_frame
+from jobs.refresh.learners.protocol import Learner
 from jobs.refresh.recipe import OwnRecipe
 
 READERS, ITEMS = 40, 12
@@ -158,7 +158,7 @@ def _saved(model: Model) -> Parts:
     except Exception as error:
         raise AssertionError(_told(error, "save()")) from error
     assert isinstance(parts, Parts), (
-        f"save() must return actors.learned.model.Parts, got {type(parts).__name__}; "
+        f"save() must return actors.models.model.Parts, got {type(parts).__name__}; "
         'write Parts({"counts": array}, {"facts": "that fit JSON"})'
     )
     for name, array in parts.arrays.items():

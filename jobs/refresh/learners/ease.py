@@ -17,15 +17,15 @@ import scipy.sparse as sp
 from pydantic import Field
 from scipy.linalg import lapack
 
-from actors.learned.histories import Fading
-from actors.learned.model import Parts
-from actors.learned.neighbours import Neighbours
+from actors.models.model import Parts
+from actors.models.neighbours import Neighbours
+from actors.models.user_histories import Fading
 from actors.vectors.types import Rows
 from cluster.errors import Invalid
-from jobs.refresh.events.dataset import Interactions
-from jobs.refresh.learner import PartRecipe
-from jobs.refresh.learners.matrix import most_frequent, reader_item
-from jobs.refresh.learners.neighbours import placed, strongest, tidy
+from jobs.refresh.data.dataset import Interactions
+from jobs.refresh.learners.interaction_matrix import most_frequent, reader_item
+from jobs.refresh.learners.protocol import PartRecipe
+from jobs.refresh.learners.sparse_weights import placed, strongest, tidy
 
 _BLOCK = 512
 _FLOPS_PER_S = 5e10

@@ -9,13 +9,13 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
-from actors.learned.histories import Fading
-from actors.learned.model import Parts
-from actors.learned.neighbours import Neighbours
-from jobs.refresh.events.dataset import Interactions
-from jobs.refresh.learner import PartRecipe
-from jobs.refresh.learners.matrix import blocks_of_items, reader_item
-from jobs.refresh.learners.neighbours import pruned, tidy
+from actors.models.model import Parts
+from actors.models.neighbours import Neighbours
+from actors.models.user_histories import Fading
+from jobs.refresh.data.dataset import Interactions
+from jobs.refresh.learners.interaction_matrix import blocks_of_items, reader_item
+from jobs.refresh.learners.protocol import PartRecipe
+from jobs.refresh.learners.sparse_weights import pruned, tidy
 
 
 class ItemKnnRecipe(PartRecipe):

@@ -8,12 +8,12 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from actors.learned.counted import Counted
-from actors.learned.histories import DAY_S
-from actors.learned.model import Parts
+from actors.models.model import Parts
+from actors.models.popularity import Counted
+from actors.models.user_histories import DAY_S
 from actors.vectors.types import Floats
-from jobs.refresh.events.dataset import Interactions
-from jobs.refresh.learner import PartRecipe
+from jobs.refresh.data.dataset import Interactions
+from jobs.refresh.learners.protocol import PartRecipe
 
 
 class PopularityRecipe(PartRecipe):

@@ -6,9 +6,8 @@ from zlib import crc32
 
 import numpy as np
 
-from actors.learned.registry import own_loader
+from actors.models.registry import own_loader
 from cluster.errors import Invalid
-from jobs.refresh.learner import Learner, PartRecipe
 from jobs.refresh.learners.als import Als, AlsRecipe
 from jobs.refresh.learners.baskets import Baskets, BasketsRecipe
 from jobs.refresh.learners.content_knn import ContentKnn, ContentKnnRecipe
@@ -16,8 +15,9 @@ from jobs.refresh.learners.ease import Ease, EaseRecipe
 from jobs.refresh.learners.graph_filter import GraphFilter, GraphFilterRecipe
 from jobs.refresh.learners.item_knn import ItemKnn, ItemKnnRecipe
 from jobs.refresh.learners.popularity import Popularity, PopularityRecipe
-from jobs.refresh.learners.repeats import Repeats, RepeatsRecipe
-from jobs.refresh.learners.rules import Rules, RulesRecipe
+from jobs.refresh.learners.protocol import Learner, PartRecipe
+from jobs.refresh.learners.repeat import Repeats, RepeatsRecipe
+from jobs.refresh.learners.sequential_rules import Rules, RulesRecipe
 from jobs.refresh.learners.session_knn import SessionKnn, SessionKnnRecipe
 from jobs.refresh.recipe import OwnRecipe
 

@@ -8,11 +8,11 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from actors.learned.model import Parts
-from actors.learned.sessions import Looking, Sessions
+from actors.models.model import Parts
+from actors.models.sessions import Looking, Sessions
 from actors.vectors.types import Rows
-from jobs.refresh.events.dataset import Interactions, sessions_of
-from jobs.refresh.learner import PartRecipe
+from jobs.refresh.data.dataset import Interactions, sessions_of
+from jobs.refresh.learners.protocol import PartRecipe
 
 
 class SessionKnnRecipe(PartRecipe):

@@ -13,11 +13,11 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from actors.learned.model import Model
-from actors.learned.scaled import Scaled
+from actors.models.model import Model
+from actors.models.standardized import Scaled
 from actors.vectors.types import Floats, Rows
-from jobs.refresh.events.split import Trial
-from jobs.refresh.figures.metrics import discounts_to
+from jobs.refresh.data.split import Trial
+from jobs.refresh.evaluation.metrics import discounts_to
 
 _BLOCK_BYTES = 64 << 20
 _BLOCK_READERS = 1_000

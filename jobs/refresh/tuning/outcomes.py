@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from jobs.refresh.learner import PartRecipe
+from jobs.refresh.learners.protocol import PartRecipe
 from jobs.refresh.recipe import Recipe
 
 Outcome = Literal["chosen", "new_users", "adds_nothing", "misleads", "too_many_parts", "weight_0", "catalog"]

@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from actors.learned.model import CommonModel, Model
+from actors.models.model import CommonModel, Model
 from actors.vectors.types import Floats
 from cluster.errors import Invalid
-from jobs.refresh.events.dataset import Interactions
-from jobs.refresh.events.split import Trial
-from jobs.refresh.learner import PartRecipe
+from jobs.refresh.data.dataset import Interactions
+from jobs.refresh.data.split import Trial
+from jobs.refresh.learners.protocol import PartRecipe
 from jobs.refresh.learners.registry import learner_of, rng_for
 from jobs.refresh.recipe import Recipe
+from jobs.refresh.tuning.blend_weights import choose_weights
 from jobs.refresh.tuning.candidates import Candidates, gather
-from jobs.refresh.tuning.choose import choose_weights
 from jobs.refresh.tuning.outcomes import PartOutcome, outcomes_of, with_dropped
-from jobs.refresh.tuning.protocol import is_coarse, known_readers, split_of
-from jobs.refresh.tuning.tune import Tuned, fadings_of, tune_part
+from jobs.refresh.tuning.parameter_search import Tuned, fadings_of, tune_part
+from jobs.refresh.tuning.split_protocol import is_coarse, known_readers, split_of
 
 Tell = Callable[[str], None]
 "Hears what is being done, for a progress display."

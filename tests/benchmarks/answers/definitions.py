@@ -20,9 +20,9 @@ from actors.answers.archive.messages import ArchiveQuery
 from actors.answers.archive.passages import read_product
 from actors.answers.archive.retrieve import ask
 from actors.answers.archive.segment import build
-from actors.answers.composing.compose import compose
+from actors.answers.extractive.answer_composer import compose
 from actors.language.analysis import Analyzers
-from jobs.playground.golden import GoldenQuestion
+from jobs.playground.golden_questions import GoldenQuestion
 from tests.benchmarks.scenarios import Line
 
 LANGUAGES = ("en", "de", "es")

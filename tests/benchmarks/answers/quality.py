@@ -24,11 +24,11 @@ from actors.answers.archive.messages import ArchiveQuery, Snippet
 from actors.answers.archive.passages import Document, read_product
 from actors.answers.archive.retrieve import ask
 from actors.answers.archive.segment import build
-from actors.answers.composing.compose import Composed, compose, rank
-from actors.language import latent
+from actors.answers.extractive.answer_composer import Composed, compose, rank
+from actors.language import latent_embedder
 from actors.language.analysis import Analyzers
 from jobs.playground.archive import articles_as_products
-from jobs.playground.golden import GoldenQuestion, golden
+from jobs.playground.golden_questions import GoldenQuestion, golden
 from tests.benchmarks import report
 from tests.benchmarks.answers import definitions
 from tests.benchmarks.quality_sets import data_folder, has
@@ -131,9 +131,11 @@ def playground() -> Library:
 def shelved(documents: Sequence[Document]) -> Library:
     """Make an archive of documents."""
     analyzers = Analyzers()
-    embedder = latent.train(document.text for document in documents)
+    embedder = latent_embedder.train(document.text for document in documents)
     mean_length = float(build(documents, analyzers, None, 1.0).postings.lengths.mean())
-    return Library(embedder, base=build(documents, analyzers, embedder, mean_length), share=latent.SHARE)
+    return Library(
+        embedder, base=build(documents, analyzers, embedder, mean_length), share=latent_embedder.SHARE
+    )
 
 
 def passages(library: Library, question: str) -> tuple[Snippet, ...]:

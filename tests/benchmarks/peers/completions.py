@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from rapidfuzz import fuzz, process
 
-from actors.search.folding import folded
+from actors.retrieval.text import folded
 from tests.benchmarks.typos import Titles
 
 _SCRIPT = Path(__file__).with_name("completions.mjs")

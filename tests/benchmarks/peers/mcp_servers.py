@@ -16,7 +16,7 @@ import uvicorn
 
 from actors.answers.archive.messages import ArchiveQuery
 from actors.answers.archive.retrieve import ask
-from actors.answers.archive.shelf import PassageShelf
+from actors.answers.archive.snapshot_store import PassageShelf
 from tests.benchmarks.mcp_articles import APP
 
 

@@ -16,9 +16,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.linalg import lapack
 
-from actors.learned.histories import Histories
-from jobs.refresh.events.dataset import Interactions
-from jobs.refresh.figures.evaluate import Scorer
+from actors.models.user_histories import Histories
+from jobs.refresh.data.dataset import Interactions
+from jobs.refresh.evaluation.evaluate import Scorer
 
 Train = Callable[[Interactions], Scorer]
 

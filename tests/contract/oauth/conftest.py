@@ -9,8 +9,8 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from cluster.store.ports import Stores
-from deployments.archive.oauth.means import OAuthMeans
+from cluster.store.ports.stores import Stores
+from deployments.archive.oauth.services import OAuthMeans
 from tests.fakes.archive_oauth import Person, Program, an_account, answer_of, app_over, http_over, means_over
 from tests.suites.manual_clock import ManualClock
 

@@ -14,9 +14,9 @@ import structlog
 from cluster.errors import TooMany
 from cluster.records.password import hash_password
 from cluster.store.connect import OpenStores
-from cluster.store.ports import Stores
+from cluster.store.ports.stores import Stores
+from deployments.archive.oauth.rate_limits import Knocks, OAuthLimits, Rate
 from deployments.archive.oauth.sessions import MOST_WAITING, Passwords
-from deployments.archive.oauth.throttle import Knocks, OAuthLimits, Rate
 from tests.contract.oauth.conftest import Scene
 from tests.fakes.archive_oauth import (
     PASSWORD,

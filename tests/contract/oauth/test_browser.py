@@ -20,8 +20,8 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from cluster.clock import SystemClock
-from cluster.store.ports import Stores
-from deployments.archive.oauth.means import OAuthMeans
+from cluster.store.ports.stores import Stores
+from deployments.archive.oauth.services import OAuthMeans
 from tests.fakes.archive_oauth import CHALLENGE, PASSWORD, VERIFIER, an_account, app_over, means_over
 
 playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")

@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from cluster.store.connect import OpenStores
-from deployments.archive.oauth.throttle import OAuthLimits, Rate
+from deployments.archive.oauth.rate_limits import OAuthLimits, Rate
 from tests.contract.oauth.conftest import Scene
 from tests.fakes.archive_oauth import CALLBACK, Person, Program, an_account, app_over, http_over, means_over
 from tests.suites.manual_clock import ManualClock

@@ -11,7 +11,7 @@ import pytest
 from cluster.clock import SystemClock
 from cluster.errors import Unavailable
 from cluster.store.connect import OpenStores
-from cluster.store.ports import Revocations, Stores
+from cluster.store.ports.stores import Revocations, Stores
 from deployments.archive.oauth.bearer import Bearer
 from tests.contract.oauth.conftest import Scene
 from tests.fakes.archive_oauth import (

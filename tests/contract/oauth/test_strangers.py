@@ -6,7 +6,7 @@ import pytest
 
 from cluster.errors import Invalid
 from cluster.records.client_rule import ClientRule
-from cluster.store.ports import Stores
+from cluster.store.ports.stores import Stores
 from deployments.archive.admission import ClientGate
 from deployments.archive.oauth.addresses import resource_of
 from tests.contract.oauth.conftest import Scene

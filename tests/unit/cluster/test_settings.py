@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cluster.__main__ import command_line
 from cluster.errors import InvalidSetting
 from cluster.settings import Settings
+from deployments.cli.__main__ import command_line
 
 ROOT = Path(__file__).resolve().parents[3]
 CHECKED = ("public_url", "trusted_proxies", "archive_origins")

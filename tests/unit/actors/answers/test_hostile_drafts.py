@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 
-from actors.answers.drafting import Draft
-from actors.answers.provider.prompt import messages_for
-from tests.unit.actors.answers.test_drafting import a_snippet
+from actors.answers.draft import Draft
+from actors.answers.llm.prompt import messages_for
+from tests.unit.actors.answers.test_draft import a_snippet
 
 FACT = "The mill closed in winter."
 _ORDERS = (

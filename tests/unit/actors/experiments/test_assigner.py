@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from actors.experiments.assigner import ExperimentAssigner
+from actors.experiments.cache import KEEP_S
 from actors.experiments.client import LOOK_S, ActorExperimentClient, LocalExperimentClient
-from actors.experiments.desk import ExperimentDesk
-from actors.experiments.known import KEEP_S
+from actors.experiments.lifecycle import ExperimentDesk
 from actors.experiments.messages import Assignment, ExperimentEvent
 from cluster.errors import NotFound, Refusal, Unavailable, messages
-from cluster.store.memory import memory_stores
-from cluster.store.ports import ExperimentBook, Stores
-from tests.fakes.door import StillClock
+from cluster.store.ports.stores import ExperimentBook, Stores
+from tests.fakes.request_handler import StillClock
+from tests.fakes.stores.memory import memory_stores
 from tests.suites.doing import APP
 from tests.suites.experiments import an_experiment
 

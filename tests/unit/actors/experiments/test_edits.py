@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from actors.experiments.assigner import ExperimentAssigner
-from actors.experiments.desk import ExperimentDesk
 from actors.experiments.edits import edited
+from actors.experiments.lifecycle import ExperimentDesk
 from actors.experiments.messages import Assignment, Edit, ExperimentEvent
 from actors.experiments.report import report
 from cluster.errors import HouseError, Invalid, NotFound
 from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
-from cluster.store.memory import memory_stores
-from tests.fakes.door import NOW_MS, StillClock
+from tests.fakes.request_handler import NOW_MS, StillClock
+from tests.fakes.stores.memory import memory_stores
 
 APP = "shop"
 TWO = [{"name": "Now"}, {"name": "Blue"}]

@@ -10,26 +10,26 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from actors.history.answering import NewAnswer
+from actors.history.answer_service import NewAnswer
 from actors.history.client import LocalHistoryClient
 from actors.history.loop import TrackerLoop
 from actors.history.messages import Change, Generate
 from actors.history.monitor import LAG_MS, AppMonitor, Judges
-from actors.history.telling import MOST_ASKED, PATIENCE_MS
+from actors.history.notifier import MOST_ASKED, PATIENCE_MS
 from actors.history.threads import GAP_MS, MOST_NAMED
-from actors.language.embed import HashingEmbedder
+from actors.language.embedder import HashingEmbedder
+from cluster.artifacts.artifact_store import Shelf
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.artifacts.tables import RECORDS
 from cluster.errors import TooMany, Unavailable
 from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings
 from cluster.records.thread import Thread
-from cluster.store.changes import LIVE_MS
-from cluster.store.memory import memory_stores
-from cluster.store.ports import Batch, RecordPut, Stores
+from cluster.store.ports.stores import Batch, RecordPut, Stores
+from cluster.store.redis.changes import LIVE_MS
 from tests.fakes.answerer import ToldAnswerer, read_plain
-from tests.fakes.door import StillClock
+from tests.fakes.request_handler import StillClock
+from tests.fakes.stores.memory import memory_stores
 
 APP = "shop"
 JUDGES = Judges(read_plain, HashingEmbedder())

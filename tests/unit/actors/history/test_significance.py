@@ -19,7 +19,7 @@ from actors.history.significance import (
 )
 from actors.history.watchlist import Watchlist
 from actors.language.analysis import Analyzers
-from actors.language.embed import HashingEmbedder
+from actors.language.embedder import HashingEmbedder
 from cluster.records.thread import ReaderThreads, Thread
 
 NOW = 1_772_442_930_250

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from actors.intake.steps import plain_text, prepare, removed_ids, text
-from actors.language.embed import HashingEmbedder, Vectors, text_of
+from actors.language.embedder import HashingEmbedder, Vectors, text_of
 from cluster.errors import Fault
 
 

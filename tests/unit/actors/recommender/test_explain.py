@@ -9,10 +9,10 @@ import orjson
 import pytest
 
 from actors.recommender.messages import Boost, Circle, Kind, ReaderQuery, RecommendationResult, Spacing
+from actors.recommender.ranking.score import shown_score
 from actors.recommender.recommender import Recommender
-from actors.recommender.score import shown_score
-from cluster.query.parser import parse
-from cluster.store.ports import Change
+from cluster.query.language.parser import parse
+from cluster.store.ports.stores import Change
 from tests.fakes.corner_shop import APP, NOW_MS, PRODUCTS, open_shop, product_change, recents, view
 
 LATER = f"{NOW_MS + 1}-0"

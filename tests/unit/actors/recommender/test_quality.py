@@ -16,21 +16,21 @@ import numpy as np
 import polars as pl
 import pytest
 
-from actors.language.embed import HashingEmbedder
-from actors.learned.registry import Learned
-from actors.learned.snapshot import Snapshot
-from actors.learned.soundness import trusted
-from actors.recommender.champion import Champion
-from actors.recommender.events import Events
+from actors.language.embedder import HashingEmbedder
+from actors.models.registry import Learned
+from actors.models.snapshot import Snapshot
+from actors.models.validation import trusted
 from actors.recommender.messages import Kind, ReaderQuery
+from actors.recommender.ranking.score import own_of, start_of
+from actors.recommender.ranking.user_profile import taste_of, traces_of, unpack
 from actors.recommender.recommender import Recommender
-from actors.recommender.score import own_of, start_of
-from actors.recommender.taste import taste_of, traces_of, unpack
-from actors.recommender.trending import DAY_MS
-from cluster.records.recent import RecentEvent
-from jobs.refresh.building.build import build
-from jobs.refresh.building.fit import fit
-from jobs.refresh.events.dataset import from_frame
+from actors.recommender.state.events import Events
+from actors.recommender.state.serving_model import Champion
+from actors.recommender.state.trending import DAY_MS
+from cluster.records.recent_event import RecentEvent
+from jobs.refresh.build.build import build
+from jobs.refresh.build.fit import fit
+from jobs.refresh.data.dataset import from_frame
 from jobs.refresh.recipe import parse
 
 pytestmark = [pytest.mark.data, pytest.mark.timeout(300), pytest.mark.slow]

@@ -9,9 +9,9 @@ import pytest
 
 from actors.recommender.messages import Boost, Circle, Kind, ReaderQuery, RecommendationResult, Spacing
 from actors.recommender.recommender import Recommender
-from cluster.query.parser import parse
-from cluster.records.recent import RecentEvent
-from cluster.store.ports import Change
+from cluster.query.language.parser import parse
+from cluster.records.recent_event import RecentEvent
+from cluster.store.ports.stores import Change
 from tests.fakes.corner_shop import (
     APP,
     DAY_MS,
@@ -72,7 +72,7 @@ def test_before_anybody_did_anything_the_newest_products_lead() -> None:
 
 
 def open_shop_without_interactions() -> Recommender:
-    from actors.language.embed import HashingEmbedder
+    from actors.language.embedder import HashingEmbedder
 
     empty = Recommender(HashingEmbedder())
     empty.apply(product_change(PRODUCTS, "1-0"))
@@ -589,7 +589,7 @@ def test_history_is_newest_first_and_by_kind(shop: Recommender) -> None:
 
 
 def test_an_empty_shop_answers_with_nothing() -> None:
-    from actors.language.embed import HashingEmbedder
+    from actors.language.embedder import HashingEmbedder
 
     empty = Recommender(HashingEmbedder())
     for kind in ("user_to_categories", "user_to_attributes", "user_to_history", *LISTS):
@@ -603,7 +603,7 @@ def test_an_empty_shop_answers_with_nothing() -> None:
 
 
 def test_a_catalog_of_one_product() -> None:
-    from actors.language.embed import HashingEmbedder
+    from actors.language.embedder import HashingEmbedder
 
     tiny = Recommender(HashingEmbedder())
     tiny.apply(product_change(PRODUCTS[:1], "1-0"))

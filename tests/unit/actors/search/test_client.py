@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from actors.search import client
+from actors.retrieval import client
 from actors.search.client import BankClient
 from cluster.errors import Unavailable
 from cluster.records.bank_question import BankQuestion
-from cluster.store.ports import Bank
-from cluster.store.twin.queries import MemoryQuestionBank
+from cluster.store.ports.stores import Bank
+from tests.fakes.stores.query_log import MemoryQuestionBank
 
 
 class Store:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from actors.learned.snapshot import Snapshot
+from actors.models.snapshot import Snapshot
+from cluster.artifacts.artifact_store import Shelf, checksum
 from cluster.artifacts.manifest import FileEntry, Manifest, check_name
-from cluster.artifacts.shelf import Shelf, checksum
 from cluster.artifacts.snapshots import SnapshotShelf
 from cluster.errors import Fault
 from tests.fakes.bucket import Bucket
-from tests.fakes.trained import built
+from tests.fakes.trained_snapshot import built
 
 BAD = [
     "/etc/cron.d/x", "..", "../x", "a/../../x", "a/..", "", "a//b", "a/", "/", ".", "./a", "a\\b", "..\\x", "a\0b",

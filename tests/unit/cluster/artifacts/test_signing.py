@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from actors.learned.snapshot import Snapshot
-from actors.recommender.champions import Models
+from actors.models.snapshot import Snapshot
+from actors.serving.model_registry import Models
+from cluster.artifacts.artifact_store import Shelf, checksum
 from cluster.artifacts.manifest import FileEntry, Manifest, is_signed, signed
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf, checksum
 from cluster.artifacts.signing import sign_manifests
 from cluster.artifacts.snapshots import SnapshotShelf
 from cluster.errors import Fault
 from cluster.secrecy import Signer, Vault
-from jobs.refresh.running.checkpoint import Checkpoints
-from tests.fakes import market
+from jobs.refresh.runs.checkpoint import Checkpoints
+from tests.fakes import generated_market
 from tests.fakes.corner_shop import APP
-from tests.fakes.trained import built, published
+from tests.fakes.trained_snapshot import built, published
 from tests.suites.snapshot_damage import damaged_loads, folder_of
 
 PLACE = "shop/segments/manifest-000000000012.json"
@@ -102,25 +102,27 @@ def both(root: Path) -> tuple[Shelf, Shelf]:
 
 def test_segments_of_a_release_before_are_refused_until_they_are_signed(tmp_path: Path) -> None:
     before, now = both(tmp_path)
-    market.settle(SegmentShelf(before), market.table(600, 60, 30, topics=3))
+    generated_market.settle(SegmentShelf(before), generated_market.table(600, 60, 30, topics=3))
     with pytest.raises(Fault, match="kiosk artifacts sign"):
-        SegmentShelf(now).load(market.APP)
+        SegmentShelf(now).load(generated_market.APP)
     found = sign_manifests(now, foreign=False)
     assert (len(found.signed), found.valid, found.damaged) == (1, 0, ())
-    assert SegmentShelf(now).load(market.APP).interactions.num_rows == 600
+    assert SegmentShelf(now).load(generated_market.APP).interactions.num_rows == 600
     assert sign_manifests(now, foreign=False).signed == ()
-    assert SegmentShelf(before).load(market.APP).interactions.num_rows == 600
+    assert SegmentShelf(before).load(generated_market.APP).interactions.num_rows == 600
 
 
 def test_what_others_signed_is_signed_anew_only_when_that_is_asked_for(tmp_path: Path) -> None:
     now = Shelf.open(tmp_path, signer=OURS)
-    market.settle(SegmentShelf(Shelf.open(tmp_path, signer=THEIRS)), market.table(600, 60, 30, topics=3))
+    generated_market.settle(
+        SegmentShelf(Shelf.open(tmp_path, signer=THEIRS)), generated_market.table(600, 60, 30, topics=3)
+    )
     assert sign_manifests(now, foreign=False).signed == ()
     assert len(sign_manifests(now, foreign=True, dry_run=True).signed) == 1
     with pytest.raises(Fault, match="not signed by this installation"):
-        SegmentShelf(now).load(market.APP)
+        SegmentShelf(now).load(generated_market.APP)
     sign_manifests(now, foreign=True)
-    assert SegmentShelf(now).load(market.APP).interactions.num_rows == 600
+    assert SegmentShelf(now).load(generated_market.APP).interactions.num_rows == 600
 
 
 def test_a_damaged_manifest_is_told_and_not_signed(tmp_path: Path) -> None:

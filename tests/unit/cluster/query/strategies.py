@@ -11,7 +11,19 @@ from typing import Any as Anything
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from cluster.query.tree import All, Any, Everything, Exists, Node, Not, Phrase, Range, Regex, Term, Wildcard
+from cluster.query.language.tree import (
+    All,
+    Any,
+    Everything,
+    Exists,
+    Node,
+    Not,
+    Phrase,
+    Range,
+    Regex,
+    Term,
+    Wildcard,
+)
 
 STEADY = settings(
     derandomize=not os.environ.get("HOUSE_FREE_SEED"), deadline=None, max_examples=250, database=None

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from cluster.errors import Unprocessable
-from cluster.records.upload import parse_upload
+from cluster.records.validation.upload import parse_upload
 
 MESSAGE = re.compile(r"^\s*data\.(\d+)(?:\.(\S+))?\s+(?:\(([^)]*)\)\s+)?is\s+invalid\.\s+(.*)$")
 NOW = 1_772_442_930_250

@@ -8,10 +8,10 @@ import orjson
 import pytest
 
 from cluster.errors import Unauthenticated
-from cluster.records.accepted import AcceptedInteractions
 from cluster.records.interaction import INTERACTION_TYPES
-from cluster.records.recent import RecentEvent
-from cluster.records.upload import parse_upload
+from cluster.records.recent_event import RecentEvent
+from cluster.records.validation.accepted import AcceptedInteractions
+from cluster.records.validation.upload import parse_upload
 from tests.unit.cluster.records.grammar import NOW, body_of, faults, wrong
 
 IDS = {"product_ids": ["a", "b"], "product_group_ids": ["g"]}

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from cluster.records.upload import parse_upload
+from cluster.records.validation.upload import parse_upload
 from tests.unit.cluster.records.grammar import NOW, body_of, faults, kept
 
 GINA = {

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import Fault
-from cluster.runtime.handover import give_up_keys, hand_over, handed_over, without_secrets
-from cluster.runtime.places import Places, read_private
-from cluster.runtime.vault import (
+from cluster.admin.vault import (
     ensure_master_key,
     leave_manifest_key,
     manifest_key_text,
     manifest_signer,
     vault_of,
 )
+from cluster.errors import Fault
+from cluster.paths import Places, read_private
+from cluster.runtime.handover import give_up_keys, hand_over, handed_over, without_secrets
 from cluster.secrecy import new_master_key, parse_master_key
 from cluster.settings import SECRET_VARIABLES, Settings
 

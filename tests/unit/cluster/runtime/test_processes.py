@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cluster.runtime.places import Places
+from cluster.paths import Places
 from cluster.runtime.processes import MARK, belonging_to, end, is_alive, pss_bytes
 
 pytestmark = pytest.mark.usefixtures("allow_world")
@@ -68,7 +68,7 @@ def test_whoever_asks_and_its_ancestors_are_spared(
     places: Places, monkeypatch: pytest.MonkeyPatch, nursery: _Nursery
 ) -> None:
     code = (
-        "import pathlib, sys, os\nfrom cluster.runtime.places import Places\n"
+        "import pathlib, sys, os\nfrom cluster.paths import Places\n"
         "from cluster.runtime.processes import belonging_to\n"
         "found = {p.pid for p in belonging_to(Places.of(pathlib.Path(sys.argv[1])))}\n"
         "sys.exit(os.getpid() in found or os.getppid() in found)"

@@ -6,9 +6,9 @@ import pytest
 
 from cluster.errors import Invalid
 from cluster.settings import Settings
-from deployments.edge.arrival import Arrival
 from deployments.edge.client_address import ClientAddresses
-from tests.fakes.door import StillClock
+from deployments.edge.request import Arrival
+from tests.fakes.request_handler import StillClock
 
 
 def found(addresses: ClientAddresses, peer: str | None, noted: str | None) -> str:

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from cluster.errors import Conflict, HouseError, Unavailable, Unprocessable
-from cluster.store.memory import memory_stores
-from cluster.store.ports import IdempotencyStore
+from cluster.store.ports.stores import IdempotencyStore
 from deployments.edge.envelope import Reply
 from deployments.edge.idempotency import KeyOwner, once
-from tests.fakes.door import StillClock
+from tests.fakes.request_handler import StillClock
+from tests.fakes.stores.memory import memory_stores
 
 OWNER = KeyOwner("shop", "key-1")
 

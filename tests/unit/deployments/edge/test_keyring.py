@@ -7,12 +7,12 @@ import structlog
 
 from cluster.errors import Unavailable
 from cluster.records.access import App
-from cluster.records.issue import issue_key
+from cluster.records.issued_key import issue_key
 from cluster.secrecy import Vault, key_sha256
-from cluster.store.memory import memory_stores
-from cluster.store.ports import AccessBook, AccessStore
+from cluster.store.ports.stores import AccessBook, AccessStore
 from deployments.edge.keyring import Keyring
-from tests.fakes.door import MASTER, StillClock
+from tests.fakes.request_handler import MASTER, StillClock
+from tests.fakes.stores.memory import memory_stores
 from tests.suites.waiting import until
 
 APP = App(app_id="shop", environment="development", created_at=0)

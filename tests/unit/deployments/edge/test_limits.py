@@ -8,11 +8,11 @@ import pytest
 from cluster.errors import TooMany, Unavailable
 from cluster.records.access import App, AppSettings
 from cluster.records.access import Limits as AppLimits
-from cluster.store.memory import memory_stores
-from cluster.store.ports import Lease, LimitStore
+from cluster.store.ports.stores import Lease, LimitStore
 from deployments.edge.caller import Credential
 from deployments.edge.limits import Limits
-from tests.fakes.door import StillClock
+from tests.fakes.request_handler import StillClock
+from tests.fakes.stores.memory import memory_stores
 
 
 class Watched:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from deployments.edge.robots import looks_automated
-from tests.fakes.door import BROWSER
+from tests.fakes.request_handler import BROWSER
 
 
 @pytest.mark.parametrize(

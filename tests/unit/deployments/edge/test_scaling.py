@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from deployments.edge.scaling import Load, replicas_wanted
-from tests.fakes.door import StillClock
+from tests.fakes.request_handler import StillClock
 
 
 def test_the_busier_of_processor_and_waiting_requests_counts() -> None:

@@ -9,7 +9,7 @@ import structlog
 
 from deployments.edge import envelope
 from deployments.edge.deadline import Deadline, TookTooLong
-from deployments.edge.tally import Tally
+from deployments.edge.request_log import Tally
 from deployments.edge.trace import AccessLog, request_id_of
 
 

@@ -8,19 +8,19 @@ import pytest
 
 from actors.answers.archive.messages import ArchiveQuery
 from actors.answers.archive.retrieve import article, ask
-from actors.answers.archive.shelf import PassageShelf
+from actors.answers.archive.snapshot_store import PassageShelf
+from cluster.artifacts.artifact_store import Shelf
 from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
 from cluster.clock import SystemClock
 from cluster.errors import Invalid
 from cluster.records.access import App
-from cluster.store.memory import memory_stores
-from cluster.store.ports import Stores
+from cluster.store.ports.stores import Stores
+from jobs.archive.article_files import ArchiveReading
 from jobs.archive.passages import build_passages
-from jobs.archive.reading import ArchiveReading
 from jobs.ingest.pipeline import Order, ingest
 from tests.fakes.corner_shop import upload, withdraw
 from tests.fakes.small_archive import ARTICLES
+from tests.fakes.stores.memory import memory_stores
 
 APP = "news"
 

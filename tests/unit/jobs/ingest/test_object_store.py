@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cluster.artifacts.shelf import Patience
+from cluster.artifacts.artifact_store import Patience
 from cluster.errors import Invalid, Unavailable
 from jobs.ingest.row import Unreadable
 from jobs.ingest.sources import Asking, chunks, find_in, rows

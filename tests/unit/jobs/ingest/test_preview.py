@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cluster.errors import Invalid
-from jobs.ingest.delimited import Layout
+from jobs.ingest.delimited_files import Layout
 from jobs.ingest.fields import show_fields
 from jobs.ingest.pipeline import Order
 from jobs.ingest.preview import Preview, preview

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import Conflict, Fault, Unavailable
-from jobs.ingest.chunks import Refused
 from jobs.ingest.progress import Run
 from jobs.ingest.sources import find
+from jobs.ingest.validation import Refused
 
 
 def test_an_unfinished_run_is_continued_and_a_finished_one_begun_again(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import orjson
 import pytest
 
 from cluster.records.times import moment_ms
-from cluster.records.upload import parse_upload
-from jobs.playground import sources
+from cluster.records.validation.upload import parse_upload
+from jobs.playground import data_files
+from jobs.playground.data_files import data_names
 from jobs.playground.sample import Sample, edition, sample
-from jobs.playground.sources import data_names
 
 NOW_MS = 1_772_442_930_250
 DAY_MS = 86_400_000
@@ -88,7 +88,7 @@ def test_everything_that_is_named_exists(whole: Sample) -> None:
     for product in whole.products:
         assert set(product.get("related_ids", ())) <= groups, product["product_id"]
     assert {product_id for entry in whole.interactions for product_id in ids_of(entry)} <= products
-    targets = {target for story in sources.stories() for _, target in story.searches}
+    targets = {target for story in data_files.stories() for _, target in story.searches}
     assert targets <= groups
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobs.refresh.building.build import build
-from jobs.refresh.building.fit import Engine, fit
-from jobs.refresh.events.split import Split, Trial, by_time, leave_last_out, next_in_session, rest_of_basket
-from jobs.refresh.figures.evaluate import examine
+from jobs.refresh.build.build import build
+from jobs.refresh.build.fit import Engine, fit
+from jobs.refresh.data.split import Split, Trial, by_time, leave_last_out, next_in_session, rest_of_basket
+from jobs.refresh.evaluation.evaluate import examine
 from jobs.refresh.learners.baskets import Baskets, BasketsRecipe
 from jobs.refresh.recipe import Recipe, load, parse
 from jobs.refresh.tuning.plan import make_plan

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.errors import Invalid, NotFound
 from jobs.refresh.learners.registry import learner_of
-from jobs.refresh.learners.rules import RulesRecipe
+from jobs.refresh.learners.sequential_rules import RulesRecipe
 from jobs.refresh.recipe import PRESETS, OwnRecipe, Recipe, load, parse
 
 SMALL: dict[str, Any] = {"parts": {"rules": {"learner": "rules"}, "trend": {"learner": "popularity"}}}

@@ -12,21 +12,21 @@ import numpy as np
 import polars as pl
 import pytest
 
-from actors.learned.histories import DAY_S, Histories
-from actors.learned.model import Batch, Parts
-from actors.learned.snapshot import MANIFEST, Snapshot
+from actors.models.model import Batch, Parts
+from actors.models.snapshot import MANIFEST, Snapshot
+from actors.models.user_histories import DAY_S, Histories
 from cluster.errors import Conflict, Fault, Invalid
-from jobs.refresh.building.build import Origin, build, load
-from jobs.refresh.building.fit import Engine, fit, train
-from jobs.refresh.events.dataset import Columns, Interactions, from_frame
-from jobs.refresh.events.split import by_time, leave_last_out
-from jobs.refresh.figures.evaluate import compare, examine, interval, report
+from jobs.refresh.build.build import Origin, build, load
+from jobs.refresh.build.fit import Engine, fit, train
+from jobs.refresh.data.dataset import Columns, Interactions, from_frame
+from jobs.refresh.data.split import by_time, leave_last_out
+from jobs.refresh.evaluation.evaluate import compare, examine, interval, report
 from jobs.refresh.learners.popularity import Popularity, PopularityRecipe
 from jobs.refresh.recipe import Recipe, parse
 from jobs.refresh.recipe import load as load_recipe
-from jobs.refresh.running.estimate import Size, estimate, peak, refuse_too_large
+from jobs.refresh.runs.estimate import Size, estimate, peak, refuse_too_large
 from jobs.refresh.tuning.plan import make_plan, plan_for, reduced
-from jobs.refresh.tuning.protocol import split_of
+from jobs.refresh.tuning.split_protocol import split_of
 
 
 def circles(readers: int = 300, items: int = 15, seed: int = 6) -> Interactions:
@@ -332,7 +332,7 @@ def test_figures_do_not_depend_on_blocks(
 ) -> None:
     trial = leave_last_out(data).test
     whole = examine(engine, trial)
-    monkeypatch.setattr("jobs.refresh.figures.evaluate._BLOCK_BYTES", 300)
+    monkeypatch.setattr("jobs.refresh.evaluation.evaluate._BLOCK_BYTES", 300)
     parts = examine(engine, trial)
     for name, values in whole.figures.items():
         np.testing.assert_allclose(parts.figures[name], values)

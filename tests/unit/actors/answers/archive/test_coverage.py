@@ -13,8 +13,8 @@ from actors.answers.archive.library import Library
 from actors.answers.archive.messages import ArchiveQuery
 from actors.answers.archive.passages import read_product
 from actors.answers.archive.retrieve import ask
-from actors.language.embed import HashingEmbedder
-from cluster.commands.archive_report import UNANSWERED_BELOW
+from actors.language.embedder import HashingEmbedder
+from deployments.operations.archive_report import UNANSWERED_BELOW
 from tests.benchmarks.quality_sets import data_folder, has
 from tests.benchmarks.retrieval_sets import collections
 

@@ -11,14 +11,14 @@ from actors.answers.archive.client import LocalArchiveClient
 from actors.answers.archive.host import AnswersHost
 from actors.answers.archive.messages import ArchiveQuery
 from actors.answers.archive.passages import read_product
-from actors.answers.archive.shelf import PassageShelf
+from actors.answers.archive.snapshot_store import PassageShelf
 from cluster.artifacts.segments import SegmentShelf
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
-from cluster.store.memory import memory_stores
-from cluster.store.ports import Stores
+from cluster.store.ports.stores import Stores
 from tests.fakes.corner_shop import upload, withdraw
 from tests.fakes.small_archive import ARTICLES
+from tests.fakes.stores.memory import memory_stores
 from tests.suites.waiting import until
 
 APP = "news"

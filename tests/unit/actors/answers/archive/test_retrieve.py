@@ -10,7 +10,7 @@ from actors.answers.archive.library import Library
 from actors.answers.archive.messages import ArchiveQuery, Snippet
 from actors.answers.archive.passages import Document, read_product
 from actors.answers.archive.retrieve import article, ask, is_quick
-from actors.language.embed import HashingEmbedder
+from actors.language.embedder import HashingEmbedder
 from tests.fakes.small_archive import ARTICLES
 
 NOW_MS = 1_717_200_000_000

@@ -10,13 +10,13 @@ import pytest
 from actors.answers.archive.messages import ArchiveQuery
 from actors.answers.archive.passages import read_product
 from actors.answers.archive.retrieve import ask
-from actors.answers.archive.shelf import KEPT, PassageShelf
 from actors.answers.archive.snapshot import PassageSnapshot, bytes_of, document_of
-from actors.answers.archive.writing import Meaning
-from actors.language import latent
-from actors.language.embed import HashingEmbedder
+from actors.answers.archive.snapshot_store import KEPT, PassageShelf
+from actors.answers.archive.snapshot_writer import Meaning
+from actors.language import latent_embedder
+from actors.language.embedder import HashingEmbedder
+from cluster.artifacts.artifact_store import Shelf
 from cluster.artifacts.manifest import Manifest
-from cluster.artifacts.shelf import Shelf
 from cluster.artifacts.signing import sign_manifests
 from cluster.errors import Fault, Invalid
 from cluster.secrecy import Signer
@@ -48,7 +48,7 @@ def test_a_snapshot_says_what_it_holds_and_answers_from_disk(kept: Path) -> None
     library, offset = opened
     assert offset == "7-0"
     assert library.documents == len(ARTICLES)
-    assert library.share == latent.SHARE
+    assert library.share == latent_embedder.SHARE
     facts = PassageSnapshot.open(kept).facts
     assert facts["languages"] == {"en": 12, "de": 1}
     assert facts["kinds"] == ["article"]

@@ -1,0 +1,105 @@
+"""Passages embedded once for all replicas of a node, when their embedder is slow.
+
+Every replica follows the log and needs the vectors of what arrives; a sentence encoder takes tens of milliseconds a
+passage. So the first to come makes the vectors of a document and leaves them in a file named after the texts; the
+others wait for it. A file that is missing or damaged is made again: nothing but time can be lost.
+
+    <root>/<embedder>/<aa>/<digest>.npy     float32 [passages, d]
+    <root>/<embedder>/<aa>/<digest>.claim   somebody is making them
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from actors.language.embedder import Embedder, Vectors
+
+WAIT_S = 20.0
+"After so long whoever claimed a document is taken for dead."
+KEPT_S = 86_400.0
+"Vectors are thrown away a day later; a replica that still needs them makes them again."
+_LOOK_S = 0.02
+_SWEEP_EVERY = 500
+
+
+class EmbeddedOnce:
+    """An embedder for writers: asks the other replicas first. Use from one thread at a time."""
+
+    is_slow = True
+
+    def __init__(
+        self, embedder: Embedder, root: Path, *, sleep: Callable[[float], object], wait_s: float = WAIT_S
+    ) -> None:
+        self._embedder = embedder
+        self._root = root / embedder.version
+        self._sleep = sleep
+        self._looks = max(1, round(wait_s / _LOOK_S))
+        self._made = 0
+        self.version = embedder.version
+        self.dimensions = embedder.dimensions
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Embed the passages of one document.
+
+        Shapes:
+            returns: float32 [n, d], as the embedder gives them
+        """
+        digest = hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
+        path = self._root / digest[:2] / f"{digest}.npy"
+        for _ in range(self._looks):
+            found = self._read(path, len(texts))
+            if found is not None:
+                return found
+            if self._claim(path):
+                break
+            self._sleep(_LOOK_S)
+        return self._make(texts, path)
+
+    def _make(self, texts: Sequence[str], path: Path) -> Vectors:
+        try:
+            vectors = self._embedder.embed(texts)
+            part = path.with_suffix(f".{os.getpid()}-{id(self):x}.part")
+            with contextlib.suppress(OSError):  # a full disk costs the others time, and us nothing
+                with part.open("wb") as stream:
+                    np.lib.format.write_array(stream, vectors, version=(1, 0), allow_pickle=False)
+                os.replace(part, path)
+        finally:
+            path.with_suffix(".claim").unlink(missing_ok=True)
+        self._made += 1
+        if self._made % _SWEEP_EVERY == 0:
+            self._sweep(path)
+        return vectors
+
+    def _read(self, path: Path, count: int) -> Vectors | None:
+        try:
+            vectors: Vectors = np.load(path, allow_pickle=False)
+        except (OSError, ValueError, EOFError):
+            return None
+        fits = vectors.dtype == np.float32 and vectors.shape == (count, self.dimensions)
+        return vectors if fits else None
+
+    @staticmethod
+    def _claim(path: Path) -> bool:
+        """Say that we make it; False when somebody else does. True as well where nothing can be written."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(path.with_suffix(".claim"), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        except FileExistsError:
+            return False
+        except OSError:
+            return True
+        return True
+
+    def _sweep(self, newest: Path) -> None:
+        """Throw away what is old beside the one just made."""
+        oldest = newest.stat().st_mtime - KEPT_S if newest.exists() else 0.0
+        for path in self._root.glob("*/*"):
+            with contextlib.suppress(OSError):
+                if path.stat().st_mtime < oldest:
+                    path.unlink()

@@ -1,0 +1,130 @@
+"""Where the passage snapshots of all apps stand, and which one counts.
+
+    <root>/<app>/passages/<sequence>/
+
+The newest one that is whole and whose embedder is here counts. Snapshots are mapped, so they stand on a local disk.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import structlog
+
+from actors.answers.archive.library import Library
+from actors.answers.archive.passages import Document
+from actors.answers.archive.shared_embedder import EmbeddedOnce
+from actors.answers.archive.snapshot import MANIFEST, PassageSnapshot
+from actors.answers.archive.snapshot_writer import Meaning, Watch, write_snapshot
+from actors.language.embedder import Embedder
+from cluster.artifacts.manifest import Manifest
+from cluster.errors import Fault
+from cluster.secrecy import Signer
+
+_FOLDER = "passages"
+KEPT = 2
+"Snapshots of an app that stay: the newest, and the one before for replicas that still map it."
+
+
+class PassageShelf:
+    """Snapshots by app below one directory."""
+
+    def __init__(
+        self,
+        root: Path,
+        find_embedder: Callable[[str], Embedder | None] = lambda version: None,
+        signer: Signer | None = None,
+    ) -> None:
+        self._root = root
+        self._signer = signer
+        self._find_embedder = find_embedder
+        "Version -> an embedder that is installed here."
+        self._log = structlog.get_logger()
+
+    def open(self, app_id: str) -> tuple[Library, str] | None:
+        """Open the newest good snapshot: a library and the product offset it is complete up to.
+
+        A damaged one is told of and passed over. Without its embedder a snapshot is searched by words alone.
+        """
+        for folder in reversed(self.folders(app_id)):
+            try:
+                snapshot = PassageSnapshot.open(
+                    folder, signer=self._signer, place=_manifest_of(app_id, folder.name)
+                )
+                segment = snapshot.segment()
+            except Fault as error:
+                self._log.error("passages_refused", app=app_id, folder=folder.name, reason=error.message)
+                continue
+            version = str(snapshot.facts["embedder"])
+            embedder = snapshot.embedder or self._find_embedder(version)
+            if embedder is None:
+                self._log.error("embedder_missing", app=app_id, embedder=version)
+            library = Library(
+                embedder,
+                base=segment,
+                share=float(snapshot.facts["share"]),
+                base_version=str(snapshot.facts["version"]),
+                writing=self._writing(embedder),
+            )
+            return library, str(snapshot.facts["offset"])
+        return None
+
+    def _writing(self, embedder: Embedder | None) -> Embedder | None:
+        """Replicas of this node share what a slow embedder makes."""
+        if embedder is None or not getattr(embedder, "is_slow", False):
+            return embedder
+        return EmbeddedOnce(embedder, self._root / "embedded", sleep=time.sleep)
+
+    def newest(self, app_id: str) -> int:
+        """Sequence of the newest snapshot, 0 when there is none."""
+        return max((int(folder.name) for folder in self.folders(app_id)), default=0)
+
+    def write(
+        self,
+        app_id: str,
+        documents: Iterable[Document],
+        *,
+        offset: str,
+        written_at_ms: int,
+        meaning: Meaning | None = None,
+        watch: Watch | None = None,
+    ) -> Manifest:
+        """Write a snapshot that counts from now on; the ones before the last go.
+
+        Errors:
+            Invalid: there are no documents
+            Conflict: somebody else wrote one meanwhile
+        """
+        sequence = self.newest(app_id) + 1
+        manifest = write_snapshot(
+            documents,
+            self._place(app_id) / f"{sequence:09d}",
+            offset=offset,
+            sequence=sequence,
+            written_at_ms=written_at_ms,
+            meaning=meaning,
+            watch=watch,
+            signer=self._signer,
+            place=_manifest_of(app_id, f"{sequence:09d}"),
+        )
+        for folder in self.folders(app_id)[:-KEPT]:
+            shutil.rmtree(folder, ignore_errors=True)
+        return manifest
+
+    def folders(self, app_id: str) -> list[Path]:
+        """Snapshots of an app, oldest first."""
+        place = self._place(app_id)
+        if not place.is_dir():
+            return []
+        return sorted(one for one in place.iterdir() if one.is_dir() and one.name.isdigit())
+
+    def _place(self, app_id: str) -> Path:
+        return self._root / app_id / _FOLDER
+
+
+def _manifest_of(app_id: str, name: str) -> str:
+    """Name the place of a snapshot's manifest below the root; its signature holds there only."""
+    return f"{app_id}/{_FOLDER}/{name}/{MANIFEST}"

@@ -1,0 +1,228 @@
+"""Documents to a snapshot folder, in two passes and with bounded memory.
+
+first pass     documents are written one behind the other, their words counted
+training       the embedder learns from an even sample, when it is the built-in one
+second pass    passages are read back and embedded, lot by lot
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import structlog
+
+from actors.answers.archive.passages import Document
+from actors.answers.archive.segment import Frame, day_of, key_of, language_of
+from actors.answers.archive.snapshot import (
+    PAPERS,
+    SCAN,
+    SKETCHES,
+    MappedPapers,
+    bytes_of,
+    save_all,
+    save_array,
+    save_embedder,
+    seal,
+)
+from actors.language import latent_embedder
+from actors.language.analysis import Analyzers
+from actors.language.embedder import Embedder
+from actors.retrieval.lexical.passage_term_counts import Tally, joined, tally, weigh
+from actors.vectors.compact import CompactVectors
+from actors.vectors.types import Scores
+from cluster.artifacts.manifest import Manifest
+from cluster.errors import Conflict, Invalid
+from cluster.secrecy import Signer
+
+TRAINED_ON = 20_000
+"Passages the built-in embedder learns from."
+_LOT = 5_000
+_ROOM = 1.1
+"Scales leave this much room above the sample's largest values."
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """Who makes the vectors and how much they count."""
+
+    embedder: Embedder
+    share: float
+
+
+Watch = Callable[[str, int], None]
+"Called with a stage and how many documents or passages it has done."
+
+
+def write_snapshot(
+    documents: Iterable[Document],
+    folder: Path,
+    *,
+    offset: str,
+    sequence: int,
+    written_at_ms: int,
+    meaning: Meaning | None = None,
+    watch: Watch | None = None,
+    signer: Signer | None = None,
+    place: str = "",
+) -> Manifest:
+    """Write a snapshot into a folder that must not exist yet; without `meaning` the built-in embedder is trained.
+
+    Errors:
+        Conflict: the folder exists
+        Invalid: there are no documents
+    Cost:
+        300,000 passages: see tests/benchmarks/retrieval.py
+    """
+    if folder.exists():
+        raise Conflict(f"there is a snapshot already: {folder.name}", path=str(folder))
+    part = folder.parent / f".{folder.name}.part"
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    try:
+        work = _Work(part, watch or (lambda stage, count: None))
+        work.read(documents)
+        work.embed(meaning)
+        facts = {**work.facts(), "offset": offset}
+        manifest = seal(
+            part, facts, sequence=sequence, written_at_ms=written_at_ms, signer=signer, place=place
+        )
+        os.rename(part, folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return manifest
+
+
+class _Work:
+    """One snapshot on its way."""
+
+    def __init__(self, folder: Path, watch: Watch) -> None:
+        self._folder = folder
+        self._watch = watch
+        self._log = structlog.get_logger()
+        self._analyzers = Analyzers()
+        self._languages: Counter[str] = Counter()
+        self._kinds: dict[str, int] = {}
+        self._at: list[int] = [0]
+        self._sizes: list[int] = []
+        self._keys: list[int] = []
+        self._kind: list[int] = []
+        self._days: list[int] = []
+        self._embedder = ""
+        self._share = 0.0
+
+    def read(self, documents: Iterable[Document]) -> None:
+        """First pass: papers, words, the frame."""
+        tallies: list[Tally] = []
+        with (self._folder / PAPERS).open("wb") as papers:
+            for lot in _lots(documents, _LOT):
+                tallies.append(tally(self._terms(lot)))
+                for document in lot:
+                    data = bytes_of(document)
+                    papers.write(data)
+                    self._note(document, len(data))
+                self._watch("words", len(self._sizes))
+            papers.flush()
+            os.fsync(papers.fileno())
+        if not self._sizes:
+            raise Invalid("there are no articles with text")
+        counted = joined(tallies)
+        tallies.clear()
+        save_all(self._folder, "postings", weigh(counted, float(counted.lengths.mean())).arrays())
+        save_all(self._folder, "frame", self._frame().arrays())
+        save_array(self._folder, "papers-at", np.array(self._at, np.int64))
+
+    def embed(self, meaning: Meaning | None) -> None:
+        """Second pass: vectors."""
+        if meaning is None:
+            step = max(1, sum(self._sizes) // TRAINED_ON)
+            sample = [text for at, text in enumerate(self._texts()) if at % step == 0]
+            meaning = Meaning(latent_embedder.train(sample), latent_embedder.SHARE)
+            self._watch("trained", len(sample))
+        embedder = meaning.embedder
+        save_embedder(self._folder, embedder)
+        self._embedder, self._share = embedder.version, meaning.share
+        vectors = self._vectors(embedder).sketched()
+        save_array(self._folder, "vectors-codes", vectors.codes)
+        save_array(self._folder, "vectors-scales", vectors.scales)
+        vectors.save_scan(self._folder / SCAN)
+        vectors.save_sketches(self._folder / SKETCHES)
+
+    def facts(self) -> dict[str, Any]:
+        """What the manifest has to say."""
+        return {
+            "documents": len(self._sizes),
+            "passages": sum(self._sizes),
+            "kinds": list(self._kinds),
+            "languages": dict(self._languages),
+            "embedder": self._embedder,
+            "share": self._share,
+        }
+
+    def _terms(self, lot: Sequence[Document]) -> Iterator[list[int]]:
+        for document in lot:
+            language = language_of(document, self._analyzers)
+            analyzer = self._analyzers.of(language)
+            self._languages[language] += len(document.passages)
+            for passage in document.passages:
+                yield analyzer.terms(document.words_of(passage))
+
+    def _note(self, document: Document, size: int) -> None:
+        self._at.append(self._at[-1] + size)
+        self._sizes.append(len(document.passages))
+        self._keys.append(key_of(document.product_id))
+        self._kind.append(self._kinds.setdefault(document.type, len(self._kinds)))
+        self._days.append(day_of(document.published))
+
+    def _frame(self) -> Frame:
+        keys = np.array(self._keys, np.uint64)
+        places = np.argsort(keys, kind="stable").astype(np.uint32)
+        sizes = np.array(self._sizes, np.int64)
+        return Frame(
+            owner=np.repeat(np.arange(len(sizes), dtype=np.uint32), sizes),
+            first=np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]),
+            keys=keys[places],
+            places=places,
+            kinds=np.array(self._kind, np.uint16),
+            days=np.array(self._days, np.int32),
+        )
+
+    def _texts(self) -> Iterator[str]:
+        """All passages with their titles, read back."""
+        papers = MappedPapers(np.memmap(self._folder / PAPERS, np.uint8, "r"), np.array(self._at, np.int64))
+        for number in range(len(papers)):
+            document = papers.document(number)
+            for passage in document.passages:
+                yield document.words_of(passage)
+
+    def _vectors(self, embedder: Embedder) -> CompactVectors:
+        """Embed all passages; scales come from the first lots, later values beyond them are cut."""
+        codes = np.empty((sum(self._sizes), embedder.dimensions), np.int8)
+        scales: Scores = np.ones(embedder.dimensions, np.float32)
+        done = 0
+        for lot in _lots(self._texts(), _LOT):
+            vectors = embedder.embed(lot)
+            if not done:
+                largest = np.abs(vectors).max(axis=0) * np.float32(_ROOM if len(codes) > len(lot) else 1.0)
+                scales = np.where(largest > 0, largest / np.float32(127), np.float32(1))
+            codes[done : done + len(lot)] = np.clip(np.rint(vectors / scales), -127, 127)
+            done += len(lot)
+            self._watch("vectors", done)
+        return CompactVectors(codes, scales)
+
+
+def _lots(things: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    lot: list[Any] = []
+    for thing in things:
+        lot.append(thing)
+        if len(lot) == size:
+            yield lot
+            lot = []
+    if lot:
+        yield lot

@@ -1,0 +1,219 @@
+"""When an article changes or goes, the answers that cite it are checked again: kept, revised or withdrawn.
+
+    log of products --> answers under the product --> each sentence against the passages as they are now
+    every change twice: at once, and when no answer can be under way any more that still saw the article before
+
+A sentence stays when a passage of the same article still holds it. An answer of which no sentence stays is withdrawn:
+it says so, without sources. One process does this for all, under a lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import orjson
+import structlog
+
+from actors.answers.archive.messages import Snippet
+from actors.answers.archive.passages import Document, read_product
+from actors.answers.extractive.verify import SUPPORTED, supported
+from actors.answers.render import passage_of, shown_bytes, snippet_of
+from cluster.clock import Clock
+from cluster.errors import HouseError
+from cluster.meter import Meter
+from cluster.records.question import ANSWER_WITHIN_MS, Answer, CitedPassage, CitedSentence
+from cluster.store.ports.stores import Change, Recorded, Stores
+
+LEASE = "answers-recheck"
+LEASE_MS = 15_000
+EVERY_S = 1.0
+LATE_MS = ANSWER_WITHIN_MS + 30_000
+_READ = 32
+_MOST_TURNS = 20
+_TRIES = 3
+_NOTE_EVERY_MS = 30_000
+
+Now = Mapping[str, "Document | None"]
+
+
+class Rechecker:
+    """Follows the products of all apps and checks what cites them."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        clock: Clock,
+        meter: Meter,
+        thinking: ThreadPoolExecutor,
+        *,
+        name: str,
+        app_ids: Callable[[], Awaitable[Sequence[str]]],
+    ) -> None:
+        self._stores = stores
+        self._clock = clock
+        self._meter = meter
+        self._thinking = thinking
+        self._name = name
+        self._app_ids = app_ids
+        self._noted: dict[tuple[str, str], int] = {}
+        self._log = structlog.get_logger()
+
+    async def follow(self) -> None:
+        """Check again and again until cancelled."""
+        while True:
+            await asyncio.sleep(EVERY_S)
+            try:
+                if await self._stores.leases.hold(LEASE, self._name, LEASE_MS):
+                    await self.turn()
+            except HouseError:
+                continue
+            except Exception:  # noqa: BLE001  whatever is wrong with one answer, the others must be checked
+                self._log.exception("recheck_failed")
+                self._meter.count("kiosk_answer_recheck_failures_total")
+
+    async def turn(self) -> int:
+        """Check what changed since the last turn; how many answers were revised."""
+        revised = 0
+        for app_id in await self._app_ids():
+            for checker, delay_ms in (("now", 0), ("late", LATE_MS)):
+                for _ in range(_MOST_TURNS):
+                    changes = await self._changes(app_id, checker, delay_ms)
+                    if not changes:
+                        break
+                    for change in changes:
+                        revised += await self._check(app_id, change)
+                    await self._stores.questions.note_checked(app_id, checker, changes[-1].offset)
+        return revised
+
+    async def _changes(self, app_id: str, checker: str, delay_ms: int) -> list[Change]:
+        """Read the next changes that are old enough; begin at the end of the log."""
+        log, now_ms = self._stores.changes, self._clock.now_ms()
+        offset = await self._stores.questions.checked_up_to(app_id, checker)
+        if not offset:
+            await self._stores.questions.note_checked(app_id, checker, await log.last(app_id, "product"))
+            return []
+        if now_ms - self._noted.get((app_id, checker), 0) >= _NOTE_EVERY_MS:
+            await log.note_follower(app_id, f"{LEASE}-{checker}", {"product": offset}, now_ms)
+            self._noted[app_id, checker] = now_ms
+        changes = await log.read(app_id, {"product": offset}, count=_READ, block_ms=0)
+        if not delay_ms:
+            return changes
+        return [change for change in changes if int(change.offset.partition("-")[0]) <= now_ms - delay_ms]
+
+    async def _check(self, app_id: str, change: Change) -> int:
+        """Check what cites the products of one change."""
+        items: list[Any] = orjson.loads(change.payload)
+        now: dict[str, Document | None] = {}
+        for item in items:
+            if change.op == "put":
+                now[str(item["product_id"])] = read_product(item)
+            elif change.op == "remove":
+                now[str(item)] = None
+        store = self._stores.questions
+        citing = await asyncio.gather(*(store.citing(app_id, one) for one in now))
+        question_ids = dict.fromkeys(one for found in citing for one in found)
+        return sum([await self._revised(app_id, one, now) for one in question_ids])
+
+    async def _revised(self, app_id: str, question_id: str, now: Now) -> bool:
+        store = self._stores.questions
+        for _ in range(_TRIES):
+            recorded = await store.read(app_id, question_id)
+            if recorded is None or not recorded.answer.finished:
+                return False
+            revise = partial(recheck, recorded.answer, now)
+            answer = await asyncio.get_running_loop().run_in_executor(self._thinking, revise)
+            if answer is None:
+                return False
+            if await store.revise(
+                recorded.question,
+                answer,
+                shown_bytes(recorded.question, answer),
+                since=recorded.answer.revision,
+            ):
+                self._note(recorded, answer)
+                return True
+        return False
+
+    def _note(self, recorded: Recorded, answer: Answer) -> None:
+        withdrawn = not answer.sentences and bool(recorded.answer.sentences)
+        self._meter.count("kiosk_answers_withdrawn_total" if withdrawn else "kiosk_answers_revised_total")
+        self._log.info(
+            "answer_revised", question_id=recorded.question.question_id, withdrawn=withdrawn,
+            sentences=len(answer.sentences), before=len(recorded.answer.sentences),
+        )  # fmt: skip
+
+
+def recheck(answer: Answer, now: Now) -> Answer | None:
+    """Hold an answer against products as they are now; None when nothing about it changes.
+
+    Cost:
+        1 ms a sentence and passage whose text is another than before
+    """
+    places: dict[tuple[str, int], int] = {}
+    passages: list[CitedPassage] = []
+    sentences: list[CitedSentence] = []
+    for sentence in answer.sentences:
+        found = _held(sentence, answer.passages[sentence.passage], now)
+        if found is None:
+            continue
+        passage, start, end, support = found
+        at = places.setdefault((passage.product_id, passage.position), len(passages))
+        if at == len(passages):
+            passages.append(passage)
+        changes = {"passage": at, "start": start, "end": end, "support": support}
+        sentences.append(sentence.model_copy(update=changes))
+    related = tuple(one for one in answer.related if now.get(one.product_id, one) is not None)
+    revised = answer.model_copy(
+        update={"sentences": tuple(sentences), "passages": tuple(passages), "related": related}
+    )
+    if revised == answer:
+        return None
+    if not sentences and answer.sentences:
+        revised = revised.model_copy(update={"composer": "withdrawn", "followups": ()})
+    return revised.model_copy(update={"revision": answer.revision + 1})
+
+
+def _held(
+    sentence: CitedSentence, passage: CitedPassage, now: Now
+) -> tuple[CitedPassage, int, int, float] | None:
+    """Find what holds a sentence now; None when its article is gone or says something else."""
+    if passage.product_id not in now:
+        return passage, sentence.start, sentence.end, sentence.support
+    document = now[passage.product_id]
+    if document is None:
+        return None
+    texts = [document.text[one.start : one.end] for one in document.passages]
+    order = sorted(range(len(texts)), key=lambda at: (texts[at] != passage.text, abs(at - passage.position)))
+    for at in order:
+        support = sentence.support if texts[at] == passage.text else supported(sentence.text, texts[at])
+        if support >= SUPPORTED:
+            quoted = passage.text[sentence.start : sentence.end]
+            start = texts[at].find(quoted)
+            end = start + len(quoted) if start >= 0 else min(len(texts[at]), 200)
+            return _renewed(passage, document, at), max(start, 0), end, support
+    return None
+
+
+def _renewed(passage: CitedPassage, document: Document, position: int) -> CitedPassage:
+    """Write down a passage as it is now, with picture and fields that were asked for as they were."""
+    place = document.passages[position]
+    section = document.sections[place.section]
+    snippet: Snippet = replace(
+        snippet_of(passage),
+        position=position,
+        text=document.text[place.start : place.end],
+        title=document.title,
+        child_title=section.title,
+        child_id=section.child_id,
+        authors=document.authors,
+        published=document.published,
+        url=section.url or document.url,
+        licence=document.licence,
+        start=place.start,
+    )
+    return passage_of(snippet, passage.picture, **passage.fields)

@@ -1,0 +1,269 @@
+"""Does a sentence answer a plain question by its build: is something defined in it, made of something, done by someone?
+
+Sentences are cut into words and marks once, and compared with the word lists of the language.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from actors.answers.extractive.question_forms import QuestionForm
+from actors.answers.extractive.sentence_features import Weighed
+from actors.answers.extractive.text_tokens import Wording
+from actors.answers.extractive.word_lists import WordLists, word_lists
+
+_TOKEN = re.compile(r"[^\W_]{1,60}|[,;:()–—“”„\"«»]")
+_MOST_TOKENS = 120
+_LONGEST_ASIDE = 14
+_NAMED_WITHIN = 14
+_QUOTES = frozenset('“”„"«»')
+_CLAUSE = frozenset([",", ";", ":", "(", ")", "–", "—"])
+_MARKS = _QUOTES | _CLAUSE
+_SAME = 0.75
+"As near as this, a word says what the question says."
+_SAME_VERB = 0.6
+"As near as this, a word is the verb that is asked for; a participle is a compound of it (`gepflückt`)."
+_NAMES_SOMEBODY = 0.35
+ABOUT = 0.7
+"Share of the question that must be said in a sentence, or in front of one that leans on it."
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """A sentence in words and marks."""
+
+    words: tuple[str, ...]
+    "As they stand."
+    small: tuple[str, ...]
+    stems: tuple[str, ...]
+    "Empty for marks and words that say nothing."
+
+
+def evidence(form: QuestionForm, one: Weighed, wording: Wording, title: str) -> float:
+    """Rate from 0 to 1 how surely a sentence is built like an answer; 0.5 where nobody can tell."""
+    lists = word_lists(wording.language)
+    if lists is None:
+        return 0.5
+    cut = _cut(one.sentence.text, wording)
+    subject = tuple(filter(None, map(wording.stem, form.subject)))
+    if not subject:
+        return 0.5
+    if form.kind == "definition":
+        return max(_defines(cut, subject, lists), _defines_title(cut, subject, lists, one, title, wording))
+    if form.kind == "agent":
+        return _acts(cut, form.subject[0], one, wording, lists)
+    leans = one.facts.leans or float(cut.small[:1] != () and cut.small[0] in lists.pronouns)
+    if one.facts.own + leans * (one.facts.title + one.facts.before) < ABOUT and form.kind != "effect":
+        return 0.0
+    if form.kind == "deeds":
+        return _does(cut, subject, lists)
+    if form.kind == "effect":
+        acted_on = all(
+            wording.found(stem, cut.stems) >= _SAME for stem in filter(None, map(wording.stem, form.rest))
+        )
+        return 0.6 if acted_on and not _defines(cut, subject, lists) else 0.0
+    return 1.0 if any(_has_cue(cut.small, cue) for cue in _cues(wording.language, form.kind)) else 0.0
+
+
+def _cut(text: str, wording: Wording) -> _Cut:
+    words = tuple(_TOKEN.findall(text)[:_MOST_TOKENS])
+    stems = tuple("" if word in _MARKS else wording.stem(word) for word in words)
+    return _Cut(words, tuple(word.lower() for word in words), stems)
+
+
+# --- definitions ----------------------------------------------------------------------------------------------------
+
+
+def _defines(cut: _Cut, subject: Sequence[str], lists: WordLists) -> float:
+    best = 0.0
+    for start, end in _places(cut, subject):
+        begins = _begins_clause(cut, start, lists)
+        if begins:
+            best = max(best, _by_copula(cut, end, lists), _by_colon(cut, start, end, lists))
+        best = max(best, _by_apposition(cut, end, lists), _by_name(cut, start, lists))
+    return best
+
+
+def _places(cut: _Cut, subject: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Find where the subject stands; words that say nothing may stand inside it (`a layer of mulch`)."""
+    at = [place for place, stem in enumerate(cut.stems) if stem]
+    size = len(subject)
+    for first in range(len(at) - size + 1):
+        places = at[first : first + size]
+        if all(cut.stems[place] == stem for place, stem in zip(places, subject, strict=True)) and not any(
+            cut.words[place] in _MARKS for place in range(places[0], places[-1])
+        ):
+            yield places[0], places[-1] + 1
+
+
+def _before(cut: _Cut, start: int, lists: WordLists) -> tuple[int, str]:
+    """Step over quotation marks and one article; return the place before them and the article."""
+    at, article = start - 1, ""
+    while at >= 0 and cut.words[at] in _QUOTES:
+        at -= 1
+    if at >= 0 and cut.small[at] in lists.articles:
+        article = cut.small[at]
+        at -= 1
+    while at >= 0 and cut.words[at] in _QUOTES:
+        at -= 1
+    return at, article
+
+
+def _begins_clause(cut: _Cut, start: int, lists: WordLists) -> bool:
+    at, _ = _before(cut, start, lists)
+    return at < 0 or cut.words[at] in _CLAUSE
+
+
+def _after(cut: _Cut, end: int) -> int:
+    """Step over a closing quotation mark and an aside between commas or brackets."""
+    while end < len(cut.words) and cut.words[end] in _QUOTES:
+        end += 1
+    if end < len(cut.words) and cut.words[end] in (",", "("):
+        close = ")" if cut.words[end] == "(" else ","
+        for at in range(end + 1, min(end + _LONGEST_ASIDE, len(cut.words))):
+            if cut.words[at] == close:
+                return at + 1
+    return end
+
+
+def _by_copula(cut: _Cut, end: int, lists: WordLists) -> float:
+    """`mulch is a layer`, `kefir, also known as ..., is a drink`; not `kilns are sold`."""
+    at = _after(cut, end)
+    if at >= len(cut.words) or cut.small[at] not in lists.copulas:
+        return 0.0
+    at += 1
+    while at < len(cut.words) and cut.small[at] in lists.adverbs:
+        at += 1
+    if len(cut.words) - at < 2:
+        return 0.0
+    first, second = cut.small[at], cut.words[at + 1]
+    if first in lists.indefinite:
+        return 1.0
+    if first in lists.definite:
+        return 0.8
+    if first in lists.not_a_kind or first[0].isdecimal() or first.endswith(lists.not_a_kind_endings):
+        return 0.0
+    if lists.nouns_have_capitals and not (cut.words[at][0].isupper() or second[0].isupper()):
+        return 0.0
+    return 0.7
+
+
+def _by_colon(cut: _Cut, start: int, end: int, lists: WordLists) -> float:
+    at, _ = _before(cut, start, lists)
+    follows = len(cut.words) - end > 3 and cut.words[end] in (":", "–", "—")
+    return 0.8 if at < 0 and follows else 0.0
+
+
+def _by_apposition(cut: _Cut, end: int, lists: WordLists) -> float:
+    """`a sextant, an instrument with two mirrors`."""
+    if end + 2 >= len(cut.words) or cut.words[end] not in (",", "(", "–", "—"):
+        return 0.0
+    return 0.9 if cut.small[end + 1] in lists.indefinite else 0.0
+
+
+def _by_name(cut: _Cut, start: int, lists: WordLists) -> float:
+    """`called a pound`, `als Watt bezeichnet man`, `se llama acequia`."""
+    at, article = _before(cut, start, lists)
+    has_marker = at >= 0 and cut.small[at] in lists.naming_before
+    for place, word in enumerate(cut.small):
+        if word not in lists.naming:
+            continue
+        if has_marker:
+            return 0.9
+        if 0 < start - place <= _NAMED_WITHIN and article not in lists.definite and not lists.naming_before:
+            return 0.9
+        if lists.naming_before and 0 < start - place <= 3 and article not in lists.definite:
+            return 0.9
+    return 0.0
+
+
+def _defines_title(
+    cut: _Cut, subject: Sequence[str], lists: WordLists, one: Weighed, title: str, wording: Wording
+) -> float:
+    """Under the heading of the very word: `A layer of ...`, `It is a layer of ...`."""
+    if one.number or len(cut.words) < 3:
+        return 0.0
+    if tuple(word.stem for word in wording.words(title)) != tuple(subject):
+        return 0.0
+    if cut.small[0] in lists.indefinite:
+        return 0.7
+    said = cut.small[0] in lists.pronouns and (cut.small[1] in lists.copulas or cut.small[0] in lists.copulas)
+    return 0.8 if said and any(word in lists.indefinite for word in cut.small[1:3]) else 0.0
+
+
+# --- other forms ----------------------------------------------------------------------------------------------------
+
+
+def _does(cut: _Cut, subject: Sequence[str], lists: WordLists) -> float:
+    """`a farrier trims hooves`, `a farrier is a craftsman who trims hooves`; not `Quill is the farrier`."""
+    for start, end in _places(cut, subject):
+        before, article = _before(cut, start, lists)
+        if before >= 0 or end >= len(cut.words) or not (article in lists.indefinite or not article):
+            continue
+        if cut.small[end] not in lists.copulas:
+            return 0.9 if cut.words[end] not in _MARKS else 0.5
+        if any(_has_cue(cut.small[end:], cue) for cue in _cues_of(lists, "relative")):
+            return 0.9
+    return 0.0
+
+
+def _acts(cut: _Cut, verb: str, one: Weighed, wording: Wording, lists: WordLists) -> float:
+    """Is somebody said to do it? `Pear trees are pruned in January` leaves open who does."""
+    stem = wording.stem(verb)
+    passive = lists.passive
+    for at, said in enumerate(cut.stems):
+        if not said or not stem or wording.near(stem, said) < _SAME_VERB:
+            continue
+        close = cut.small[max(at - 3, 0) : at]
+        if _is_passive(cut, at, lists):
+            if not passive.agents & set(cut.small):
+                return 0.0
+            continue
+        is_noun = bool(close) and (
+            close[-1] in lists.articles
+            or (len(close) == 3 and close[0] in lists.copulas and close[1] in lists.articles)
+        )
+        if is_noun and one.facts.looks < _NAMES_SOMEBODY:
+            return 0.0
+    return 0.5
+
+
+def _is_passive(cut: _Cut, at: int, lists: WordLists) -> bool:
+    passive = lists.passive
+    verb, before = cut.small[at], cut.small[:at]
+    if before[-1:] and before[-1] in passive.reflexive:
+        return True
+    if verb.endswith(passive.active_endings) and not any(mark in verb for mark in passive.participle_marks):
+        return False
+    return bool(passive.auxiliaries & set(before if passive.verb_last else before[-2:]))
+
+
+@cache
+def _cues(language: str, kind: str) -> tuple[tuple[frozenset[str], ...], ...]:
+    lists = word_lists(language)
+    return _cues_of(lists, kind) if lists is not None else ()
+
+
+def _cues_of(lists: WordLists, kind: str) -> tuple[tuple[frozenset[str], ...], ...]:
+    return tuple(
+        tuple(frozenset(part.split("|")) for part in cue.split()) for cue in lists.cues.get(kind, ())
+    )
+
+
+def _has_cue(words: Sequence[str], cue: Sequence[frozenset[str]]) -> bool:
+    """Do the words of a cue follow each other, where it has no gap?"""
+    return any(_follows(words, cue, at) for at in range(len(words)))
+
+
+def _follows(words: Sequence[str], cue: Sequence[frozenset[str]], at: int) -> bool:
+    for place, part in enumerate(cue):
+        if "_" in part:
+            wanted = cue[place + 1]
+            return any(word in wanted for word in words[at:])
+        if at >= len(words) or words[at] not in part:
+            return False
+        at += 1
+    return True

@@ -1,0 +1,119 @@
+"""A composed answer as markdown: nothing of a passage can become a link, an image, markup or a citation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from actors.answers.archive.messages import Snippet
+from actors.answers.extractive.answer_composer import Composed
+from actors.answers.extractive.injection_filter import cleaned
+from actors.answers.extractive.term_links import TermLinks
+
+_SPECIAL = re.compile(r"([\\`*_\[\]~|])")
+_LINE_START = re.compile(r"^(\s*)(#{1,6}(?=\s)|[-+>](?=\s)|\d{1,9}(?=[.)]\s)|={2,}|-{2,})")
+_WEB = re.compile(r"https?://[^\s/?#]+\.?[^\s]*\Z", re.IGNORECASE)
+_IN_ADDRESS = str.maketrans(
+    {character: f"%{ord(character):02X}" for character in " ()<>[]\\\"'`{}|^\t\r\n*_~"}
+)
+
+
+def as_markdown(
+    composed: Composed,
+    snippets: Sequence[Snippet],
+    *,
+    cite_start: str = "[",
+    cite_end: str = "]",
+    cite_link: bool = False,
+    urls: Mapping[str, str] | None = None,
+    term_link: str = "",
+) -> str:
+    """Write an answer with its citations, numbered by `cited_products`; empty when it was refused.
+
+    `urls` says where an article is to be found, by product id; without it the passage's own address counts.
+    With `term_link`, an address with `%s`, names become links to it, each once.
+    """
+    links = TermLinks(term_link) if term_link else None
+    numbers = {product_id: at for at, product_id in enumerate(cited_products(composed, snippets), 1)}
+    parts = []
+    for cited in composed.sentences:
+        snippet = snippets[cited.snippet]
+        text = as_text(cited.text, cite_start, cite_end)
+        if links is not None:
+            terms = links.terms(cleaned(cited.text))
+            text = _linked(text, {as_text(term, cite_start, cite_end): address for term, address in terms})
+        url = (urls or {}).get(snippet.product_id, snippet.url)
+        mark = citation(numbers[snippet.product_id], cite_start, cite_end, url if cite_link else "")
+        parts.append(_before_end(text, mark))
+    return " ".join(parts)
+
+
+def citation(number: int, cite_start: str = "[", cite_end: str = "]", url: str = "") -> str:
+    """Write a citation; with the address of a web page it is a link, with any other it is not."""
+    mark = f"{cite_start}{number}{cite_end}"
+    if not _WEB.match(url.strip()):
+        return mark
+    return f"[{mark}]({url.strip().translate(_IN_ADDRESS)})"
+
+
+def cited_products(composed: Composed, snippets: Sequence[Snippet]) -> tuple[str, ...]:
+    """Name the articles an answer cites, in the order of their numbers."""
+    return tuple(dict.fromkeys(snippets[cited.snippet].product_id for cited in composed.sentences))
+
+
+def as_text(text: str, cite_start: str = "[", cite_end: str = "]") -> str:
+    """Escape a sentence so that markdown shows it as it is, and take citation marks out that are not ours."""
+    plain = cleaned(text)
+    if cite_start and cite_end and (cite_start, cite_end) != ("(", ")"):
+        plain = _without_marks(plain, cite_start, cite_end)
+    plain = _SPECIAL.sub(r"\\\1", plain.replace("&", "&amp;"))
+    plain = plain.replace("<", "&lt;").replace(">", "&gt;").replace("&amp; ", "& ")
+    return _LINE_START.sub(_escaped_start, plain)
+
+
+def _linked(text: str, addresses: Mapping[str, str]) -> str:
+    """Make the first place of each term a link; a term inside another one's link is left alone."""
+    taken: list[tuple[int, int, str]] = []
+    for term in sorted(addresses, key=len, reverse=True):
+        start = text.find(term)
+        end = start + len(term)
+        whole = start >= 0 and not _is_letter(text[start - 1 : start]) and not _is_letter(text[end : end + 1])
+        if whole and all(end <= first or last <= start for first, last, _ in taken):
+            taken.append((start, end, term))
+    for start, end, term in sorted(taken, reverse=True):
+        address = addresses[term].translate(_IN_ADDRESS)
+        text = f"{text[:start]}[{term}]({address}){text[end:]}"
+    return text
+
+
+def _is_letter(character: str) -> bool:
+    return character.isalnum() or (character != "" and character in "_\\")
+
+
+def _without_marks(text: str, cite_start: str, cite_end: str) -> str:
+    """Take out whatever looks like a citation: the marks with nothing but a number between."""
+    pieces = text.split(cite_start)
+    kept = [pieces[0]]
+    for piece in pieces[1:]:
+        number, mark, rest = piece.partition(cite_end)
+        if mark and number.strip().isdigit() and len(number) <= _LONGEST_NUMBER:
+            kept[-1] = kept[-1].rstrip()
+            kept.append(rest)
+        else:
+            kept.append(cite_start + piece)
+    return "".join(kept)
+
+
+_LONGEST_NUMBER = 5
+
+
+def _escaped_start(match: re.Match[str]) -> str:
+    mark = match[2]
+    return f"{match[1]}{mark}\\" if mark[0].isdigit() else f"{match[1]}\\{mark}"
+
+
+def _before_end(text: str, mark: str) -> str:
+    """Put a mark before the full stop, as in print; behind anything else that ends a sentence."""
+    if text.endswith(".") and not text.endswith(".."):
+        return f"{text[:-1]} {mark}."
+    return f"{text} {mark}"

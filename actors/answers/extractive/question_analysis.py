@@ -1,0 +1,350 @@
+"""A question, read once: what it asks for, of whom, in which words; and how well a sentence looks like an answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from actors.answers.extractive.answer_types import kind_asked
+from actors.answers.extractive.entity_patterns import Spot, names_at, numbers, spots, trade
+from actors.answers.extractive.question_forms import QuestionForm, read_form
+from actors.answers.extractive.text_tokens import Word, Wording, names
+from actors.language.stopwords import STOP_WORDS
+
+_NUMBERS = re.compile(r"\d{1,15}(?:[.,]\d{1,15}){0,4}")
+_YEARS = re.compile(r"\b(?:1[0-9]{3}|20[0-9]{2})\b")
+_ASKED = re.compile(
+    r"\b(?:how many|how much|cu[aá]nt[oa]s?|wie ?viele?|combien d['e]s?|quant[ie]|quant[oa]s|hoeveel|"
+    r"(?:number|share|percentage|proportion) of|which|what|who|whom|whose|welche[mnrs]?|qu[eé]"
+    r"|qui[eé]n(?:es)?|wer|wen|wem|"
+    r"qui|chi|quem|wie|was|quel(?:le)?s?)\s{1,3}((?:[\w’'-]{1,40}\s?){1,7})",
+    re.IGNORECASE,
+)
+_AUXILIARY = frozenset(
+    [
+        "is",
+        "are",
+        "was",
+        "were",
+        "did",
+        "do",
+        "does",
+        "has",
+        "have",
+        "had",
+        "will",
+        "can",
+        "could",
+        "must",
+        "may",
+        "should",
+        "would",
+        "be",
+        "been",
+        "ist",
+        "sind",
+        "war",
+        "waren",
+        "hat",
+        "haben",
+        "wurde",
+        "wurden",
+        "wird",
+        "es",
+        "son",
+        "fue",
+        "fueron",
+        "hay",
+        "tiene",
+        "est",
+        "sont",
+        "a",
+        "ont",
+    ]
+)
+_PALE = frozenset(
+    [
+        "make",
+        "made",
+        "take",
+        "took",
+        "use",
+        "used",
+        "call",
+        "called",
+        "name",
+        "named",
+        "many",
+        "much",
+        "kind",
+        "type",
+        "thing",
+        "way",
+        "happen",
+        "happened",
+        "get",
+        "got",
+        "come",
+        "go",
+        "say",
+        "said",
+        "part",
+        "give",
+        "number",
+        "amount",
+        "following",
+        "main",
+        "first",
+        "one",
+        "two",
+        "new",
+        "long",
+        "high",
+        "old",
+        "large",
+        "big",
+    ]
+)
+"Words that tell little in a question, whatever it is about."
+_NEAR_NUMBER = 30
+_PARTS = re.compile(r"[’'.]")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A question, read."""
+
+    text: str
+    kind: str
+    words: tuple[Word, ...]
+    weights: Mapping[str, float]
+    "Stem -> how much it tells."
+    names: frozenset[str]
+    "Stems of what is written like a name."
+    years: frozenset[str]
+    numbers: frozenset[str]
+    focus: tuple[str, ...]
+    "What is counted or picked (how many *ships*): the stem that must be there, then others that may."
+    runs: tuple[tuple[int, ...], ...]
+    "Names of several words, as places in `weights`: who says the last one says the name."
+    wording: Wording = field(repr=False)
+    form: QuestionForm | None = None
+    "A plain question, taken apart."
+
+    @property
+    def total(self) -> float:
+        """What all words together tell."""
+        return sum(self.weights.values()) or 1.0
+
+
+def read_question(
+    text: str, language: str, wording: Wording, rarity: Callable[[str], float] | None = None
+) -> Wanted:
+    """Read a question."""
+    words = [word for word in wording.words(text) if word.stem]
+    form = read_form(text, language)
+    if form is not None:
+        words = [word for word in words if _is_content(word, form)] or words
+    own = {word.stem for word in names(text, words) if not word.is_number}
+    return Wanted(
+        text=text,
+        kind=kind_asked(text, language),
+        words=tuple(words),
+        weights={word.stem: _weight(word, own, rarity) for word in words},
+        names=frozenset(own),
+        years=frozenset(_YEARS.findall(text)),
+        numbers=frozenset(_NUMBERS.findall(text)),
+        focus=_focus(text, wording, language),
+        runs=_runs(words, own),
+        wording=wording,
+        form=form,
+    )
+
+
+def _is_content(word: Word, form: QuestionForm) -> bool:
+    small = word.text.lower()
+    return small in form.content or any(part in form.content for part in _PARTS.split(small))
+
+
+def _runs(words: Sequence[Word], own: set[str]) -> tuple[tuple[int, ...], ...]:
+    places = {stem: at for at, stem in enumerate(dict.fromkeys(word.stem for word in words))}
+    runs: list[list[int]] = []
+    end = -9
+    for word in words:
+        if word.is_name and word.stem in own:
+            if runs and word.start - end == 1:
+                runs[-1].append(places[word.stem])
+            else:
+                runs.append([places[word.stem]])
+            end = word.end
+    return tuple(tuple(run) for run in runs if len(run) > 1)
+
+
+def _weight(word: Word, own: set[str], rarity: Callable[[str], float] | None) -> float:
+    if rarity is not None:
+        return max(rarity(word.stem), 0.05)
+    if word.stem in own:
+        return 1.5
+    return 0.5 if word.text.lower() in _PALE else 1.0
+
+
+def _focus(text: str, wording: Wording, language: str) -> tuple[str, ...]:
+    """Find what is counted, picked or done: the first words that say something behind the question word."""
+    match = _ASKED.search(text)
+    if match is None:
+        return ()
+    stop = STOP_WORDS.get(language, STOP_WORDS["en"])
+    run: list[str] = []
+    following = before = ""
+    for said in re.findall(r"[\w’'-]+", match[1]):
+        small = said.lower()
+        if small in stop or small in _AUXILIARY:
+            following = small
+            if run:
+                break
+            before = small
+        else:
+            following = ""
+            run.append(said)
+    if before in _DOES and following:
+        return ()  # what did the crews find in the tunnel: who does it comes first, and where it ends is not told
+    stems = [stem for stem in map(wording.stem, _without_names(run)) if stem]
+    if language == "en" and (before in _DOES or (following in _AUXILIARY and len(run) > 1)):
+        stems.reverse()
+    return tuple(stems[:3])
+
+
+def _without_names(run: Sequence[str]) -> Sequence[str]:
+    plain = [said for said in run if not said[:1].isupper()]
+    return plain or run
+
+
+_DOES = frozenset(["do", "does", "did"])
+
+
+# --- does a sentence look like an answer? ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """Something in a sentence that is of the kind that is asked for."""
+
+    degree: float = 0.0
+    spots: tuple[Spot, ...] = ()
+    "Where it stands in the sentence."
+
+
+def looks(wanted: Wanted, sentence: str, words: Sequence[Word]) -> Looks:
+    """Say how much a sentence looks like holding the kind of thing that is asked for, and where."""
+    kind = wanted.kind
+    special = {"many": _counted, "person": _named, "name": _titled, "place": _placed}.get(kind)
+    if special is not None:
+        return special(wanted, sentence, words)
+    if kind == "amount":
+        return _fresh(wanted, sentence, numbers(sentence))
+    if kind == "manner":
+        return Looks(1.0 if spots("manner", sentence) else 0.5)
+    if kind not in _ALSO:
+        return Looks(0.5)
+    for other, degree in _ALSO[kind]:
+        found = _fresh(wanted, sentence, spots(other, sentence), degree)
+        if found.degree:
+            return found
+    return Looks()
+
+
+_ALSO: Mapping[str, tuple[tuple[str, float], ...]] = {
+    "long": (("duration", 1.0), ("length", 1.0)),
+    "time": (("time", 1.0), ("duration", 0.4)),
+    "reason": (("strong reason", 1.0), ("reason", 0.5)),
+    "money": (("money", 1.0),),
+    "length": (("length", 1.0),),
+    "share": (("share", 1.0),),
+    "temperature": (("temperature", 1.0),),
+    "speed": (("speed", 1.0),),
+    "weight": (("weight", 1.0),),
+    "age": (("age", 1.0),),
+}
+"What will do for a kind, and how well."
+
+
+def closeness(found: Looks, matched: Sequence[Word]) -> float:
+    """Say how close the nearest such thing stands to a word of the question that is not a part of it, 0 to 1."""
+    best = 0.0
+    for start, end in found.spots:
+        for word in matched:
+            if word.start >= start and word.end <= end:
+                continue
+            gap = max(word.start - end, start - word.end, 0)
+            best = max(best, 1 - gap / _FAR)
+    return best
+
+
+def _fresh(wanted: Wanted, sentence: str, found: Sequence[Spot], degree: float = 1.0) -> Looks:
+    """Leave out what only repeats the question."""
+    asked = wanted.text.lower()
+    fresh = tuple((start, end) for start, end in found if sentence[start:end].lower() not in asked)
+    return Looks(degree, fresh) if fresh else Looks()
+
+
+def _counted(wanted: Wanted, sentence: str, words: Sequence[Word]) -> Looks:
+    """A number right before what is counted is best, one somewhere else in its sentence is less."""
+    found = _fresh(wanted, sentence, numbers(sentence))
+    if not found.degree or not wanted.focus:
+        return Looks(0.6 * found.degree, found.spots)
+    best = 0.0
+    for word in words:
+        degree = wanted.wording.near(wanted.focus[0], word.stem)
+        if degree:
+            close = any(-1 <= word.start - end <= _NEAR_NUMBER for _, end in found.spots)
+            best = max(best, degree * (1.0 if close else 0.7))
+    return Looks(best, found.spots)
+
+
+def _titled(wanted: Wanted, sentence: str, words: Sequence[Word]) -> Looks:
+    own = tuple((word.start, word.end) for word in names(sentence, words) if word.stem not in wanted.weights)
+    return Looks(1.0 if own or "“" in sentence or '"' in sentence else 0.3, own)
+
+
+def _placed(wanted: Wanted, sentence: str, words: Sequence[Word]) -> Looks:
+    named = _fresh(wanted, sentence, spots("place", sentence))
+    if named.degree and any(word.stem not in wanted.weights for word in names(sentence, words)):
+        return named
+    there = _fresh(wanted, sentence, spots("there", sentence), 0.6)
+    return there if there.degree else Looks(0.2 * named.degree, named.spots)
+
+
+def _named(wanted: Wanted, sentence: str, words: Sequence[Word]) -> Looks:
+    """A name of two words or more that the question did not say is best, then any name, then somebody's trade."""
+    asked = wanted.weights.keys()
+    capital = {word.start for word in names(sentence, words)}
+    found = Looks()
+    for start, end in names_at(sentence):
+        parts = [word for word in words if start <= word.start < end]
+        fresh = [word for word in parts if word.is_name and word.stem not in asked]
+        if not fresh or (len(fresh) < 2 and fresh[0].start not in capital):
+            continue
+        repeats = any(word.stem in wanted.names for word in parts)
+        degree = (0.8 if repeats else 1.0) if len(fresh) >= 2 else (0.4 if repeats else 0.7)
+        if _STANDS_AT.search(sentence[max(0, start - 12) : start]):
+            degree = 0.2
+        spot = (fresh[0].start, fresh[-1].end)
+        if degree > found.degree:
+            found = Looks(degree, (spot,))
+        elif degree == found.degree:
+            found = Looks(degree, (*found.spots, spot))
+    if found.degree >= _TRADE:
+        return found
+    somebody = trade(sentence)
+    return Looks(_TRADE, (somebody,)) if somebody else found
+
+
+_FAR = 60
+_TRADE = 0.35
+_STANDS_AT = re.compile(
+    r"\b(?:in|at|near|from|off|to|on|of|into|across|through|en|desde|hacia|aus|nach|im|am|zu|bei|à|dans)"
+    r"(?: the| der| dem| den| la| el| le)? $",
+    re.IGNORECASE,
+)
+"A name behind these is a place more often than somebody."

@@ -1,0 +1,131 @@
+"""Plain questions: what something is, is made of, is for, does; how it helps; who does something.
+
+A question has a form when a template of its language fits all of it. The words of the template are no content: a
+sentence need not repeat `define` or `used for`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from actors.answers.extractive.word_lists import WordLists, word_lists
+
+_TOKEN = re.compile(r"[^\W_]{1,60}")
+_MOST_TOKENS = 16
+"Longer questions are not plain."
+_MOST_SUBJECT = 4
+_SLOTS = frozenset(["X", "Y"])
+
+Template = tuple[frozenset[str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionForm:
+    """A plain question, taken apart."""
+
+    kind: str
+    "`definition`, `material`, `purpose`, `deeds`, `effect` or `agent`."
+    subject: tuple[str, ...]
+    "Words of what is asked about, without articles; of an `agent` question the verb."
+    rest: tuple[str, ...] = ()
+    "Further content words."
+    strict: bool = False
+    "An answer must show evidence for this form."
+
+    @property
+    def content(self) -> frozenset[str]:
+        """Return the words that a sentence should say, in lower case."""
+        return frozenset(word.lower() for word in (*self.subject, *self.rest))
+
+
+def read_form(question: str, language: str) -> QuestionForm | None:
+    """Return the form of a question; None: it has none."""
+    lists = word_lists(language)
+    words = _TOKEN.findall(question)
+    if lists is None or not 1 < len(words) <= _MOST_TOKENS:
+        return None
+    small = [word.lower() for word in words]
+    for kind, template in _templates(language):
+        slots = _fit(template, small)
+        if slots is not None:
+            return _form(kind, lists, {name: words[start:end] for name, (start, end) in slots.items()})
+    return _agent(words, small, lists)
+
+
+@cache
+def _templates(language: str) -> tuple[tuple[str, Template], ...]:
+    lists = word_lists(language)
+    forms = lists.forms if lists is not None else {}
+    return tuple(
+        (kind, tuple(frozenset(part.split("|")) for part in text.split()))
+        for kind, texts in forms.items()
+        for text in texts
+    )
+
+
+def _fit(template: Template, words: Sequence[str], at: int = 0) -> dict[str, tuple[int, int]] | None:
+    """Fit a template to all words from a place on; a slot takes as few words as it can."""
+    if not template:
+        return {} if at == len(words) else None
+    first, rest = template[0], template[1:]
+    slot = first & _SLOTS
+    if not slot:
+        return _fit(rest, words, at + 1) if at < len(words) and words[at] in first else None
+    for end in range(at + 1, len(words) + 1):
+        found = _fit(rest, words, end)
+        if found is not None:
+            return {next(iter(slot)): (at, end), **found}
+    return None
+
+
+def _form(kind: str, lists: WordLists, slots: dict[str, list[str]]) -> QuestionForm | None:
+    said = slots["X"]
+    article = said[0].lower() if said[0].lower() in lists.articles and len(said) > 1 else ""
+    said = said[1:] if article else said
+    if kind == "definition" or kind == "past_definition":
+        return _definition(kind, lists, article, said)
+    subject = tuple(word for word in said if word.lower() not in lists.articles)
+    acted_on = tuple(word for word in slots.get("Y", ()) if word.lower() not in lists.articles)
+    if not subject or len(subject) > _MOST_SUBJECT or (kind == "effect" and not acted_on):
+        return None
+    return QuestionForm(kind, subject, acted_on, strict=kind == "material")
+
+
+def _definition(kind: str, lists: WordLists, article: str, said: Sequence[str]) -> QuestionForm | None:
+    where = next((at for at, word in enumerate(said) if word.lower() in lists.place), len(said))
+    subject, rest = tuple(said[:where]), tuple(said[where + 1 :])
+    small = [word.lower() for word in (*subject, *rest)]
+    is_plain = (
+        0 < len(subject) <= _MOST_SUBJECT
+        and not any(word in lists.prepositions or word == "s" or word.isdecimal() for word in small)
+        and (not rest or article in lists.indefinite)
+    )
+    if not is_plain or (kind == "past_definition" and article not in lists.indefinite):
+        return None
+    rest = tuple(word for word in rest if word.lower() not in lists.articles)
+    return QuestionForm("definition", subject, rest, strict=_is_term(lists, article, subject))
+
+
+def _is_term(lists: WordLists, article: str, subject: Sequence[str]) -> bool:
+    """Is the subject a kind of thing? `What is the capital` and `What is Velmora` ask for something else."""
+    if not lists.nouns_have_capitals and any(word[0].isupper() for word in subject):
+        return False
+    if article in lists.definite:
+        return lists.definite_is_generic and len(subject) == 1
+    return True
+
+
+def _agent(words: Sequence[str], small: Sequence[str], lists: WordLists) -> QuestionForm | None:
+    """Take `who prunes pears` apart."""
+    passive = lists.passive
+    if small[0] not in passive.person:
+        return None
+    at = 1
+    while at < len(small) and small[at] in passive.skip:
+        at += 1
+    if at >= len(small) or small[at] in passive.not_a_deed or small[at] in lists.articles:
+        return None
+    return QuestionForm("agent", (words[at],), (*words[1:at], *words[at + 1 :]), strict=True)

@@ -1,0 +1,208 @@
+"""Which sentence answers best, and whether it answers at all: a few traits, weighed.
+
+Fitted on the public question sets (odd questions, English, Spanish and German, their paragraphs also taken away) and
+on the half of the playground's questions that is for tuning; measured on the rest by `kiosk bench answers`.
+
+Scores of the search are left out but for the order they give: they change with the size of an archive and its embedder.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from actors.answers.archive.messages import Snippet
+from actors.answers.extractive.question_analysis import Wanted
+from actors.answers.extractive.sentence_features import Weighed
+
+THRESHOLD = 0.65
+"Less sure than this, and the answer is an honest no."
+
+_MEASURED = frozenset(
+    ["age", "money", "share", "temperature", "speed", "time", "length", "long", "amount", "many", "weight"]
+)
+"Kinds whose answers are easily told by their looks."
+_WIDEST_GAP = 4.0
+
+_BEST: Mapping[str, float] = MappingProxyType(
+    {
+        "own": 1.38,
+        "special": 2.87,
+        "rare": 4.78,
+        "title": 3.64,
+        "before": 1.91,
+        "after": 0.78,
+        "passage": 0.23,
+        "article": -0.22,
+        "pairs": 0.51,
+        "looks": 1.58,
+        "close": 0.8,
+        "focus": 0.28,
+        "fresh": -0.8,
+        "leans before": 1.13,
+        "leans title": 0.03,
+        "score": 5.26,
+        "looks own": 0.84,
+        "looks special": -1.04,
+        "looks focus": 0.13,
+        "close focus": 0.28,
+        "no looks": 0.41,
+        "person own": -0.88,
+        "person rare": -1.12,
+        "person looks": 0.82,
+        "person focus": 1.13,
+        "person close focus": -0.28,
+        "person looks focus": 0.78,
+        "measured looks": 0.94,
+        "measured looks special": -2.49,
+        "measured looks rare": 1.64,
+        "names said": -1.75,
+    }
+)
+_SURE: Mapping[str, float] = MappingProxyType(
+    {
+        "own": 0.36,
+        "special": 0.25,
+        "rare": 0.69,
+        "title": 1.07,
+        "before": 0.55,
+        "after": -0.12,
+        "passage": -0.26,
+        "article": 0.1,
+        "pairs": 0.95,
+        "close": 0.05,
+        "focus": 0.22,
+        "fresh": 0.05,
+        "leans before": 0.13,
+        "leans title": 0.25,
+        "score": 2.32,
+        "looks own": 0.19,
+        "looks special": -0.22,
+        "looks focus": 0.22,
+        "close focus": 0.18,
+        "no looks": -0.51,
+        "person own": -0.31,
+        "person rare": -0.15,
+        "person looks": -0.07,
+        "person focus": 0.12,
+        "person looks focus": 0.15,
+        "measured looks": -0.12,
+        "measured looks special": -0.07,
+        "measured looks rare": 0.4,
+        "names said": -0.12,
+        "gap": 2.32,
+        "worst": -0.93,
+        "missing": -0.88,
+        "names missing": -0.53,
+        "a name missing": -0.62,
+        "focus missing": 0.38,
+        "person without focus": -0.5,
+        "measured without looks": -0.52,
+        "counted without": 0.49,
+        "always": -3.78,
+    }
+)
+
+
+def traits(wanted: Wanted, one: Weighed) -> dict[str, float]:
+    """Say what speaks for a sentence."""
+    facts = one.facts
+    person = float(wanted.kind == "person")
+    measured = float(wanted.kind in _MEASURED)
+    return {
+        "own": facts.own,
+        "special": facts.special,
+        "rare": facts.rare,
+        "title": facts.title,
+        "before": facts.before,
+        "after": facts.after,
+        "passage": facts.passage,
+        "article": facts.article,
+        "pairs": facts.pairs,
+        "looks": facts.looks,
+        "close": facts.close,
+        "focus": facts.focus,
+        "fresh": facts.fresh,
+        "leans before": facts.leans * facts.before,
+        "leans title": facts.leans * facts.title,
+        "score": facts.score,
+        "looks own": facts.looks * facts.own,
+        "looks special": facts.looks * facts.special,
+        "looks focus": facts.looks * facts.focus,
+        "close focus": facts.close * facts.focus,
+        "no looks": float(facts.looks < 0.3),
+        "person own": person * facts.own,
+        "person rare": person * facts.rare,
+        "person looks": person * facts.looks,
+        "person focus": person * facts.focus,
+        "person close focus": person * facts.close * facts.focus,
+        "person looks focus": person * facts.looks * facts.focus,
+        "measured looks": measured * facts.looks,
+        "measured looks special": measured * facts.looks * facts.special,
+        "measured looks rare": measured * facts.looks * facts.rare,
+        "names said": sum(
+            wanted.weights[stem] * degree
+            for stem, degree in zip(wanted.weights, one.matched, strict=True)
+            if stem in wanted.names
+        )
+        / wanted.total,
+    }
+
+
+def doubts(wanted: Wanted, one: Weighed, gap: float) -> dict[str, float]:
+    """Say what speaks against, and for, a best sentence being an answer; `gap` is how far ahead it is."""
+    facts = one.facts
+    around = dict(zip(wanted.weights, one.around, strict=True))
+    missing = {stem: wanted.weights[stem] * (1 - degree) / wanted.total for stem, degree in around.items()}
+    person = wanted.kind == "person"
+    focus = around.get(wanted.focus[0], 1.0) if wanted.focus else 1.0
+    return {
+        "gap": min(gap, _WIDEST_GAP) / _WIDEST_GAP,
+        "worst": max(missing.values(), default=0.0),
+        "missing": sum(degree < 0.5 for degree in around.values()) / 5,
+        "names missing": sum(share for stem, share in missing.items() if stem in wanted.names),
+        "a name missing": float(any(degree < 0.5 for stem, degree in around.items() if stem in wanted.names)),
+        "focus missing": float(focus < 0.5),
+        "person without focus": float(person and facts.focus < 0.5),
+        "person without looks": float(person and facts.looks < 0.4),
+        "measured without looks": float(wanted.kind in _MEASURED and facts.looks < 0.3),
+        "counted without": float(wanted.kind == "many" and facts.looks < 0.5),
+    }
+
+
+def quality(found: Mapping[str, float]) -> float:
+    """Weigh traits: the higher, the better the sentence answers."""
+    return sum(weight * found.get(name, 0.0) for name, weight in _BEST.items())
+
+
+def certainty(found: Mapping[str, float]) -> float:
+    """Weigh traits and doubts of the best sentence: how sure is it that it answers, 0 to 1?"""
+    total = _SURE.get("always", 0.0) + sum(weight * found.get(name, 0.0) for name, weight in _SURE.items())
+    return 1 / (1 + math.exp(-max(min(total, 30.0), -30.0)))
+
+
+def is_out_of_question(wanted: Wanted, one: Weighed, snippets: Sequence[Snippet]) -> bool:
+    """Is a year, a number or a name of the question nowhere in what the sentence was taken from?"""
+    if _lacks_name(wanted, one):
+        return True
+    snippet = snippets[one.snippet]
+    own = [other for other in snippets if other.product_id == snippet.product_id]
+    text = " ".join([snippet.title, *(f"{other.child_title} {other.text}" for other in own)])
+    if any(number not in text for number in wanted.numbers - wanted.years):
+        return True
+    # "in 2024" is often only said by the date of the article
+    return any(year not in text and not snippet.published.startswith(year) for year in wanted.years)
+
+
+def _lacks_name(wanted: Wanted, one: Weighed) -> bool:
+    """Is a name nowhere in the article? Where all nouns have capitals, or all words, nobody can tell."""
+    if wanted.wording.language == "de" or 2 * len(wanted.names) > len(wanted.weights) + 1:
+        return False
+    return any(
+        degree < _NAMED and stem in wanted.names
+        for stem, degree in zip(wanted.weights, one.around, strict=True)
+    )
+
+
+_NAMED = 0.5

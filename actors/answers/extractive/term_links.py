@@ -1,0 +1,51 @@
+"""Key terms of an answer as links to a search for them: names that stand in it, each once."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote
+
+from actors.answers.extractive.entity_patterns import names_at
+from actors.language.stopwords import STOP_WORDS
+
+PLACE = "%s"
+"Where the template wants the term."
+MOST_TERMS = 8
+
+_TERM = re.compile(r"[\w’'][\w’' .&-]*[\w’']")
+
+_DATES = frozenset(
+    ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+     "december", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+)  # fmt: skip
+
+
+class TermLinks:
+    """The links of one answer; `template` is an address with one `%s`."""
+
+    def __init__(self, template: str) -> None:
+        self._template = template
+        self._linked: set[str] = set()
+
+    def terms(self, text: str) -> list[tuple[str, str]]:
+        """Choose the terms of a sentence that were not linked before, each with its address."""
+        found = []
+        for start, end in names_at(text):
+            term = _key(text[start:end], at_start=start == 0)
+            if len(self._linked) >= MOST_TERMS:
+                break
+            if term and term.casefold() not in self._linked:
+                self._linked.add(term.casefold())
+                found.append((term, self._template.replace(PLACE, quote(term, safe=""))))
+        return found
+
+
+def _key(name: str, *, at_start: bool) -> str:
+    """Take the articles off a name; empty when it may be just a word with a capital at the start of a sentence."""
+    words = name.split()
+    kept = words[next((at for at, word in enumerate(words) if word.lower() not in STOP_WORDS["en"]), 0) :]
+    is_name = len(kept) > 1 or not at_start or len(kept) < len(words)
+    term = " ".join(kept)
+    if term.lower() in _DATES:
+        return ""
+    return term if is_name and len(term) > 2 and _TERM.fullmatch(term) and not term.isdigit() else ""

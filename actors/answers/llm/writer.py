@@ -1,0 +1,202 @@
+"""An answer written by a language model, with a deadline for everything.
+
+connect     until somebody listens
+first       until the first piece of text
+between     until the next piece: bytes that are no text do not count, so dripping gains nothing
+total       until the end
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import httpx
+
+from actors.answers.answer_pipeline import ModelFailed
+from actors.answers.archive.messages import Snippet
+from actors.answers.llm.address import GuardedTransport, Internal
+from actors.answers.llm.breaker import ModelBreaker
+from actors.answers.llm.model_config import ModelTerms
+from actors.answers.llm.prompt import messages_for, rewriting_messages
+from actors.answers.llm.stream import Events, Garbage, whole
+from cluster.clock import Clock
+from cluster.meter import Meter
+
+_MOST_REWRITTEN = 120
+"Tokens of a rewritten question."
+_TURN_S = 2.0
+"How long an answer waits for its turn before it is composed instead."
+
+_Messages = list[dict[str, str]]
+
+
+class ModelWriter:
+    """`Writer` over any server with the OpenAI chat interface."""
+
+    def __init__(
+        self,
+        terms: ModelTerms,
+        clock: Clock,
+        meter: Meter,
+        *,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._terms = terms.checked()
+        self._clock = clock
+        self._meter = meter
+        self.breaker = ModelBreaker(clock, meter)
+        self._turns = asyncio.Semaphore(terms.at_once)
+        self._client = httpx.AsyncClient(
+            transport=transport or GuardedTransport(may_be_internal=terms.may_be_internal),
+            timeout=httpx.Timeout(terms.total_s, connect=terms.connect_s, pool=terms.connect_s),
+            follow_redirects=False,
+            trust_env=False,
+        )
+
+    @property
+    def name(self) -> str:
+        """What writes."""
+        return self._terms.name
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def write(self, question: str, snippets: Sequence[Snippet]) -> AsyncGenerator[str, None]:
+        """Write an answer, in pieces as they arrive.
+
+        Errors:
+            ModelFailed: late, broken, refused, or given up on for now
+        """
+        messages = messages_for(question, snippets, _new_fence())
+        async with aclosing(self._complete(messages, self._terms.most_tokens)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def rewrite(self, question: str, before: Sequence[str]) -> str:
+        """Write a follow-up question as one that stands for itself; `before` oldest first.
+
+        Errors:
+            ModelFailed: late, broken, refused, or given up on for now
+        """
+        messages = rewriting_messages(question, before, _new_fence())
+        async with aclosing(self._complete(messages, _MOST_REWRITTEN)) as pieces:
+            return "".join([piece async for piece in pieces])
+
+    async def _complete(self, messages: _Messages, most_tokens: int) -> AsyncGenerator[str, None]:
+        """Send messages and give the reply in pieces as they arrive.
+
+        Errors:
+            ModelFailed
+        """
+        if not self.breaker.lets_through():
+            raise ModelFailed("given up on for now")
+        wrote = False
+        try:
+            async with self._turn(), aclosing(self._pieces(messages, most_tokens)) as pieces:
+                async for piece in pieces:
+                    wrote = True
+                    yield piece
+        except _Failures as error:
+            self.breaker.failed()
+            raise ModelFailed(_reason(error)) from None
+        except (GeneratorExit, asyncio.CancelledError, ModelFailed):
+            # the reader has enough, or we never came to ask: only the first says something about the provider
+            (self.breaker.worked if wrote else self.breaker.left)()
+            raise
+        self.breaker.worked()
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        try:
+            await asyncio.wait_for(self._turns.acquire(), _TURN_S)
+        except asyncio.TimeoutError:
+            raise ModelFailed("too many at once") from None
+        try:
+            yield
+        finally:
+            self._turns.release()
+
+    async def _pieces(self, messages: _Messages, most_tokens: int) -> AsyncGenerator[str, None]:
+        terms, clock = self._terms, self._clock
+        began_s = clock.monotonic_s()
+        limit_s = began_s + terms.first_s
+        async with aclosing(self._packets(messages, most_tokens)) as packets:
+            while True:
+                left_s = min(limit_s, began_s + terms.total_s) - clock.monotonic_s()
+                try:
+                    piece = await asyncio.wait_for(packets.__anext__(), max(left_s, 0.001))
+                except StopAsyncIteration:
+                    return
+                if piece:
+                    limit_s = clock.monotonic_s() + terms.between_s
+                    yield piece
+
+    async def _packets(self, messages: _Messages, most_tokens: int) -> AsyncGenerator[str, None]:
+        """Give the text of each packet; empty for packets without any."""
+        terms, events, read = self._terms, Events(), 0
+        url, body = terms.url.rstrip("/") + "/chat/completions", self._body(messages, most_tokens)
+        async with self._client.stream("POST", url, headers=self._headers(), json=body) as reply:
+            if reply.status_code != 200:
+                raise Garbage(f"status {reply.status_code}")
+            if reply.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+                raise Garbage("compressed, though that was not asked for")
+            streams = "text/event-stream" in reply.headers.get("content-type", "")
+            held = b""
+            async for packet in reply.aiter_raw():
+                read += len(packet)
+                if read > terms.most_bytes:
+                    raise Garbage("too long")
+                if streams:
+                    yield "".join(events.feed(packet))
+                    if events.is_done:
+                        return
+                else:
+                    held += packet
+                    yield ""
+            if not streams:
+                yield whole(held)
+            elif not events.is_done:
+                raise Garbage("broken off")
+
+    def _headers(self) -> dict[str, str]:
+        # a few compressed bytes may become gigabytes before they can be counted
+        headers = {"accept": "text/event-stream", "accept-encoding": "identity", "user-agent": "kiosk"}
+        return {**headers, "authorization": f"Bearer {self._terms.key}"} if self._terms.key else headers
+
+    def _body(self, messages: _Messages, most_tokens: int) -> dict[str, Any]:
+        return {
+            "model": self._terms.model,
+            "stream": True,
+            "temperature": 0,
+            "max_tokens": most_tokens,
+            "messages": messages,
+        }
+
+
+def _new_fence() -> str:
+    return f"<<{secrets.token_hex(8)}>>"
+
+
+_Failures = (
+    httpx.HTTPError,
+    httpx.StreamError,
+    httpx.InvalidURL,
+    Garbage,
+    Internal,
+    asyncio.TimeoutError,
+    OSError,
+)
+
+
+def _reason(error: BaseException) -> str:
+    """Say what went wrong; the words of others may hold what must not be logged."""
+    if isinstance(error, Garbage):
+        return str(error)
+    if isinstance(error, Internal):
+        return "an internal address"
+    return "too late" if isinstance(error, asyncio.TimeoutError) else type(error).__name__

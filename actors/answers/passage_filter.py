@@ -1,0 +1,49 @@
+"""Filters over passages: what may be cited, and what should be preferred, decided by the stored products."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from actors.answers.archive.messages import Snippet
+from cluster.query.columnar.compile import matches
+from cluster.query.language.parser import parse
+from cluster.store.ports.stores import RecordStore
+
+PREFERRED = 1.5
+"Factor on the score of a passage whose product `boost_fq` matches."
+
+
+async def products_of(
+    records: RecordStore, app_id: str, product_ids: Sequence[str]
+) -> dict[str, Mapping[str, Any]]:
+    """Read products by id; what is gone is absent."""
+    unique = list(dict.fromkeys(product_ids))
+    found = await records.get_many(app_id, "product", unique) if unique else []
+    return {
+        name: orjson.loads(record) for name, record in zip(unique, found, strict=True) if record is not None
+    }
+
+
+def sift(
+    snippets: Sequence[Snippet], products: Mapping[str, Mapping[str, Any]], fq: str, boost_fq: str
+) -> tuple[Snippet, ...]:
+    """Leave out what the filter does not let through and put what is preferred forward.
+
+    Errors:
+        FilterSyntax: a filter does not parse
+    """
+    wanted, preferred = (parse(text) if text.strip() else None for text in (fq, boost_fq))
+    kept = []
+    for snippet in snippets:
+        product = products.get(snippet.product_id)
+        if product is None or (wanted is not None and not matches(wanted, product)):
+            continue
+        if preferred is not None:
+            factor = PREFERRED if matches(preferred, product) else 1.0
+            snippet = replace(snippet, score=snippet.score * factor / PREFERRED)
+        kept.append(snippet)
+    return tuple(sorted(kept, key=lambda one: -one.score)) if preferred is not None else tuple(kept)

@@ -1,0 +1,95 @@
+"""Asking a question on a reader's behalf: how the history's monitor gets a new answer for a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from actors.answers.render import show, shown_bytes
+from cluster.clock import Clock
+from cluster.records.question import ANSWER_WITHIN_MS, GENERATED, Answer, Question
+from cluster.store.ports.stores import QuestionStore
+
+UPDATE_MONITOR = "answer_update_monitor"
+"What `metadata.service_generated_by` says of a question the monitor asked."
+
+
+@dataclass(frozen=True, slots=True)
+class AskedAgain:
+    """A reader's question, asked once more because something new arrived."""
+
+    app_id: str
+    user_id: str
+    text: str
+    parent_question_id: str
+    question_id: str = ""
+    """UUID the new question shall have; asking it again changes nothing, so a retry is harmless. Empty: a new
+    one."""
+    generated_by: str = UPDATE_MONITOR
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How far an answer is."""
+
+    finished: bool
+    finish_reason: str
+    "`not_finished`, `success`, `error` or `forbidden`."
+    sources: tuple[str, ...] = ()
+    "Product ids the answer cites; empty when the archive does not hold the answer."
+    answer: str = ""
+
+
+class Asking(Protocol):
+    """Puts questions; their answers are made in the background by whoever answers."""
+
+    async def ask(self, asked: AskedAgain) -> str:
+        """Accept a question and return its id at once.
+
+        Errors:
+            Unavailable: the store is away; nothing was asked, or it was and asking again is harmless
+            TooMany: more questions wait than may
+        """
+        ...
+
+    async def outcome(self, app_id: str, question_id: str) -> Outcome | None:
+        """Say how far the answer is; None when there is no such question."""
+        ...
+
+
+class StoreAsking:
+    """`Asking` by way of the store: whoever answers finds the question there within a second."""
+
+    def __init__(self, store: QuestionStore, clock: Clock, new_question_id: Callable[[], str]) -> None:
+        self._store = store
+        self._clock = clock
+        self._new_question_id = new_question_id
+
+    async def ask(self, asked: AskedAgain) -> str:
+        parent = await self._store.read(asked.app_id, asked.parent_question_id)
+        now_ms = self._clock.now_ms()
+        before = () if parent is None else parent.question.before
+        question = Question(
+            question_id=asked.question_id or self._new_question_id(),
+            app_id=asked.app_id,
+            text=asked.text,
+            asked_at=now_ms,
+            deadline_at=now_ms + ANSWER_WITHIN_MS,
+            parent_id=asked.parent_question_id or None,
+            before=before,
+            user_id=asked.user_id,
+            logged=True,
+            metadata={GENERATED: asked.generated_by},
+        )
+        answer = Answer()
+        await self._store.ask(question, answer, shown_bytes(question, answer), holder="", until_ms=0)
+        return question.question_id
+
+    async def outcome(self, app_id: str, question_id: str) -> Outcome | None:
+        recorded = await self._store.read(app_id, question_id)
+        if recorded is None:
+            return None
+        answer, shown = recorded.answer, show(recorded.question, recorded.answer)
+        sources = tuple(str(source["product_id"]) for source in shown["sources"])
+        return Outcome(answer.finished, answer.finish_reason, sources, str(shown["answer"]))

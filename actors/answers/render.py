@@ -1,0 +1,226 @@
+"""An answer as the interface shows it: markdown with numbered citations, sources in the order of their numbers.
+
+Source: reference section 5.6
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any
+
+import orjson
+
+from actors.answers.archive.messages import Article, Snippet
+from actors.answers.extractive.answer_composer import Cited, Composed
+from actors.answers.extractive.markdown import as_markdown, cited_products
+from cluster.clock import iso_ms
+from cluster.records.question import (
+    CLAIMS_MARK,
+    Answer,
+    CitedPassage,
+    CitedSentence,
+    Format,
+    Picture,
+    Question,
+)
+
+NOTHING_FOUND = "The available content holds no answer to this question."
+WITHDRAWN = "The content this answer was taken from has changed or is gone."
+FAILED = "No answer could be made in time. Please ask again."
+SNIPPET_CHARS = 320
+_EXCERPT_CHARS = 900
+_MOST_EXCERPTS = 8
+
+_KEPT_BESIDE = ("fields", "picture")
+_WORD = re.compile(r"\w+")
+_MOST_MARKS = 40
+
+Span = tuple[int, int]
+
+
+def show(question: Question, answer: Answer, format: Format | None = None) -> dict[str, Any]:
+    """Write the public record; `format` shows it otherwise than the question asked for."""
+    form = format or question.format
+    composed, snippets = composed_of(answer), [snippet_of(one) for one in answer.passages]
+    return {
+        "question": answer.question or question.text,
+        "question_id": question.question_id,
+        "parent_question_id": question.parent_id,
+        "answer_stage": answer.stage,
+        "finished": answer.finished,
+        "finish_reason": answer.finish_reason,
+        "answer": _text(answer, composed, snippets, form),
+        "sources": _sources(answer, composed, snippets),
+        "related_resources": [_resource(question, one) for one in answer.related],
+        "followup_questions": list(answer.followups),
+        "affiliation_products": [],
+        "revision": answer.revision,
+        "datetime": iso_ms(question.asked_at),
+        "metadata": dict(question.metadata),
+        **({"images": images} if (images := _images(answer, composed, snippets)) else {}),
+        **({"blocked_reason": answer.blocked_reason} if answer.blocked_reason else {}),
+    }
+
+
+def shown_bytes(question: Question, answer: Answer) -> bytes:
+    """Write the public record as JSON."""
+    shown = orjson.dumps(show(question, answer))
+    return shown[:-1] + CLAIMS_MARK if question.claims else shown
+
+
+def composed_of(answer: Answer) -> Composed:
+    """Read an answer's sentences back as they were composed."""
+    sentences = tuple(
+        Cited(one.text, one.passage, one.start, one.end, one.support) for one in answer.sentences
+    )
+    return Composed(sentences, refused=not sentences, confidence=1.0 if sentences else 0.0)
+
+
+def passage_of(snippet: Snippet, picture: Picture | None = None, /, **fields: Any) -> CitedPassage:
+    """Keep a passage beside the answer that cites it."""
+    return CitedPassage(
+        product_id=snippet.product_id,
+        position=snippet.position,
+        text=snippet.text,
+        title=snippet.title,
+        child_id=snippet.child_id,
+        child_title=snippet.child_title,
+        url=snippet.url,
+        authors=snippet.authors,
+        published=snippet.published,
+        licence=snippet.licence,
+        start=snippet.start,
+        score=snippet.score,
+        fields=fields,
+        picture=picture,
+    )
+
+
+def snippet_of(passage: CitedPassage) -> Snippet:
+    """Read a kept passage back."""
+    kept = {name: getattr(passage, name) for name in type(passage).model_fields if name not in _KEPT_BESIDE}
+    return Snippet(**kept)
+
+
+def marked(text: str, spans: Iterable[Span], *, most_chars: int = SNIPPET_CHARS) -> str:
+    """Cut a passage around what matters: HTML-escaped, with `<mark>` around the spans."""
+    inside = ((max(start, 0), min(end, len(text))) for start, end in spans)
+    wanted = sorted((start, end) for start, end in inside if start < end)
+    begin = max(0, (wanted[0][0] if wanted else 0) - most_chars // 4)
+    if begin:
+        blank = text.find(" ", begin)
+        begin = blank + 1 if 0 <= blank < begin + 40 else begin
+    end = min(len(text), begin + most_chars)
+    if end < len(text):
+        blank = text.rfind(" ", begin, end)
+        end = blank if blank > begin else end
+    parts, at = [], begin
+    for start, stop in wanted:
+        start, stop = max(start, at), min(stop, end)
+        if start < stop:
+            parts += [escape(text[at:start]), "<mark>", escape(text[start:stop]), "</mark>"]
+            at = stop
+    parts.append(escape(text[at:end]))
+    return ("… " if begin else "") + "".join(parts).strip() + (" …" if end < len(text) else "")
+
+
+def words_in(text: str, question: str) -> list[Span]:
+    """Find the words of a question in a text, short ones aside."""
+    wanted = {word.lower() for word in _WORD.findall(question) if len(word) > 3}
+    spans = [found.span() for found in _WORD.finditer(text) if found.group().lower() in wanted]
+    return spans[:_MOST_MARKS]
+
+
+def only_cited(composed: Composed, snippets: Sequence[Snippet]) -> tuple[Composed, list[Snippet]]:
+    """Leave out the passages no sentence cites."""
+    used = sorted({one.snippet for one in composed.sentences})
+    places = {before: after for after, before in enumerate(used)}
+    sentences = tuple(
+        Cited(one.text, places[one.snippet], one.start, one.end, one.support) for one in composed.sentences
+    )
+    return Composed(sentences, composed.refused, composed.confidence), [snippets[at] for at in used]
+
+
+def kept_sentences(composed: Composed) -> tuple[CitedSentence, ...]:
+    """Keep composed sentences with the answer."""
+    return tuple(
+        CitedSentence(text=one.text, passage=one.snippet, start=one.start, end=one.end, support=one.support)
+        for one in composed.sentences
+    )
+
+
+def _text(answer: Answer, composed: Composed, snippets: Sequence[Snippet], form: Format) -> str:
+    if answer.finish_reason == "forbidden":
+        return ""
+    if composed.sentences:
+        return as_markdown(
+            composed, snippets, cite_start=form.cite_start, cite_end=form.cite_end, cite_link=form.cite_link,
+            term_link=form.wiki_link_template,
+        )  # fmt: skip
+    if not answer.finished:
+        return answer.stage + " ..."
+    if answer.finish_reason == "error":
+        return FAILED
+    return WITHDRAWN if answer.composer == "withdrawn" else NOTHING_FOUND
+
+
+def _sources(answer: Answer, composed: Composed, snippets: Sequence[Snippet]) -> list[dict[str, Any]]:
+    found = []
+    for product_id in cited_products(composed, snippets):
+        at = next(at for at, one in enumerate(snippets) if one.product_id == product_id)
+        passage = answer.passages[at]
+        spans = [(one.start, one.end) for one in composed.sentences if one.snippet == at]
+        source: dict[str, Any] = {**passage.fields, "product_id": product_id, "title": passage.title}
+        if passage.child_id:
+            source["child_id"] = passage.child_id
+        if passage.child_title:
+            source["child_title"] = passage.child_title
+        source["snippet"] = marked(passage.text, spans)
+        found.append(source)
+    return found
+
+
+def _images(answer: Answer, composed: Composed, snippets: Sequence[Snippet]) -> list[dict[str, Any]]:
+    """Show the pictures of cited products, in the order of their numbers."""
+    found = []
+    for product_id in cited_products(composed, snippets):
+        passage = next(one for one in answer.passages if one.product_id == product_id)
+        if passage.picture is None:
+            continue
+        more = {"url": passage.url, "published_at": passage.published}
+        found.append(
+            {
+                "product_id": product_id,
+                "image_src": passage.picture.src,
+                "image_alt": passage.picture.alt or passage.title,
+                "title": passage.title,
+                **{name: value for name, value in more.items() if value},
+            }
+        )
+    return found
+
+
+def _resource(question: Question, passage: CitedPassage) -> dict[str, Any]:
+    return {
+        **passage.fields,
+        "product_id": passage.product_id,
+        "title": passage.title,
+        "snippet": marked(passage.text, words_in(passage.text, question.text)),
+    }
+
+
+def excerpts_of(article: Article) -> list[Snippet]:
+    """Cut the beginning of an article into passages."""
+    texts = [
+        article.content[at : at + _EXCERPT_CHARS] for at in range(0, len(article.content), _EXCERPT_CHARS)
+    ]
+    about: dict[str, Any] = {
+        "title": article.title, "child_title": article.child_title, "authors": article.authors,
+        "published": article.published, "url": article.url, "licence": article.licence,
+    }  # fmt: skip
+    return [
+        Snippet(product_id=article.product_id, position=at, text=text, score=1.0, **about)
+        for at, text in enumerate(texts[:_MOST_EXCERPTS])
+    ]

@@ -1,0 +1,226 @@
+"""What an administrator may do with experiments: make, find, and lead them through their lives.
+
+    desk = ExperimentDesk(stores, SystemClock())
+    await desk.create("production", [{"name": "Blue", "variants": [{"name": "now"}, {"name": "blue"}]}])
+    await desk.start("production", "blue")
+
+Every step reads all experiments of the app, thinks, and writes only if nobody wrote meanwhile; so what it relied on
+(free slices of a layer, a free slug) is still true when it is written.
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import Any
+
+from actors.experiments.drafts import read_drafts
+from actors.experiments.edits import edited
+from actors.experiments.messages import Edit
+from cluster.clock import Clock, iso_ms
+from cluster.errors import Conflict, Invalid, NotFound
+from cluster.records.experiment import STEPS, Experiment, Status, overlaps
+from cluster.store.ports.stores import ExperimentBook, Stores
+
+_TRIES = 8
+
+Change = Callable[[Experiment, int], dict[str, Any]]
+
+
+def _new_id() -> str:
+    return str(uuid.uuid4())
+
+
+def _new_salt() -> str:
+    return secrets.token_hex(12)
+
+
+class ExperimentDesk:
+    """Makes experiments and changes their status. In force at every door within a second."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        clock: Clock,
+        *,
+        new_id: Callable[[], str] = _new_id,
+        new_salt: Callable[[], str] = _new_salt,
+    ) -> None:
+        self._stores = stores
+        self._clock = clock
+        self._new_id = new_id
+        self._new_salt = new_salt
+
+    async def create(self, app_id: str, drafts: Sequence[Any]) -> list[Experiment]:
+        """Make experiments from drafts, all `Draft`; none when one of them is wrong.
+
+        Errors:
+            Invalid: a draft makes no sense; Conflict: a slug is taken
+        """
+        now_ms = self._clock.now_ms()
+        made = read_drafts(drafts, app_id, now_ms=now_ms, new_id=self._new_id, new_salt=self._new_salt)
+        book = await self._stores.experiments.book(app_id)
+        for experiment in made:
+            if book.find(experiment.slug) is not None:
+                raise Conflict(
+                    f"there is already an experiment {experiment.slug!r}; choose another slug or name"
+                )
+        return [await self._add(experiment) for experiment in made]
+
+    async def all(self, app_id: str) -> list[Experiment]:
+        """List the experiments of an app, oldest first."""
+        return list((await self._stores.experiments.book(app_id)).experiments)
+
+    async def get(self, app_id: str, named: str) -> Experiment:
+        """Find an experiment by id or slug.
+
+        Errors:
+            NotFound: there is none
+        """
+        return _found(await self._stores.experiments.book(app_id), app_id, named)
+
+    async def start(self, app_id: str, named: str) -> Experiment:
+        """Let it run from now on; also one that was paused.
+
+        Errors:
+            NotFound: no such experiment; or an engine or a rule of its variants is not there
+            Conflict: another one has its part of the layer; Invalid: it can't be started from where it stands
+        """
+        return await self._step(
+            app_id, named, "Active", lambda one, now: {"starts_at": now, "ends_at": _later(one, now)}
+        )
+
+    async def schedule(
+        self, app_id: str, named: str, starts_at: int, ends_at: int | None = None
+    ) -> Experiment:
+        """Let it run from a moment on, perhaps until another; milliseconds since 1970.
+
+        Errors:
+            as `start`; Invalid: the moments lie in the past or in the wrong order
+        """
+        now_ms = self._clock.now_ms()
+        if starts_at <= now_ms:
+            raise Invalid(f"{iso_ms(starts_at)} is past; `start` begins at once")
+        if ends_at is not None and ends_at <= starts_at:
+            raise Invalid("the end has to be after the start")
+        return await self._step(
+            app_id, named, "Scheduled", lambda one, now: {"starts_at": starts_at, "ends_at": ends_at}
+        )
+
+    async def pause(self, app_id: str, named: str) -> Experiment:
+        """Stop it for now: nobody new enters, everybody sees the first variant until it is started again."""
+        return await self._step(app_id, named, "Scheduled", lambda one, now: {"starts_at": 0}, pausing=True)
+
+    async def complete(self, app_id: str, named: str) -> Experiment:
+        """End it for good."""
+        return await self._step(
+            app_id, named, "Completed", lambda one, now: {"ends_at": max(now, one.starts_at + 1)}
+        )
+
+    async def archive(self, app_id: str, named: str) -> Experiment:
+        """Put it away."""
+        return await self._step(app_id, named, "Archived", lambda one, now: {})
+
+    async def edit(self, app_id: str, named: str, edit: Edit) -> Experiment:
+        """Change an experiment where it stands; nobody who has a variant gets another one.
+
+        Errors:
+            NotFound: no such experiment or variant; Invalid: `edits` says what may be changed when
+        """
+        for _ in range(_TRIES):
+            book = await self._stores.experiments.book(app_id)
+            before = _found(book, app_id, named)
+            after = edited(before, edit, self._clock.now_ms())
+            written = before if after == before else await self._stores.experiments.swap(after, book.version)
+            if written is not None:
+                return written
+        raise Conflict(f"experiments of {app_id} are being changed by others; try again")
+
+    async def _add(self, experiment: Experiment) -> Experiment:
+        for _ in range(_TRIES):
+            book = await self._stores.experiments.book(experiment.app_id)
+            if book.find(experiment.slug) is not None:
+                break
+            written = await self._stores.experiments.swap(experiment, book.version)
+            if written is not None:
+                return written
+        raise Conflict(f"experiment {experiment.slug!r} was made by somebody else just now")
+
+    async def _step(
+        self, app_id: str, named: str, target: Status, change: Change, *, pausing: bool = False
+    ) -> Experiment:
+        for _ in range(_TRIES):
+            book = await self._stores.experiments.book(app_id)
+            before, now_ms = _found(book, app_id, named), self._clock.now_ms()
+            _check_step(before, target, now_ms, pausing)
+            after = Experiment.model_validate(
+                {**before.model_dump(), "status": target, **change(before, now_ms)}
+            )
+            if target in ("Active", "Scheduled") and not pausing:
+                await self._check_parts(after)
+                _check_layer(after, book, now_ms)
+            written = await self._stores.experiments.swap(after, book.version)
+            if written is not None:
+                return written
+        raise Conflict(f"experiments of {app_id} are being changed by others; try again")
+
+    async def _check_parts(self, experiment: Experiment) -> None:
+        """Refuse to start what would fail for every reader of a variant."""
+        app_id = experiment.app_id
+        rules = {rule.name for rule in await self._stores.boost_rules.all(app_id)}
+        for variant in experiment.variants:
+            if variant.engine_id and await self._stores.engines.get(app_id, variant.engine_id) is None:
+                raise NotFound(f"variant {variant.slug}: app {app_id} has no engine {variant.engine_id!r}")
+            if variant.boost_rule and variant.boost_rule not in rules:
+                raise NotFound(
+                    f"variant {variant.slug}: app {app_id} has no stored rule {variant.boost_rule!r}"
+                )
+
+
+def _found(book: ExperimentBook, app_id: str, named: str) -> Experiment:
+    experiment = book.find(named)
+    if experiment is None:
+        raise NotFound(f"app {app_id} has no experiment {named!r}; see `kiosk experiments list {app_id}`")
+    return experiment
+
+
+def _later(experiment: Experiment, now_ms: int) -> int | None:
+    ends_at = experiment.ends_at
+    return ends_at if ends_at is not None and ends_at > now_ms else None
+
+
+def _check_step(experiment: Experiment, target: Status, now_ms: int, pausing: bool) -> None:
+    stands = experiment.standing(now_ms)
+    if pausing and stands != "Active":
+        raise Invalid(f"{experiment.slug} is {stands}; only what is Active can be paused")
+    if stands == "Active" and target == "Scheduled" and not pausing:
+        raise Invalid(f"{experiment.slug} is Active; pause it before it is scheduled")
+    again = stands == target == "Scheduled"
+    if target not in STEPS[stands] and not again:
+        ways = ", ".join(sorted(STEPS[stands])) or "nothing else"
+        raise Invalid(f"{experiment.slug} is {stands}; from there it can become {ways}, not {target}")
+
+
+def _check_layer(experiment: Experiment, book: ExperimentBook, now_ms: int) -> None:
+    begin, end = _window(experiment, now_ms)
+    for other in book.experiments:
+        if other.standing(now_ms) not in ("Active", "Scheduled") or not overlaps(experiment, other):
+            continue
+        others_begin, others_end = _window(other, now_ms)
+        if begin < others_end and others_begin < end:
+            raise Conflict(
+                f"{experiment.slug} and {other.slug} ({other.standing(now_ms)}) would share readers: in layer "
+                f"{experiment.layer} one has {_part(experiment)} and the other {_part(other)}"
+            )
+
+
+def _window(experiment: Experiment, now_ms: int) -> tuple[float, float]:
+    """Say from when to when it holds its part of the layer; one that is paused holds it."""
+    begin = max(experiment.starts_at, now_ms) if experiment.status == "Scheduled" else now_ms
+    return begin, inf if experiment.ends_at is None else experiment.ends_at
+
+
+def _part(experiment: Experiment) -> str:
+    return f"{experiment.slice[0]:g} to {experiment.slice[1]:g}"

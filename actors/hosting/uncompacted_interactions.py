@@ -1,0 +1,67 @@
+"""Read the interactions that stand in the change log and in no segment yet."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from cluster import ids
+from cluster.records.times import moment_ms
+from cluster.store.ports.stores import ChangeLog
+
+_PAGE = 200
+_MOST_PAGES = 500
+_BROKEN = (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError)
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedInteraction:
+    """One interaction of the change log."""
+
+    reader_id: str
+    at_ms: int
+    item: dict[str, Any]
+
+
+async def read_unsettled(
+    log: ChangeLog, app_id: str, after: str, kinds: Collection[str]
+) -> list[LoggedInteraction]:
+    """Read the interactions of some types behind an offset, oldest first, without those of erased readers.
+
+    Errors:
+        Unavailable
+    Cost:
+        one read of the log for 200 uploads; at most 100,000 uploads are read
+    """
+    found: list[LoggedInteraction] = []
+    for _ in range(_MOST_PAGES):
+        changes = await log.read(app_id, {"interaction": after}, count=_PAGE, block_ms=0)
+        for change in changes:
+            items = orjson.loads(change.payload)
+            if change.op == "erase":
+                gone = set(items)
+                found = [one for one in found if one.reader_id not in gone]
+            else:
+                latest_ms = int(change.offset.partition("-")[0])
+                read = (_read_interaction(item, latest_ms, kinds) for item in items)
+                found += [one for one in read if one is not None]
+        if not changes:
+            break
+        after = changes[-1].offset
+    return found
+
+
+def _read_interaction(item: Any, latest_ms: int, kinds: Collection[str]) -> LoggedInteraction | None:
+    """Read one item; None for another type and for what is damaged."""
+    try:
+        if item["type"] not in kinds:
+            return None
+        user_id = item.get("user_id")
+        reader_id = ids.user_reader(user_id) if user_id else ids.anonymous_reader(item["anonymous_id"])
+        # a client's clock may run ahead; nothing happened after it was logged
+        return LoggedInteraction(reader_id, min(moment_ms(item["timestamp"]), latest_ms), item)
+    except _BROKEN:
+        return None

@@ -1,0 +1,276 @@
+"""Change log to Parquet segments, so that training and restarts never read Redis in bulk.
+
+The shelf's own manifest says how far an app is settled; the store is told afterwards, so that it may trim.
+Killed between the two, the next round tells it again. Changes wait in memory for at most half a minute, and
+not at all when a person is to be forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from actors.intake.segment_rebuilder import Rebuilder
+from actors.intake.segment_rows import Settling, forgotten, settling
+from cluster.artifacts.segments import SegmentShelf, position
+from cluster.artifacts.tables import NOUNS
+from cluster.clock import Clock
+from cluster.errors import Conflict, Fault, HouseError, Unavailable
+from cluster.meter import Meter
+from cluster.store.ports.stores import Change, ChangeLog, Noun
+
+Forget = Callable[[str, Sequence[str]], Awaitable[None]]
+"Takes what else is known of readers of an app off the shelf."
+
+Erased = Callable[[], Awaitable[None]]
+"Hears that an erasure was settled."
+
+_MENDABLE: tuple[Noun, ...] = ("user", "product")
+"What can be written anew from the store of records."
+
+
+@dataclass(frozen=True, slots=True)
+class SettleRules:
+    """When changes become a segment."""
+
+    every_s: float = 30.0
+    "The longest a change waits."
+    entries: int = 5_000
+    "So many waiting entries settle at once, if they are worth a segment:"
+    entry_bytes: int = 4 << 20
+    full_bytes: int = 32 << 20
+    "So many waiting bytes settle at once in any case."
+    page: int = 1_000
+    "The most entries read at a time,"
+    page_bytes: int = 8 << 20
+    "and about so many bytes: entries are between a hundred bytes and megabytes."
+    rest_s: float = 30.0
+    "Pause of an app whose segments are damaged."
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Changes of one noun that were read and not settled yet."""
+
+    cursor: str
+    changes: list[Change] = field(default_factory=list)
+    size: int = 0
+    since_s: float = 0.0
+    urgent: bool = False
+
+    def add(self, change: Change, now_s: float) -> None:
+        if not self.changes:
+            self.since_s = now_s
+        self.changes.append(change)
+        self.cursor = change.offset
+        self.size += len(change.payload) + len(change.vectors)
+        self.urgent = self.urgent or change.op == "erase" or (change.noun == "user" and change.op == "remove")
+
+    def reaches(self, offset: str) -> bool:
+        """Does something wait that somebody wants up to an offset?"""
+        return bool(self.changes) and position(self.changes[0].offset) <= position(offset)
+
+    def clear(self) -> None:
+        self.changes = []
+        self.size = 0
+        self.urgent = False
+
+
+class Settler:
+    """Settles the change logs of all apps; only one may run at a time."""
+
+    def __init__(
+        self,
+        changes: ChangeLog,
+        segments: SegmentShelf,
+        rebuilder: Rebuilder,
+        clock: Clock,
+        meter: Meter,
+        rules: SettleRules | None = None,
+        forget: Forget | None = None,
+        erased: Erased | None = None,
+    ) -> None:
+        self._forget = forget
+        self._erased = erased
+        self._changes = changes
+        self._segments = segments
+        self._rebuilder = rebuilder
+        self._clock = clock
+        self._meter = meter
+        self._rules = SettleRules() if rules is None else rules
+        self._waiting: dict[str, dict[Noun, _Waiting]] = {}
+        self._resting: dict[str, float] = {}
+        self._entry_bytes = float(1 << 20)
+        "Mean size of the entries read lately; carefully large at first."
+        self._one_at_a_time = asyncio.Lock()
+        self._log = structlog.get_logger()
+
+    async def round(self, app_ids: Iterable[str], *, at_once: bool = False) -> int:
+        """Read on and settle what is due (`at_once`: everything); return the rows written.
+
+        One app's trouble does not keep the others waiting.
+
+        Errors:
+            Unavailable: the store is away
+        """
+        async with self._one_at_a_time:
+            return await self._round(app_ids, at_once)
+
+    async def _round(self, app_ids: Iterable[str], at_once: bool) -> int:
+        rows = 0
+        for app_id in app_ids:
+            if self._resting.get(app_id, 0.0) > self._clock.monotonic_s():
+                continue
+            try:
+                rows += await self._settle(app_id, at_once)
+            except Conflict:  # somebody else wrote; start again from what stands there now
+                self._waiting.pop(app_id, None)
+            except Unavailable:
+                raise
+            except HouseError as error:
+                self._waiting.pop(app_id, None)
+                self._resting[app_id] = self._clock.monotonic_s() + self._rules.rest_s
+                self._meter.count("kiosk_settle_refusals", app=app_id)
+                self._log.error("settling_refused", app=app_id, reason=error.message)
+        return rows
+
+    async def erase(self, app_id: str, user_id: str, reader_ids: Sequence[str]) -> None:
+        """Settle an app now, and take a person out of its segments, whatever the change log says of them.
+
+        Doing it again is harmless.
+
+        Errors:
+            Unavailable: the store or the shelf is away, or another writer committed meanwhile
+            Fault: a segment is damaged, so nobody can say whether it holds the person
+        """
+        async with self._one_at_a_time:
+            await self._round([app_id], True)
+            try:
+                await asyncio.to_thread(self._erase, app_id, user_id, reader_ids)
+            except Conflict as error:
+                self._waiting.pop(app_id, None)
+                raise Unavailable(
+                    "the segments were written by somebody else meanwhile", retry_after_s=1
+                ) from error
+
+    def _erase(self, app_id: str, user_id: str, reader_ids: Sequence[str]) -> None:
+        if user_id:
+            self._segments.erase(app_id, "user", [user_id])
+        self._segments.erase(app_id, "interaction", reader_ids)
+        self._segments.tidy(app_id, at_once=True)
+
+    def forget(self) -> None:
+        """Drop what was read: another one settles now."""
+        self._waiting.clear()
+
+    def troubled(self) -> list[str]:
+        """Name the apps that can't be settled at the moment."""
+        now_s = self._clock.monotonic_s()
+        return sorted(app_id for app_id, until_s in self._resting.items() if until_s > now_s)
+
+    async def _settle(self, app_id: str, at_once: bool) -> int:
+        waiting = self._waiting.get(app_id)
+        if waiting is None:
+            waiting = self._waiting[app_id] = await self._resume(app_id)
+        rows, wanted = 0, await self._changes.wanted(app_id)
+        while True:
+            got = await self._read_on(app_id, waiting)
+            wrote = False
+            for noun, part in waiting.items():
+                now = not got and (at_once or part.reaches(wanted.get(noun, "0")))
+                if part.changes and (now or self._due(part)):
+                    rows += await self._write(app_id, noun, part)
+                    wrote = True
+            if not got and not wrote:
+                return rows
+
+    async def _resume(self, app_id: str) -> dict[Noun, _Waiting]:
+        """Go on after what stands on the shelf, mend what does not, and tell the store how far it is.
+
+        A crash may have kept the store from knowing; and the shelf may have been lost or damaged behind us.
+        """
+        await asyncio.to_thread(self._segments.tidy, app_id)
+        offsets = await asyncio.to_thread(self._segments.offsets, app_id)
+        damaged = await asyncio.to_thread(self._segments.verify, app_id, _MENDABLE)
+        known = await self._changes.settled(app_id)
+        for noun in NOUNS:
+            covered, told = offsets.get(noun, "0"), known.get(noun, "0")
+            gap = position(told) > position(covered)
+            if gap:
+                self._log.error("settled_gap", app=app_id, noun=noun, shelf=covered, store=told)
+                self._meter.count("kiosk_settle_gaps", app=app_id, noun=noun)
+            if noun in _MENDABLE and (gap or any(damage.noun == noun for damage in damaged)):
+                offsets[noun] = await self._rebuilder.rebuild(app_id, noun)
+            elif position(covered) > position(told):
+                await self._changes.settle(app_id, noun, covered, self._clock.now_ms())
+        return {noun: _Waiting(cursor=offsets.get(noun, "0")) for noun in NOUNS}
+
+    async def _read_on(self, app_id: str, waiting: dict[Noun, _Waiting]) -> int:
+        full = self._rules.full_bytes  # what can't be written now must not pile up in memory
+        after: dict[Noun, str] = {noun: part.cursor for noun, part in waiting.items() if part.size < full}
+        count = max(1, min(self._rules.page, int(self._rules.page_bytes / self._entry_bytes)))
+        try:
+            found = await self._changes.read(app_id, after, count=count, block_ms=0)
+        except Unavailable:  # perhaps it was too much to be read in time
+            self._entry_bytes = min(self._entry_bytes * 4, float(self._rules.page_bytes))
+            raise
+        if found:
+            mean = sum(len(change.payload) + len(change.vectors) for change in found) / len(found)
+            self._entry_bytes = max(1.0, mean, self._entry_bytes / 4)
+        now_s = self._clock.monotonic_s()
+        for change in found:
+            waiting[change.noun].add(change, now_s)
+        return len(found)
+
+    def _due(self, part: _Waiting) -> bool:
+        rules = self._rules
+        many = len(part.changes) >= rules.entries and part.size >= rules.entry_bytes
+        old = self._clock.monotonic_s() - part.since_s >= rules.every_s
+        return part.urgent or many or old or part.size >= rules.full_bytes
+
+    async def _write(self, app_id: str, noun: Noun, part: _Waiting) -> int:
+        started_s = self._clock.monotonic_s()
+        if noun == "user" and any(change.is_lost for change in part.changes):
+            # who was removed can't be read, but who is still there can
+            part.clear()
+            part.cursor = await self._rebuilder.rebuild(app_id, noun)
+            return 0
+        readers = forgotten(noun, part.changes)
+        if self._forget is not None and readers:
+            # before the offset moves: killed in between, it is done again
+            await self._forget(app_id, readers)
+        settled = await asyncio.to_thread(self._write_segments, app_id, noun, part.changes)
+        await self._changes.settle(app_id, noun, settled.last, self._clock.now_ms())
+        part.clear()
+        if readers and self._erased is not None:
+            await self._erased()
+        rows = int(settled.table.num_rows)
+        took_ms = (self._clock.monotonic_s() - started_s) * 1000
+        self._meter.count("kiosk_settled_rows", rows, noun=noun)
+        self._meter.time("kiosk_settle_ms", took_ms, noun=noun)
+        self._log.info("changes_settled", app=app_id, noun=noun, rows=rows, took_ms=round(took_ms))
+        if settled.refused:
+            self._meter.count("kiosk_settle_refused_rows", len(settled.refused), noun=noun)
+            count = len(settled.refused)
+            self._log.error("changes_refused", app=app_id, noun=noun, count=count, first=settled.refused[0])
+        await self._compact(app_id, noun)
+        return rows
+
+    async def _compact(self, app_id: str, noun: Noun) -> None:
+        """Merge if that is worth it; a damaged segment is no reason to stop settling."""
+        try:
+            await asyncio.to_thread(self._segments.compact, app_id, noun)
+        except Fault as error:
+            self._meter.count("kiosk_merge_refusals", app=app_id, noun=noun)
+            self._log.error("merging_refused", app=app_id, noun=noun, reason=error.message)
+
+    def _write_segments(self, app_id: str, noun: Noun, changes: list[Change]) -> Settling:
+        settled = settling(noun, changes)
+        if settled.erased:  # before the append: what a person did after coming back must stay
+            rows = self._segments.erase(app_id, noun, settled.erased)
+            self._log.info("rows_erased", app=app_id, noun=noun, rows=rows)
+        self._segments.append(app_id, noun, settled.table, first=settled.first, last=settled.last)
+        return settled

@@ -1,0 +1,259 @@
+"""Forgetting a person everywhere, with a receipt that names every place.
+
+    queued -> running                  everything of the person is counted
+    running                            removed, searched for again, the order is blanked: nobody is named any more
+    running -> finished                the append-only file is written anew, the receipt is complete
+
+Every step may be done again, so an order survives the death of whoever carries it out. The intake carries orders out,
+because it alone writes the settled segments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+import structlog
+
+from actors.intake.compaction import Settler
+from actors.intake.person_places import (
+    LOG_FILE,
+    PLACES,
+    SNAPSHOTS,
+    TRAININGS,
+    LocalFiles,
+    PersonPlaces,
+    holding_runs,
+)
+from actors.intake.query_compaction import QuerySettler
+from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.marked_snapshots import MarkedSnapshot, marked_snapshots
+from cluster.artifacts.run_folders import RUNS, clear_run
+from cluster.artifacts.segments import SegmentShelf
+from cluster.clock import Clock, iso_ms
+from cluster.errors import HouseError, TooMany, Unavailable
+from cluster.records.erasure import ErasedPlace, Erasure, Person
+from cluster.store.ports.stores import REDIS_PLACES, Stores
+
+HOUR_MS = 3_600_000
+TASK_WAIT_S = 30.0
+"The removal of a profile waits its turn in the intake for so long, then the order comes again."
+FOLLOWER_WAIT_S = 20.0
+"Followers are waited for before the change log is cut."
+FILE_WAIT_S = 60.0
+_LOOK_S = 0.1
+
+EXTERNAL = (
+    "Redis is not ours: its operator runs BGREWRITEAOF, and removes snapshots, replicas' files and backups"
+)
+_NEXT_TRAINING = "the next training whose model is promoted"
+_WHY = {
+    "change log": "a follower has not read it yet",
+    TRAININGS: "a training is at work; it begins again without the person",
+}
+
+
+class PersonEraser:
+    """Carries out orders, one after the other."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        shelf: Shelf,
+        settler: Settler,
+        queries: QuerySettler,
+        clock: Clock,
+        files: LocalFiles,
+        *,
+        owns_redis: bool = True,
+    ) -> None:
+        self._stores = stores
+        self._shelf = shelf
+        self._settler = settler
+        self._queries = queries
+        self._clock = clock
+        self._files = files
+        self._owns_redis = owns_redis
+        self._places = PersonPlaces(stores, shelf, files)
+        self._log = structlog.get_logger()
+
+    async def round(self) -> int:
+        """Carry out what is ordered; return how many orders ended. One that fails comes again, after the others.
+
+        Errors:
+            Unavailable: the store is away, or something an order needs
+        """
+        ended, away = 0, list[Unavailable]()
+        for erasure, person in await self._stores.erasures.orders():
+            try:
+                await self.erase(erasure, person)
+            except Unavailable as error:
+                away.append(error)
+                continue
+            except HouseError as error:
+                self._log.error(
+                    "erasure_failed", app=erasure.app_id, erasure=erasure.erasure_id, reason=error.message
+                )
+                continue
+            ended += 1
+        if away:
+            raise away[0]
+        await self._keep_log_file_young()
+        return ended
+
+    async def erase(self, erasure: Erasure, person: Person) -> Erasure:
+        """Forget a person and write the receipt.
+
+        Errors:
+            Unavailable: the store or the shelf is away, or the profile still waits in the intake
+            Fault: a settled segment is damaged, so nobody can say whether it holds the person
+        """
+        store = self._stores.erasures
+        if person.reader_ids:
+            erasure = await self._removed(erasure, person)
+            # Nobody is named from here on; only the file may still hold what was written before.
+            await store.order(erasure, Person(app_id=person.app_id))
+        await store.want_new_log_file(self._clock.now_ms())
+        file = await self._log_file(erasure)
+        places = tuple(file if place.place == LOG_FILE else place for place in erasure.places)
+        erasure = erasure.model_copy(
+            update={"places": places, "status": "finished", "finished_at": self._clock.now_ms()}
+        )
+        await store.write(erasure, done=True)
+        self._log.info("person_erased", app=erasure.app_id, erasure=erasure.erasure_id, left=erasure.left)
+        return erasure
+
+    async def _removed(self, erasure: Erasure, person: Person) -> Erasure:
+        store = self._stores.erasures
+        if erasure.status == "queued":
+            found = await self._places.read(person)
+            log = await asyncio.to_thread(SegmentShelf(self._shelf).erasures, person.app_id)
+            begun = {"status": "running", "places": _counted(found), "erased_before": log.count}
+            erasure = erasure.model_copy(update=begun)
+            await store.write(erasure)
+        await self._remove_profile(erasure, person)
+        await store.erase(person)
+        await self._settler.erase(person.app_id, person.user_id, person.reader_ids)
+        await self._queries.forget(person.app_id, person.reader_ids)
+        marked = await asyncio.to_thread(self._clear_shelf, person, erasure.erased_before)
+        await asyncio.to_thread(self._files.erase, person)
+        held = await self._clean_logs(person.app_id)
+        left = await self._places.read(person)
+        return erasure.model_copy(update={"places": await self._receipt(erasure, left, held, marked)})
+
+    async def _remove_profile(self, erasure: Erasure, person: Person) -> None:
+        """Send the removal down the road of all writes, behind uploads that were accepted before it."""
+        if not person.user_id:
+            return
+        try:
+            await self._stores.intake.accept(
+                person.app_id,
+                "user",
+                "remove",
+                orjson.dumps([person.user_id]),
+                task_id=erasure.erasure_id,
+                total=1,
+                now_ms=self._clock.now_ms(),
+            )
+        except TooMany as error:
+            raise Unavailable(error.message, retry_after_s=5) from error
+        for _ in range(round(TASK_WAIT_S / _LOOK_S)):
+            task = await self._stores.tasks.get(person.app_id, "user", erasure.erasure_id)
+            if task is None or task.status in ("finished", "failed"):
+                return
+            await asyncio.sleep(_LOOK_S)
+        raise Unavailable("the removal of a profile still waits in the intake", retry_after_s=5)
+
+    def _clear_shelf(self, person: Person, erased_before: int) -> list[MarkedSnapshot]:
+        """Remove data of trainings; name the snapshots that learned from what this erasure took."""
+        for path in holding_runs(self._shelf, person):
+            folder, _, run_id, *_ = path.split("/")
+            if folder == RUNS:
+                clear_run(self._shelf, person.app_id, run_id)
+            else:
+                self._shelf.remove(path)
+        return marked_snapshots(self._shelf, person.app_id, erased_before)
+
+    async def _clean_logs(self, app_id: str) -> dict[str, str]:
+        """Cut the change logs behind the erasure; followers that live get a moment to read it."""
+        settled = await self._stores.changes.settled(app_id)
+        wanted = {noun: offset for noun, offset in settled.items() if noun != "product"}
+        held: dict[str, str] = {}
+        for _ in range(round(FOLLOWER_WAIT_S / (5 * _LOOK_S))):
+            held = await self._stores.erasures.clean_logs(app_id, wanted, self._clock.now_ms())
+            if not held:
+                return {}
+            await asyncio.sleep(5 * _LOOK_S)
+        return held
+
+    # --- the receipt ------------------------------------------------------------------------------------------
+
+    async def _receipt(
+        self,
+        erasure: Erasure,
+        left: Mapping[str, Sequence[Any]],
+        held: Mapping[str, str],
+        marked: Sequence[MarkedSnapshot],
+    ) -> tuple[ErasedPlace, ...]:
+        soon = iso_ms(self._clock.now_ms() + HOUR_MS)
+        until = max(held.values(), default=soon)
+        places = []
+        for place in erasure.places:
+            count = len(left.get(place.place, ()))
+            if count:
+                reason = _WHY.get(
+                    place.place, "it was written while the person was erased; forget them again"
+                )
+                place = place.model_copy(update={"left": count, "until": until, "reason": reason})
+            places.append(place)
+        by_name = {place.place: place for place in places}
+        if marked:
+            serving = {
+                engine.engine_id: engine.snapshot for engine in await self._stores.engines.all(erasure.app_id)
+            }
+            serves = sum(serving.get(one.engine_id) == one.version for one in marked)
+            by_name[SNAPSHOTS] = ErasedPlace(
+                place=SNAPSHOTS, found=len(marked), left=len(marked), until=_NEXT_TRAINING,
+                reason=f"learned from erased rows, {serves} serving; without ids (session_knn keeps nameless sessions)",
+            )  # fmt: skip
+        return tuple(by_name.values())
+
+    # --- the append-only file -----------------------------------------------------------------------------------
+
+    async def _log_file(self, erasure: Erasure) -> ErasedPlace:
+        """Have Redis write its file anew, unless that is for later or not ours to do."""
+        place = ErasedPlace(place=LOG_FILE, found=1, left=1)
+        if not self._owns_redis:
+            return place.model_copy(update={"until": "its operator rewrites it", "reason": EXTERNAL})
+        if not (await self._stores.erasures.log_file()).is_kept:
+            return ErasedPlace(place=LOG_FILE, reason="Redis keeps no file")
+        if not erasure.later and await self._rewrite_log_file():
+            return ErasedPlace(place=LOG_FILE, found=1)
+        until = iso_ms(self._clock.now_ms() + HOUR_MS)
+        return place.model_copy(update={"until": until, "reason": "it is written anew at most once an hour"})
+
+    async def _rewrite_log_file(self) -> bool:
+        """Begin a new file after any that was begun before, and wait for it."""
+        store, begun = self._stores.erasures, False
+        for _ in range(round(FILE_WAIT_S / _LOOK_S)):
+            if not (await store.log_file()).is_rewriting:
+                if begun:
+                    return True
+                begun = await store.rewrite_log_file(self._clock.now_ms())
+            await asyncio.sleep(_LOOK_S)
+        return False
+
+    async def _keep_log_file_young(self) -> None:
+        """Have the file written anew after erasures, at most once an hour."""
+        if not self._owns_redis:
+            return
+        file, now_ms = await self._stores.erasures.log_file(), self._clock.now_ms()
+        if file.is_kept and file.wanted_ms > file.done_ms and now_ms - file.done_ms >= HOUR_MS:
+            await self._stores.erasures.rewrite_log_file(now_ms)
+
+
+def _counted(found: Mapping[str, Sequence[Any]]) -> tuple[ErasedPlace, ...]:
+    names = [*REDIS_PLACES, *PLACES]
+    return tuple(ErasedPlace(place=name, found=len(found.get(name, ()))) for name in dict.fromkeys(names))

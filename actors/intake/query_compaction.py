@@ -1,0 +1,157 @@
+"""Queries from the doors to the shelf: settled twice a minute, kept for a while, forgotten with their readers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from cluster.artifacts.query_log import QueryShelf
+from cluster.artifacts.segment_files import position
+from cluster.clock import Clock
+from cluster.errors import Conflict, HouseError, Unavailable
+from cluster.meter import Meter
+from cluster.records.logged_query import pseudonym
+from cluster.store.ports.stores import Lot, QueryStore
+
+_DAY_MS = 86_400_000
+_EVER_MS = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRules:
+    """When queries settle and how long they stay."""
+
+    every_ms: int = 30_000
+    "The longest a query waits."
+    young_ms: int = 3_000
+    "Younger ones wait: their readers may still be typing."
+    look_every_s: float = 5.0
+    page: int = 100
+    "Lots read at a time,"
+    most: int = 50_000
+    "and about so many queries settle at once."
+    keep_days: int = 90
+    tidy_every_s: float = 600.0
+    rest_s: float = 30.0
+    "Pause of an app whose shelf refuses."
+
+
+class QuerySettler:
+    """Settles the queries of all apps; only one may run at a time."""
+
+    def __init__(
+        self,
+        store: QueryStore,
+        shelf: QueryShelf,
+        clock: Clock,
+        meter: Meter,
+        rules: QueryRules | None = None,
+    ) -> None:
+        self._store = store
+        self._shelf = shelf
+        self._clock = clock
+        self._meter = meter
+        self._rules = QueryRules() if rules is None else rules
+        self._covered: dict[str, str] = {}
+        self._resting: dict[str, float] = {}
+        self._tidied: dict[str, float] = {}
+        self._looked_s = float("-inf")
+        self._one_at_a_time = asyncio.Lock()
+        self._log = structlog.get_logger()
+
+    async def round(self, app_ids: Iterable[str], *, at_once: bool = False) -> int:
+        """Settle what is due (`at_once`: everything); return the queries written.
+
+        Errors:
+            Unavailable: the store is away
+        """
+        now_s = self._clock.monotonic_s()
+        if not at_once and now_s - self._looked_s < self._rules.look_every_s:
+            return 0
+        self._looked_s = now_s
+        rows = 0
+        async with self._one_at_a_time:
+            for app_id in app_ids:
+                if self._resting.get(app_id, 0.0) > now_s:
+                    continue
+                try:
+                    rows += await self._settle(app_id, at_once)
+                    await self._keep(app_id, now_s)
+                except Unavailable:
+                    raise
+                except Conflict:  # somebody else wrote; start again from what stands there now
+                    self._covered.pop(app_id, None)
+                except HouseError as error:
+                    self._resting[app_id] = now_s + self._rules.rest_s
+                    self._meter.count("kiosk_query_log_refusals", app=app_id)
+                    self._log.error("query_log_stuck", app=app_id, reason=error.message)
+        return rows
+
+    def forget_offsets(self) -> None:
+        """Drop what was read: another one settles now."""
+        self._covered.clear()
+
+    async def forget(self, app_id: str, reader_ids: Sequence[str]) -> None:
+        """Take every query of some readers (`u:...`, `a:...`) off the road and the shelf."""
+        async with self._one_at_a_time:
+            await self._settle(app_id, at_once=True)
+            salt = await self._store.salt(app_id)
+            gone = await asyncio.to_thread(
+                self._shelf.forget, app_id, [pseudonym(salt, reader_id) for reader_id in reader_ids]
+            )
+            await asyncio.to_thread(self._shelf.tidy, app_id, at_once=True)
+            self._log.info("queries_forgotten", app=app_id, readers=len(reader_ids), rows=gone)
+
+    async def _settle(self, app_id: str, at_once: bool) -> int:
+        after = self._covered.get(app_id)
+        if after is None:
+            after = self._covered[app_id] = await asyncio.to_thread(self._shelf.covered, app_id)
+            # a crash may have kept the store from knowing
+            await self._store.trim(app_id, after)
+        oldest = await self._store.read(app_id, after, count=1)
+        if not oldest:
+            return 0
+        now_ms = self._clock.now_ms()
+        if not at_once and now_ms - position(oldest[0].offset)[0] < self._rules.every_ms:
+            return 0
+        until_ms = _EVER_MS if at_once else now_ms - self._rules.young_ms
+        rows = 0
+        while True:
+            lots = await self._lots(app_id, self._covered[app_id], until_ms)
+            if not lots:
+                return rows
+            queries = [query for lot in lots for query in lot.queries]
+            last = lots[-1].offset
+            rows += await asyncio.to_thread(self._shelf.append, app_id, queries, last)
+            self._covered[app_id] = last
+            await self._store.trim(app_id, last)
+            self._meter.count("kiosk_settled_queries", len(queries))
+
+    async def _lots(self, app_id: str, after: str, until_ms: int) -> list[Lot]:
+        found: list[Lot] = []
+        count = 0
+        while count < self._rules.most:
+            page = await self._store.read(app_id, after, count=self._rules.page)
+            ripe = [lot for lot in page if position(lot.offset)[0] <= until_ms]
+            found += ripe
+            count += sum(len(lot.queries) for lot in ripe)
+            if len(ripe) < self._rules.page:
+                break
+            after = ripe[-1].offset
+        return found
+
+    async def _keep(self, app_id: str, now_s: float) -> None:
+        """Drop old days and merge small files, now and then."""
+        if now_s - self._tidied.get(app_id, float("-inf")) < self._rules.tidy_every_s:
+            return
+        first = app_id not in self._tidied
+        self._tidied[app_id] = now_s
+        oldest_ms = self._clock.now_ms() - self._rules.keep_days * _DAY_MS
+        dropped = await asyncio.to_thread(self._shelf.keep_from, app_id, oldest_ms)
+        if dropped:
+            self._log.info("old_queries_dropped", app=app_id, rows=dropped)
+        if first:
+            await asyncio.to_thread(self._shelf.tidy, app_id)

@@ -1,0 +1,58 @@
+"""Settled users and products written anew from the store of records: when segments are lost or damaged.
+
+Only interactions can't be had again this way; they stand nowhere else once the log was trimmed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import structlog
+
+from actors.intake.segment_rows import settling
+from actors.intake.steps import prepare
+from actors.language.embedder import Embedder
+from cluster.artifacts.segments import SegmentShelf
+from cluster.clock import Clock
+from cluster.store.ports.stores import Change, Noun, Stores
+
+_AT_ONCE = 200
+
+
+class Rebuilder:
+    """Writes the segments of one noun anew."""
+
+    def __init__(self, stores: Stores, segments: SegmentShelf, embedder: Embedder, clock: Clock) -> None:
+        self._stores = stores
+        self._segments = segments
+        self._embedder = embedder
+        self._clock = clock
+        self._log = structlog.get_logger()
+
+    async def rebuild(self, app_id: str, noun: Noun) -> str:
+        """Read every record, embed products, replace what is settled; return the offset that is covered now.
+
+        What is written meanwhile stands in the log behind that offset and is settled as always.
+
+        Errors:
+            Unavailable: the store or the shelf is away
+            Conflict: another writer committed meanwhile
+        """
+        last = await self._stores.changes.last(app_id, noun)
+        record_ids = await self._stores.records.ids(app_id, noun)
+        tables: list[Any] = []
+        for start in range(0, len(record_ids), _AT_ONCE):
+            found = await self._stores.records.get_many(app_id, noun, record_ids[start : start + _AT_ONCE])
+            payload = b"[" + b",".join(record for record in found if record is not None) + b"]"
+            tables.append(await asyncio.to_thread(self._table, noun, payload, last))
+        await asyncio.to_thread(self._segments.rebuild, app_id, noun, tables, last=last)
+        await self._stores.changes.settle(app_id, noun, last, self._clock.now_ms())
+        self._log.warning("segments_rebuilt", app=app_id, noun=noun, records=len(record_ids))
+        return last
+
+    def _table(self, noun: Noun, payload: bytes, last: str) -> Any:
+        prepared = prepare(noun, payload, self._embedder)
+        return settling(
+            noun, [Change(noun, last, "put", prepared.change_payload, prepared.vectors, prepared.embedder)]
+        ).table

@@ -1,0 +1,199 @@
+"""Changes of the log to the rows of a segment: pure.
+
+Removals and erasures act on the rows before them, in log order: a person who came back after being erased
+keeps what was written afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cluster import ids
+from cluster.artifacts.segments import position
+from cluster.artifacts.tables import INTERACTIONS, RECORDS
+from cluster.store.ports.stores import Change, Noun
+
+GROUP = "group:"
+UNKNOWN_RATING = 3.0
+SHORTEST_S = 0.001
+_GROUP_ROWS = 10_000
+_BROKEN = (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError, pa.ArrowException)
+
+
+@dataclass(frozen=True, slots=True)
+class Settling:
+    """What a run of changes of one noun adds to the shelf and takes from it."""
+
+    table: Any
+    "pyarrow.Table with the noun's columns."
+    erased: tuple[str, ...]
+    "Readers (interactions) or user ids whose earlier rows must leave the segments."
+    first: str
+    last: str
+    refused: tuple[str, ...] = ()
+    "Why rows were left out: entries that are not what the log promises. They must never stop the rest."
+
+
+def settling(noun: Noun, changes: Sequence[Change]) -> Settling:
+    """Turn changes, oldest first and at least one, into rows."""
+    build = _interactions if noun == "interaction" else _records
+    refused: list[str] = []
+    try:
+        table, erased = build(noun, changes)
+    except _BROKEN:
+        table, erased = build(noun, [_sifted(noun, change, refused) for change in changes])
+    return Settling(table, tuple(sorted(erased)), changes[0].offset, changes[-1].offset, tuple(refused))
+
+
+def forgotten(noun: Noun, changes: Sequence[Change]) -> list[str]:
+    """Name the readers (`u:...`, `a:...`) that changes of interactions or users take out, each once."""
+    wanted = {"interaction": "erase", "user": "remove"}.get(noun)
+    found: dict[str, None] = {}
+    for change in changes:
+        if change.op != wanted:
+            continue
+        try:
+            names = [name for name in orjson.loads(change.payload) if isinstance(name, str)]
+        except _BROKEN:
+            continue
+        found.update(dict.fromkeys(names if noun == "interaction" else map(ids.user_reader, names)))
+    return list(found)
+
+
+def _sifted(noun: Noun, change: Change, refused: list[str]) -> Change:
+    """Keep of a change what can be read, record by record."""
+    build = _interactions if noun == "interaction" else _records
+    try:
+        items = orjson.loads(change.payload)
+        width = len(change.vectors) // max(1, len(items))
+    except _BROKEN as error:
+        refused.append(f"{change.offset}: {type(error).__name__}")
+        return replace(change, payload=b"[]", vectors=b"")
+    good: list[Change] = []
+    for at, item in enumerate(items):
+        vector = change.vectors[at * width : (at + 1) * width]
+        try:
+            alone = replace(change, payload=orjson.dumps([item]), vectors=vector)
+            build(noun, [alone])
+        except _BROKEN as error:
+            refused.append(f"{change.offset}[{at}]: {type(error).__name__}")
+        else:
+            good.append(alone)
+    payload = b"[" + b",".join(part.payload[1:-1] for part in good) + b"]"
+    return replace(change, payload=payload, vectors=b"".join(part.vectors for part in good))
+
+
+def _records(noun: Noun, changes: Sequence[Change]) -> tuple[Any, set[str]]:
+    rows: dict[str, tuple[Any, ...]] = {}
+    erased: set[str] = set()
+    for change in changes:
+        if change.op == "put":
+            for row in _put_rows(noun, change):
+                rows.pop(row[0], None)
+                rows[row[0]] = row
+            continue
+        for record_id in orjson.loads(change.payload):
+            rows.pop(record_id, None)
+            if noun == "user":  # a person leaves no trace; a product leaves a tombstone until compaction
+                erased.add(record_id)
+            else:
+                rows[record_id] = (record_id, True, change.offset, None, None, None, None)
+    return _table(RECORDS, rows.values()), erased
+
+
+def _put_rows(noun: Noun, change: Change) -> list[tuple[Any, ...]]:
+    records = orjson.loads(change.payload)
+    width = len(change.vectors) // len(records) if records else 0
+    rows = []
+    for at, record in enumerate(records):
+        vector = change.vectors[at * width : (at + 1) * width] if width else None
+        kind = (record.get("type") or None) if noun == "product" else None
+        embedder = change.embedder if width else None
+        rows.append(
+            (record[noun + "_id"], False, change.offset, kind, embedder, vector, orjson.dumps(record))
+        )
+    return rows
+
+
+def _interactions(noun: Noun, changes: Sequence[Change]) -> tuple[Any, set[str]]:
+    tables = [INTERACTIONS.empty_table()]
+    erased: set[str] = set()
+    group = _Group()
+    for change in changes:
+        parsed = orjson.loads(change.payload)
+        if change.op == "put":
+            group.add(parsed, change.offset)
+            if len(group.types) >= _GROUP_ROWS:
+                tables.append(group.table())
+                group = _Group()
+            continue
+        tables.append(group.table())
+        group = _Group()
+        gone = pa.array(parsed, pa.string())
+        tables = [table.filter(pc.invert(pc.is_in(table["reader"], value_set=gone))) for table in tables]
+        erased.update(parsed)
+    return pa.concat_tables([*tables, group.table()]), erased
+
+
+class _Group:
+    """Columns of some interactions, in the words of `RecentEvent`: groups among the products, one value a type."""
+
+    def __init__(self) -> None:
+        self.readers: list[str] = []
+        self.types: list[str] = []
+        self.sent: list[str] = []
+        self.logged_ms: list[int] = []
+        self.products: list[list[str]] = []
+        self.values: list[float] = []
+        self.offsets: list[str] = []
+        self.jsons: list[bytes] = []
+
+    def add(self, items: list[dict[str, Any]], offset: str) -> None:
+        """Add the interactions of one change."""
+        self.readers += [_reader(item) for item in items]
+        self.types += [item["type"] for item in items]
+        self.sent += [item["timestamp"] for item in items]
+        self.products += [_products(item) for item in items]
+        self.values += [_value(item) for item in items]
+        self.jsons += [orjson.dumps(item) for item in items]
+        self.logged_ms += [position(offset)[0]] * len(items)
+        self.offsets += [offset] * len(items)
+
+    def table(self) -> Any:
+        """Build it. A visitor's clock may run ahead, but nothing happened after it was logged."""
+        sent_ms = pa.array(self.sent, pa.string()).cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
+        at_ms = pc.min_element_wise(sent_ms, pa.array(self.logged_ms, pa.int64()))
+        columns = (self.readers, self.types, at_ms, self.products, self.values, self.offsets, self.jsons)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, INTERACTIONS, strict=True)]
+        return pa.table(arrays, schema=INTERACTIONS)
+
+
+def _reader(item: dict[str, Any]) -> str:
+    user_id = item.get("user_id")
+    return ids.user_reader(user_id) if user_id else ids.anonymous_reader(item["anonymous_id"])
+
+
+def _products(item: dict[str, Any]) -> list[str]:
+    products: list[str] = item.get("product_ids") or []
+    groups = item.get("product_group_ids")
+    return [*products, *(GROUP + group for group in groups)] if groups else products
+
+
+def _value(item: dict[str, Any]) -> float:
+    if item["type"] == "rate":
+        rating: float = item.get("rating", UNKNOWN_RATING)
+        return rating
+    duration_s = item.get("duration")
+    return 0.0 if duration_s is None else max(duration_s, SHORTEST_S)
+
+
+def _table(schema: Any, rows: Any) -> Any:
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.table(arrays, schema=schema)

@@ -1,0 +1,45 @@
+"""Several models as one: every part brought to spread 1 over the catalog, weighted, added up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from actors.models.model import Batch, Model
+from actors.models.standardized import Scaled
+from actors.models.user_histories import Histories
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One model of a blend."""
+
+    name: str
+    model: Model
+    weight: float = 1.0
+    "For readers with a history."
+    weight_new: float = 0.0
+    "For readers without one."
+
+
+@dataclass(frozen=True, slots=True)
+class Blend:
+    """Weighted parts; itself something that scores."""
+
+    parts: Sequence[Part]
+
+    def score(self, histories: Histories) -> Batch:
+        """Add up the scaled scores of all parts.
+
+        Shapes:
+            returns: float32 [q, n]
+        """
+        known = histories.lengths > 0
+        total = np.zeros((len(histories), histories.n_items), np.float32)
+        for part in self.parts:
+            weights = np.where(known, part.weight, part.weight_new).astype(np.float32)
+            if weights.any():
+                Scaled.of(part.model, histories).add_to(total, weights)
+        return total

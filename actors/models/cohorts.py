@@ -1,0 +1,145 @@
+"""What readers with equal profile values take, drawn towards what everybody takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from actors.models.model import Array, Batch, Parts
+from actors.vectors.types import Codes, Floats, Matrix, Rows, Vector
+
+FIELDS = ("country", "state", "city", "gender", "group_id")
+"Fields of users that form cohorts when nobody names any."
+
+ATTRIBUTES = "custom_attributes."
+"Prefix of custom attributes; those with few values form cohorts, too."
+
+LEAST_USERS = 5
+"A value that fewer users have forms no cohort: it would show what single people do."
+
+LEAST_PRIOR, MOST_PRIOR = 5.0, 2_000.0
+"Bounds of an estimated prior, in votes of everybody."
+
+_ERRORS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cohorts:
+    """Shares of all votes, per profile value.
+
+    Shapes:
+        shares: float32 [c, n], one row per value of any field; everybody: float32 [n]; first: int64 [f], row of the
+        first value of each field; mass: float32 [c], votes behind each row, its prior included
+    """
+
+    shares: Matrix
+    everybody: Matrix
+    first: Rows
+    fields: tuple[str, ...] = ()
+    "Profile fields, as readers' records or a query name them."
+    values: tuple[tuple[str, ...], ...] = ()
+    "Values of each field, in the order of their codes."
+    mass: Vector | None = None
+    "None in snapshots of earlier releases."
+
+    def find_row(self, field: str, text: str) -> int:
+        """Find the row of a value; -1 when the snapshot does not know it."""
+        if field not in self.fields:
+            return -1
+        at = self.fields.index(field)
+        code = _code(self.values[at], text)
+        return code if code < 0 else int(self.first[at]) + code
+
+    def get_mass(self, row: int) -> float:
+        """Give the votes behind a row."""
+        return MOST_PRIOR if self.mass is None else float(self.mass[row])
+
+    def codes(self, profile: Mapping[str, Any]) -> Codes:
+        """Find the codes of a profile's values.
+
+        Shapes:
+            returns: int32 [1, f], -1 where a value is missing or nobody had it
+        """
+        codes = [
+            _code(values, profile.get(field)) for field, values in zip(self.fields, self.values, strict=True)
+        ]
+        return np.array([codes], np.int32).reshape(1, len(self.fields))
+
+    def score(self, profiles: Codes) -> Batch:
+        """Give the mean over the fields that are known; everybody's shares when none is.
+
+        Shapes:
+            profiles: int32 [q, f], codes of values, -1 for unknown
+            returns: float32 [q, n]
+        """
+        known = profiles >= 0
+        rows = (self.first + np.maximum(profiles, 0))[known]
+        owner = np.nonzero(known)[0]
+        counts = known.sum(axis=1)
+        weights = 1.0 / counts[owner]
+        shape = (len(profiles), len(self.shares))
+        scores: Batch = (sp.csr_matrix((weights, (owner, rows)), shape=shape) @ self.shares).astype(
+            np.float32
+        )
+        scores[counts == 0] = self.everybody
+        return scores
+
+    def save(self) -> Parts:
+        """Give the shares."""
+        arrays: dict[str, Array] = {"shares": self.shares, "everybody": self.everybody, "first": self.first}
+        if self.mass is not None:
+            arrays["mass"] = self.mass
+        return Parts(arrays, {"fields": list(self.fields), "values": [list(found) for found in self.values]})
+
+    @classmethod
+    def load(cls, parts: Parts) -> Cohorts:
+        """Bring the shares back."""
+        return cls(
+            parts.array("shares"),
+            parts.array("everybody"),
+            parts.array("first"),
+            tuple(parts.facts["fields"]),
+            tuple(tuple(found) for found in parts.facts["values"]),
+            parts.arrays.get("mass"),
+        )
+
+
+def estimate_prior(counts: Floats, squares: float, everybody: Floats) -> float:
+    """Estimate how many votes of everybody to add to the votes of a cohort.
+
+    If a cohort differs from everybody, two of its votes name the same product more often than two votes of everybody.
+    The estimate subtracts two standard errors from that frequency, so few votes must differ clearly.
+
+    Shapes:
+        counts: float64 [n], one vote (0 to 1) per user and product; everybody: float64 [n], shares that sum to 1
+    Units:
+        squares: sum of the squared votes
+    Source:
+        moments of the Dirichlet-multinomial distribution, by pairs of votes
+    """
+    total = float(counts.sum())
+    pairs = total * total - squares
+    if pairs <= 1e-9 or squares <= 0:
+        return MOST_PRIOR
+    chance = float(everybody @ everybody)
+    error = squares / total * np.sqrt(2 * chance / pairs)
+    agreed = (float(counts @ counts) - squares) / pairs - _ERRORS * error
+    if agreed <= chance:
+        return MOST_PRIOR
+    return float(np.clip((1 - agreed) / (agreed - chance), LEAST_PRIOR, MOST_PRIOR))
+
+
+def text_of_value(value: Any) -> str:
+    """Write a profile's value as cohorts name it; empty when it is no single value."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, (str, int, float)) else ""
+
+
+def _code(values: tuple[str, ...], value: Any) -> int:
+    text = text_of_value(value)
+    return values.index(text) if text in values else -1

@@ -1,0 +1,94 @@
+"""Scores of products without events, from what they are like: weights that lead from a history to features.
+
+What was learned says how well every known item suits a history; a ridge regression explains that by the features of
+the items. Both steps are linear, so one sparse matrix from items to features holds them. A product's score is the sum
+over its features, also of a product that was uploaded after the training.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from actors.models.model import Batch, Parts
+from actors.models.neighbours import csr_of
+from actors.models.sparse_sum import add_rows
+from actors.models.user_histories import Fading, Histories, faded
+from actors.models.user_history import Past
+from actors.vectors.types import Rows, Scores
+
+
+@dataclass(frozen=True, slots=True)
+class ContentWeights:
+    """The model.
+
+    Shapes:
+        weights: CSR float32 [n, d]; row = item of the history, column = feature
+        features: int64 [d], ascending; sample: CSR float32 [s, d], features of some known items
+    """
+
+    weights: Any
+    features: Rows
+    sample: Any
+    "Scores are brought to spread 1 over these items."
+    fading: Fading
+
+    def score(self, histories: Histories, products: Any) -> Batch:
+        """Score products for histories; the scale is free.
+
+        Shapes:
+            products: CSR float32 [k, d]
+            returns: float32 [q, k]
+        """
+        liked = faded(histories, self.fading) @ self.weights
+        scores: Batch = (liked @ products.T).toarray().astype(np.float32, copy=False)
+        return scores
+
+    def score_past(self, past: Past, products: Any) -> Scores:
+        """Score products for one reader: mean 0 and spread 1 over the sample, zeros when nothing is known.
+
+        Shapes:
+            products: CSR float32 [k, d]
+            returns: float32 [k]
+        Cost:
+            50 events, 2,000 products of ten features: 60 us
+        """
+        liked = np.zeros(len(self.features), np.float32)
+        if not add_rows(self.weights, *past.faded(self.fading), liked):
+            return np.zeros(products.shape[0], np.float32)
+        usual = self.sample @ liked
+        spread = float(usual.std())
+        if spread <= 1e-12:
+            return np.zeros(products.shape[0], np.float32)
+        scores: Scores = (products @ liked - usual.mean()) * np.float32(1 / spread)
+        return scores
+
+    def fading_as(self, fading: Fading) -> ContentWeights:
+        """Give the same weights with another fading of the history."""
+        return replace(self, fading=fading)
+
+    def save(self) -> Parts:
+        """Give weights and sample as three arrays each, and the features."""
+        arrays = {
+            "starts": self.weights.indptr,
+            "columns": self.weights.indices,
+            "weights": self.weights.data,
+            "features": self.features,
+            "sample_starts": self.sample.indptr,
+            "sample_columns": self.sample.indices,
+            "sample_values": self.sample.data,
+        }
+        return Parts(arrays, {"fading": self.fading.model_dump(), "items": int(self.weights.shape[0])})
+
+    @classmethod
+    def load(cls, parts: Parts) -> ContentWeights:
+        """Bring the weights back, without copying them."""
+        features = np.asarray(parts.array("features"))
+        starts, columns, values = (parts.array(name) for name in ("starts", "columns", "weights"))
+        weights = csr_of(starts, columns, values, (int(parts.facts["items"]), len(features)))
+        taken = (parts.array(f"sample_{name}") for name in ("starts", "columns", "values"))
+        first, columns, values = taken
+        sample = csr_of(first, columns, values, (len(first) - 1, len(features)))
+        return cls(weights, features, sample, Fading(**parts.facts["fading"]))

@@ -1,0 +1,125 @@
+"""The protocol of everything that scores, ours and yours.
+
+    class Model:                                    what was learned: arrays, and how to answer
+        def score(self, histories) -> Batch: ...
+        def save(self) -> Parts: ...
+
+`score` answers every history, also an empty one (equal scores when nothing is known), ignores items it does not know
+(-1, or never trained), and gives a fresh float32 [q, n] without NaN. Larger is better; the scale is free, because
+blending brings every part to spread 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from actors.models.user_histories import Histories
+from actors.models.user_history import Past
+from actors.vectors.types import Scores
+from cluster.errors import Fault
+
+Array = npt.NDArray[Any]
+
+Batch = npt.NDArray[np.float32]
+"""float32 [q, n], one row of scores per history."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What is kept of a model: named arrays without objects in them, and facts that fit JSON."""
+
+    arrays: Mapping[str, Array]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def array(self, name: str) -> Array:
+        """Give one array.
+
+        Errors:
+            Fault: there is none of that name
+        """
+        if name not in self.arrays:
+            raise Fault(f"the saved model has no array {name!r}; it has {', '.join(sorted(self.arrays))}")
+        return self.arrays[name]
+
+
+@runtime_checkable
+class Model(Protocol):
+    """What was learned."""
+
+    def score(self, histories: Histories) -> Batch:
+        """Score every item for every history.
+
+        Shapes:
+            returns: float32 [q, n], fresh, finite
+        """
+        ...
+
+    def save(self) -> Parts:
+        """Give everything needed to load it again."""
+        ...
+
+
+@runtime_checkable
+class SparseModel(Model, Protocol):
+    """A model that says nothing (0) about most items; optional, it makes choosing weights and evaluating faster."""
+
+    def sparse(self, histories: Histories) -> Any:
+        """Score like `score`.
+
+        Shapes:
+            returns: scipy CSR float32 [q, n] without duplicates
+        """
+        ...
+
+
+@runtime_checkable
+class CommonModel(Model, Protocol):
+    """A model that says the same to everybody; optional, for the same reason."""
+
+    def common(self) -> Scores:
+        """Give the scores.
+
+        Shapes:
+            returns: float32 [n], may be a view
+        """
+        ...
+
+
+@runtime_checkable
+class QuickModel(Model, Protocol):
+    """A model that can be asked about one reader without building matrices; optional, it makes serving faster."""
+
+    def quick(self, past: Past) -> tuple[npt.NDArray[np.integer], Scores]:
+        """Score like `score`, 0 where nothing is said.
+
+        Shapes:
+            returns: int [m], items that may repeat and then add up, and float32 [m]
+        """
+        ...
+
+
+@runtime_checkable
+class AddingModel(QuickModel, Protocol):
+    """A model that has much to say of one reader and adds it up as it goes; optional, for the same reason."""
+
+    def add_to(self, total: Scores, past: Past) -> int:
+        """Add what `quick` would give to `total`, and tell how many entries that were.
+
+        Shapes:
+            total: float32 [n or more], is changed
+        """
+        ...
+
+
+@runtime_checkable
+class Loader(Protocol):
+    """What knows how to bring a model back; every learner does."""
+
+    def load(self, parts: Parts) -> Model:
+        """Bring back what `save` gave."""
+        ...

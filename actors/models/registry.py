@@ -1,0 +1,155 @@
+"""From what a snapshot keeps of a part to the model that scores.
+
+Learner classes of yours are imported by name, and only those this installation allows (`allowed`).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from actors.models.allowed_learners import ALLOWED
+from actors.models.blend import Blend, Part
+from actors.models.cohorts import Cohorts
+from actors.models.content import ContentWeights
+from actors.models.factors import Factors
+from actors.models.model import Loader, Model, Parts
+from actors.models.neighbours import Neighbours
+from actors.models.popularity import Counted
+from actors.models.repeat import Habit
+from actors.models.sessions import Sessions
+from actors.models.snapshot import Snapshot
+from cluster.errors import Fault, Invalid
+
+BASKETS = "extra-baskets"
+"Name of the extra that knows what is bought together."
+
+COHORTS = "extra-cohorts"
+"Name of the extra that knows what readers of a kind take."
+
+CONTENT = "extra-content"
+"Name of the extra that knows what products without events are worth, from what they are like."
+
+KNOWN: Mapping[str, Callable[[Parts], Model]] = MappingProxyType(
+    {
+        "als": Factors.load,
+        "baskets": Neighbours.load,
+        "content_knn": Neighbours.load,
+        "ease": Neighbours.load,
+        "graph_filter": Neighbours.load,
+        "item_knn": Neighbours.load,
+        "popularity": Counted.load,
+        "repeats": Habit.load,
+        "rules": Neighbours.load,
+        "session_knn": Sessions.load,
+    }
+)
+"Learner -> how its model comes back."
+
+_OURS = (Counted, Factors, Habit, Neighbours, Sessions)
+_METHODS = ("train", "load")
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """A snapshot that scores."""
+
+    snapshot: Snapshot
+    blend: Blend
+    baskets: Neighbours | None = None
+    cohorts: Cohorts | None = None
+    content: ContentWeights | None = None
+
+
+def learned_of(snapshot: Snapshot) -> Learned:
+    """Make an opened snapshot score; arrays stay where they are mapped.
+
+    Errors:
+        Invalid: it was trained with a learner of yours that is not installed or not allowed here
+        Fault: the manifest lacks facts that models need
+    """
+    try:
+        configs = snapshot.manifest.facts["recipe"]["parts"]
+        parts = tuple(
+            Part(
+                name=kept["name"],
+                model=model_of(
+                    kept["learner"], snapshot.parts[kept["name"]], configs[kept["name"]].get("config", {})
+                ),
+                weight=float(kept["weight"]),
+                weight_new=float(kept["weight_new"]),
+            )
+            for kept in snapshot.manifest.facts["parts"]
+        )
+        baskets = Neighbours.load(snapshot.parts[BASKETS]) if BASKETS in snapshot.parts else None
+        cohorts = Cohorts.load(snapshot.parts[COHORTS]) if COHORTS in snapshot.parts else None
+        content = ContentWeights.load(snapshot.parts[CONTENT]) if CONTENT in snapshot.parts else None
+    except (KeyError, TypeError, ValueError) as error:
+        raise Fault(f"snapshot is damaged: its parts do not fit together: {error!r}") from error
+    return Learned(snapshot, Blend(parts), baskets, cohorts, content)
+
+
+def model_of(learner: str, parts: Parts, config: Mapping[str, Any] | None = None) -> Model:
+    """Bring one part back.
+
+    Errors:
+        Invalid: nobody knows the learner, or your class is not allowed or can't be used
+    """
+    if ":" in learner:
+        return own_loader(learner, config or {}).load(parts)
+    if learner not in KNOWN:
+        raise Invalid(f"there is no learner {learner!r}; known are {', '.join(sorted(KNOWN))}")
+    return KNOWN[learner](parts)
+
+
+def is_ours(model: Model) -> bool:
+    """Is a model of a kind whose arrays are looked at before it serves (`soundness`)?"""
+    return isinstance(model, _OURS)
+
+
+def own_loader(learner: str, config: Mapping[str, Any]) -> Loader:
+    """Make a learner of yours, named as `package.module:Class`; nothing is imported that is not allowed.
+
+    Errors:
+        Invalid: it is not allowed, can't be imported, is no class with the two methods, or does not take its `config`
+    """
+    ALLOWED.check(learner)
+    return imported_loader(learner, config)
+
+
+def imported_loader(learner: str, config: Mapping[str, Any]) -> Loader:
+    """Make a learner whose class the person at the keyboard named; what was stored goes through `own_loader`.
+
+    Errors:
+        Invalid: it can't be imported, is no class with the two methods, or does not take its `config`
+    """
+    module_name, _, class_name = learner.partition(":")
+    try:
+        named = getattr(importlib.import_module(module_name), class_name)
+        # looked at before it is called: what is no learner class must not run at all
+        made = named(**config) if _is_learner_class(named) else None
+    except Exception as error:
+        # a module of yours may raise anything while it is imported, even that it is no Python
+        raise Invalid(
+            f"learner {learner} can't be used: {type(error).__name__}: {error}{_cure(error)}"
+        ) from error
+    if not isinstance(made, Loader):
+        raise Invalid(f"learner {learner} needs the methods train(data, rng) and load(parts), as a class")
+    return made
+
+
+def _cure(error: Exception) -> str:
+    """Say what to do where a module is not there."""
+    if not isinstance(error, ModuleNotFoundError):
+        return ""
+    return (
+        "; install it into the environment of `kiosk up` (or start that with PYTHONPATH), or ship it with one run: "
+        "kiosk train --working-dir DIR"
+    )
+
+
+def _is_learner_class(named: object) -> bool:
+    return isinstance(named, type) and all(callable(getattr(named, method, None)) for method in _METHODS)

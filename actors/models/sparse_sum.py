@@ -1,0 +1,55 @@
+"""Adds up some rows of a sparse matrix: what asking a model of weighted pairs comes to.
+
+One pass over the rows' weights in compiled code, nothing gathered on the way. scipy's routine for the product of a
+matrix in columns with a vector does it when it is shown the wanted rows as columns; it takes every weight of the
+matrix between two bounds, so bounds are given for each row and for the gap behind it. Rows go from the last to the
+first: a gap then ends before it begins, and nothing is taken from it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from actors.models.user_histories import spread
+from actors.vectors.types import Rows, Scores
+
+try:
+    from scipy.sparse import _sparsetools
+except ImportError:  # not among the names scipy promises: whatever becomes of it, numpy can do the same
+    _sparsetools = None
+csc_matvec: Any = getattr(_sparsetools, "csc_matvec", None)
+
+
+def add_rows(matrix: Any, rows: Rows, weights: Scores, total: Scores) -> int:
+    """Add weighted rows of a CSR matrix to `total`; say how many weights of the matrix that were.
+
+    Shapes:
+        matrix: CSR float32 [r, n], its two indexes of one type; rows: int64 [m], may repeat; weights: float32 [m];
+        total: float32 [n or more], is changed
+    Cost:
+        8,000 weights: 10 us, with numpy alone 60 us
+    """
+    if not len(rows):
+        return 0
+    starts = matrix.indptr
+    if csc_matvec is None or starts.dtype != matrix.indices.dtype:
+        return _add_gathered(matrix, rows, weights, total)
+    order = np.argsort(-rows)
+    rows = rows[order]
+    bounds = np.empty(2 * len(rows), starts.dtype)
+    np.take(starts, rows, out=bounds[0::2])
+    np.take(starts, rows + 1, out=bounds[1::2])
+    shares = np.zeros(2 * len(rows), np.float32)
+    shares[0::2] = weights[order]
+    csc_matvec(len(total), 2 * len(rows) - 1, bounds, matrix.indices, matrix.data, shares, total)
+    return int(bounds[1::2].sum() - bounds[0::2].sum())
+
+
+def _add_gathered(matrix: Any, rows: Rows, weights: Scores, total: Scores) -> int:
+    first = matrix.indptr[rows].astype(np.int64)
+    lengths = matrix.indptr[rows + 1] - first
+    taken = spread(first, lengths)
+    np.add.at(total, matrix.indices[taken], matrix.data[taken] * np.repeat(weights, lengths))
+    return len(taken)

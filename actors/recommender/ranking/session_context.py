@@ -1,0 +1,97 @@
+"""What the session says: a variable of `custom_context` that is named as a product field speaks for the products that
+carry its value.
+
+`{"brand": "Alder", "custom_attributes.grip": ["green", "red"]}` counts as if the reader had looked, all in all once,
+at the most popular products that match. It weighs little beside a history and is all there is for a new reader. Other
+variables say nothing here; stored boost rules read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any as Anything
+
+import numpy as np
+
+from actors.recommender.ranking.user_profile import Taste, taste_for
+from actors.recommender.state.catalog import Catalog
+from actors.recommender.state.engine_state import Standing
+from actors.vectors.index import VectorIndex
+from actors.vectors.types import Mask, Rows
+from cluster.query.language.field_values import canonical, is_moment, is_text
+from cluster.query.language.tree import Any, Node, Phrase
+from cluster.records.product import Product
+
+_WEIGHT = 0.3
+"Of one look at a product, shared by all that match."
+_MOST_ROWS = 20
+_MOST_FIELDS = 8
+_MOST_VALUES = 16
+_OBJECTS = frozenset({"children", "images", "location", "custom_attributes"})
+_FIELDS = frozenset(
+    name
+    for name in Product.model_fields
+    if not is_text(name) and not is_moment(name) and name not in _OBJECTS
+)
+
+
+def leaning(
+    own: Taste, context: Mapping[str, Anything], catalog: Catalog, index: VectorIndex, standing: Standing
+) -> Taste:
+    """Add to a taste what the session says.
+
+    Cost:
+        nothing without a variable named as a product field; else 0.1 ms for 100,000 products
+    """
+    clauses = [clause for name, value in context.items() if (clause := _clause(name, value)) is not None]
+    rows = _matching(clauses[:_MOST_FIELDS], catalog, standing)
+    if not len(rows):
+        return own
+    given = taste_for(dict.fromkeys(rows.tolist(), _WEIGHT / len(rows)), index)
+    return replace(
+        own,
+        rows=np.concatenate((own.rows, given.rows)),
+        weights=np.concatenate((own.weights, given.weights)),
+        find_vector=lambda: _between(own.vector, given.vector),
+        given=len(given.rows),
+    )
+
+
+def _between(own: Anything, given: Anything) -> Anything:
+    if own is None or given is None:
+        return given if own is None else own
+    vector = own + np.float32(_WEIGHT) * given
+    return vector / np.float32(max(float(np.sqrt(vector @ vector)), 1e-6))
+
+
+def _clause(name: str, value: Anything) -> Node | None:
+    field = canonical(name)
+    if field not in _FIELDS and not field.startswith("custom_attributes."):
+        return None
+    values = value if isinstance(value, list) else [value]
+    texts = [text for item in values[:_MOST_VALUES] if (text := _text(item))]
+    return Any(tuple(Phrase(field, text) for text in texts)) if texts else None
+
+
+def _text(value: Anything) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, (str, int, float)) else ""
+
+
+def _matching(clauses: list[Node], catalog: Catalog, standing: Standing) -> Rows:
+    """Find the most popular products on offer that match the most variables."""
+    if not clauses:
+        return np.zeros(0, np.int64)
+    hits = np.zeros(len(standing), np.int8)
+    for clause in clauses:
+        mask: Mask = catalog.matching(clause)[: len(standing)]
+        hits += mask
+    hits[~standing.offered] = 0
+    best = int(hits.max(initial=0))
+    rows: Rows = np.flatnonzero(hits == best) if best else np.zeros(0, np.int64)
+    if len(rows) > _MOST_ROWS:
+        top = np.argsort(-standing.popular[rows], kind="stable")[:_MOST_ROWS]
+        rows = rows[top]
+    return rows

@@ -1,0 +1,308 @@
+"""From a ranking to a list: one per group, shuffled a little, boosted, spaced, cut to the page.
+
+The order of steps matters: dithering works on the ranking; boosts reorder what came into question and never bring
+in what did not; spacing comes last and leaves pinned places alone. Positions count from the start of the whole
+list, not of the page.
+
+Products change places within lots of a thousand, and boosts raise what stands in the first lot (in as many lots as
+their positions reach). Lots begin at the same ranks whichever page is asked for: were they to grow with the page,
+products would come up on later pages that belong on earlier ones, and others would be shown twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
+
+import numpy as np
+
+from actors.recommender.messages import Boost, ReaderQuery
+from actors.recommender.rerank.dither import dithered
+from actors.recommender.rerank.diversity import gathered, interleaved, spaced
+from actors.recommender.state.catalog import Catalog
+from actors.vectors.types import Mask
+from cluster.query.language.field_values import canonical, leaves_of
+from cluster.query.language.tree import Everything
+
+LOT = 1000
+"So many neighbours of the ranking may change places: as many as the longest page has rows."
+
+_GROUP_LOT = 200
+_ALL = 1 << 40
+_FEW = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """One row of the list."""
+
+    row: int
+    boosted: bool = False
+    rules: tuple[str, ...] = ()
+    "Names of the rules that matched."
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The list after one step, for explanations."""
+
+    name: str
+    order: list[int]
+    by_rule: dict[int, str]
+    "Row -> label of the boost that moved it; empty for other steps."
+
+
+def known_for(query: ReaderQuery, wanted: int) -> int:
+    """Say how many of the best must be known to find the first `wanted`: whole lots, where products may move."""
+    if query.explain_missing:
+        return _ALL
+    if query.boosts or query.boost_circles or query.spacing or query.dithering > 1:
+        return max(_reach(query), wanted if query.group_rows else -(-wanted // LOT) * LOT)
+    return wanted
+
+
+def depth_for(known: int) -> int:
+    """Say how many ranked rows usually hold so many different products."""
+    return known + min(known, LOT) + 14
+
+
+def one_per_group(rows: Sequence[int], catalog: Catalog) -> list[int]:
+    """Keep the first variant of every product; rows must be ranked, so that is the likeliest one."""
+    if catalog.are_single(rows):
+        return list(rows)
+    ranked = np.asarray(rows, np.int64)
+    groups = catalog.groups[ranked]
+    if len(ranked) <= _FEW:
+        # a set is quicker than sorting as long as they are few
+        firsts: dict[int, int] = {}
+        for row, group in zip(rows, groups.tolist(), strict=True):
+            firsts.setdefault(group, row)
+        return list(firsts.values())
+    _, first = np.unique(groups, return_index=True)
+    every: list[int] = ranked[np.sort(first)].tolist()
+    return every
+
+
+def arrange(
+    ranked: list[int],
+    query: ReaderQuery,
+    catalog: Catalog,
+    *,
+    start: int,
+    rows: int,
+    seed: int,
+    before: int = 0,
+    shown: Set[int] = frozenset(),
+    last_shown: Sequence[int] = (),
+    steps: list[Step] | None = None,
+) -> list[Placed]:
+    """Make the page from a ranking without duplicates.
+
+    `before` counts the places that came on earlier pages, `shown` holds their rows and `last_shown` the last of them
+    in order; `start` counts from there. `steps` takes the list as it was after each step, when somebody wants to know.
+    """
+    end = start + rows
+    if not (query.boosts or query.boost_circles or query.spacing or query.dithering > 1):
+        left = [row for row in ranked if row not in shown] if shown else ranked
+        return [Placed(row) for row in left[start:end]]
+    values = _Values(catalog)
+    mixed = _Mixed(query, values, shown, seed, steps)
+    reach = _reach(query)
+    head = mixed.lots(ranked[:reach], 0, 0, reach)
+    order = head + mixed.lots(ranked[reach:], reach, start - len(head), end - len(head))
+    if steps is not None:
+        mixed.tell()
+    rules = _rules(query, catalog)
+    boosted = _boosted(order, len(head), rules, before)
+    if steps is not None and rules:
+        steps.append(Step("boost", list(boosted.order), boosted.by_rule))
+    order = _spaced(boosted, query, values, start, end, last_shown)
+    if steps is not None and query.spacing:
+        steps.append(Step("diversification", order, {}))
+    return [_placed(row, rules) for row in order[start:end]]
+
+
+class _Values:
+    """Values of a field by row, read once a request."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._found: dict[tuple[int, str], frozenset[str]] = {}
+
+    def __call__(self, row: int, field: str) -> frozenset[str]:
+        values = self._found.get((row, field))
+        if values is None:
+            leaves = leaves_of(self._catalog.record(row), canonical(field))
+            values = self._found[row, field] = frozenset(str(leaf) for leaf in leaves)
+        return values
+
+
+class _Mixed:
+    """Dithers and gathers lots of the ranking, and takes out what earlier pages showed."""
+
+    def __init__(
+        self, query: ReaderQuery, values: _Values, shown: Set[int], seed: int, steps: list[Step] | None
+    ) -> None:
+        self._query = query
+        self._values = values
+        self._shown = shown
+        self._seed = seed
+        self._steps = steps
+        self._dithered: list[int] = []
+        self._gathered: list[int] = []
+
+    def lots(self, rows: list[int], first: int, start: int, end: int) -> list[int]:
+        """Work on the lots that have a place in start..end; `first` is the rank of the first row."""
+        done: list[int] = []
+        for at in range(0, len(rows), LOT):
+            lot = rows[at : at + LOT]
+            near = len(done) < end and len(done) + LOT > start
+            if near and self._query.dithering > 1:
+                lot = dithered(lot, self._query.dithering, self._seed, first + at)
+            if self._shown:
+                lot = [row for row in lot if row not in self._shown]
+            if self._steps is not None:
+                self._dithered += lot
+            if near and self._query.spacing:
+                lot = gathered(lot, self._query.spacing, self._values)
+            done += lot
+        if self._steps is not None:
+            self._gathered += done
+        return done
+
+    def tell(self) -> None:
+        """Say what was done."""
+        assert self._steps is not None
+        if self._query.dithering > 1:
+            self._steps.append(Step("dithering", self._dithered, {}))
+        if any(rule.always_together for rule in self._query.spacing):
+            self._steps.append(Step("diversification", self._gathered, {}))
+
+
+@dataclass(frozen=True, slots=True)
+class _Boosted:
+    """A list after boosting: pinned rows stand in their places."""
+
+    order: list[int]
+    pinned: dict[int, int]
+    front: Set[int]
+    by_rule: dict[int, str]
+
+
+def _reach(query: ReaderQuery) -> int:
+    """Say from how many of the best boosts choose: whole lots, up to the last position that is asked for.
+
+    The products of a category or a value have no later pages, and so few are shown that a smaller lot will do.
+    """
+    wanted = [boost.positions for boost in query.boosts] + [
+        circle.positions for circle in query.boost_circles
+    ]
+    last = max((place for places in wanted for place in places or ()), default=0)
+    if query.group_rows:
+        return max(last + 1, min(LOT, max(_GROUP_LOT, 20 * query.group_rows)))
+    return (last // LOT + 1) * LOT
+
+
+def _rules(query: ReaderQuery, catalog: Catalog) -> list[tuple[Boost, Mask]]:
+    """Decide every boost for all rows; circles boost like rules without a name."""
+    rules = [(boost, catalog.matching(boost.filter)) for boost in query.boosts]
+    return rules + [
+        (Boost(Everything(), circle.positions, label=f"geo.boost[{at}]"), catalog.near(circle))
+        for at, circle in enumerate(query.boost_circles)
+    ]
+
+
+def _boosted(order: list[int], reach: int, rules: Sequence[tuple[Boost, Mask]], before: int) -> _Boosted:
+    """Raise, pin and bury among the first `reach` rows. What is raised is not buried."""
+    if not rules:
+        return _Boosted(order, {}, frozenset(), {})
+    head, tail = order[:reach], order[reach:]
+    by_rule: dict[int, str] = {}
+    pinned = _pinned(head, rules, before, by_rule)
+    taken = set(pinned.values())
+    raised = [(boost, mask) for boost, mask in rules if boost.positions is None and not boost.bury]
+    first = [row for row in _any_of([mask for _, mask in raised], head) if row not in taken]
+    taken.update(first)
+    buried = [(boost, mask) for boost, mask in rules if boost.bury]
+    last = [row for row in _any_of([mask for _, mask in buried], head) if row not in taken]
+    taken.update(last)
+    between = [row for row in head if row not in taken]
+    _note(by_rule, raised, first)
+    _note(by_rule, buried, last)
+    return _Boosted(interleaved(first + between + last, pinned) + tail, pinned, frozenset(first), by_rule)
+
+
+def _pinned(
+    order: Sequence[int], rules: Sequence[tuple[Boost, Mask]], before: int, by_rule: dict[int, str]
+) -> dict[int, int]:
+    """Give places to boosted rows, best first; the earlier rule has a place that two want.
+
+    A rule with fewer boosted rows than places leaves its later places to the next in order.
+    """
+    pinned: dict[int, int] = {}
+    for boost, mask in rules:
+        if boost.positions is None or boost.bury:
+            continue
+        matching = (row for row in _any_of([mask], order) if row not in by_rule)
+        for place in sorted(set(boost.positions)):
+            if place < before or place - before in pinned or place - before >= len(order):
+                continue
+            row = next(matching, None)
+            if row is None:
+                break
+            pinned[place - before] = row
+            by_rule[row] = boost.label
+    return pinned
+
+
+def _note(by_rule: dict[int, str], rules: Sequence[tuple[Boost, Mask]], rows: Sequence[int]) -> None:
+    """Name the first rule that matches each row."""
+    if len(rules) == 1:
+        by_rule.update(dict.fromkeys(rows, rules[0][0].label))
+        return
+    for row in rows:
+        by_rule[row] = next(boost.label for boost, mask in rules if mask[row])
+
+
+def _any_of(masks: Sequence[Mask], rows: Sequence[int]) -> list[int]:
+    """Keep the rows that any of the masks marks."""
+    if not masks or not rows:
+        return []
+    ranked = np.asarray(rows, np.int64)
+    kept: list[int] = ranked[np.any([mask[ranked] for mask in masks], axis=0)].tolist()
+    return kept
+
+
+def _spaced(
+    boosted: _Boosted,
+    query: ReaderQuery,
+    values: _Values,
+    start: int,
+    end: int,
+    last_shown: Sequence[int],
+) -> list[int]:
+    """Space the lots of places that the page touches, each by itself: a deep page costs no more than the first."""
+    order = boosted.order
+    if not any(rule.minimum_distance > 0 and not rule.always_together for rule in query.spacing):
+        return order
+    for at in _lots(start, min(end, len(order))):
+        lot = order[at : at + LOT]
+        order[at : at + LOT] = spaced(
+            lot,
+            query.spacing,
+            values,
+            pinned={place - at: row for place, row in boosted.pinned.items() if at <= place < at + LOT},
+            front=sum(row in boosted.front for row in lot),
+            wanted=end - at,
+            previous=last_shown if at == 0 else (),
+        )
+    return order
+
+
+def _lots(start: int, end: int) -> Iterator[int]:
+    return iter(range(start // LOT * LOT, end, LOT))
+
+
+def _placed(row: int, rules: Sequence[tuple[Boost, Mask]]) -> Placed:
+    matched = [boost for boost, mask in rules if mask[row] and not boost.bury]
+    return Placed(row, bool(matched), tuple(dict.fromkeys(boost.name for boost in matched if boost.name)))

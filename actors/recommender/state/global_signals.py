@@ -1,0 +1,124 @@
+"""How products stand for whoever asks, whichever engine: what is offered, what trends, how vectors lie.
+
+Worked out again when something changed, but not more often than the refresh interval, so that a stream of clicks does
+not cost every request. All engines of an app share it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from actors.recommender.state.groups import Groups
+from actors.recommender.state.overlay import Overlay
+from actors.recommender.state.trending import zscores
+from actors.vectors.top import best_rows
+from actors.vectors.types import Floats, Mask, Matrix, Scores, Vector
+
+Versions = tuple[int, int, int]
+"Of the catalog, of the events, and the number of rows."
+
+_SAMPLE = 1_024
+_LEADERS = 250
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """What everybody does.
+
+    Shapes:
+        offered: bool [n]; trend, popularity: float32 [n]; popular: float64 [n]; mean: float32 [d]; covariance: [d, d]
+    """
+
+    versions: Versions
+    at_ms: int
+    offered: Mask
+    trend: Scores
+    "Counts of a week, scaled to spread 1; -inf where the product is not offered."
+    popularity: Scores
+    "Logarithm of the counts of a month, scaled to spread 1."
+    popular: Floats
+    "Counts of a month, the largest 1."
+    leaders: tuple[int, ...]
+    "Rows with the best trend, best first."
+    voted: bool
+    "Did anybody do anything yet?"
+    mean: Vector
+    covariance: Matrix
+
+    def __len__(self) -> int:
+        """Count rows that are judged; rows added since are not."""
+        return len(self.offered)
+
+
+class Crowds:
+    """The crowd of now, and of each group of products."""
+
+    def __init__(self, overlay: Overlay, refresh_ms: int = 0) -> None:
+        self._overlay = overlay
+        self._refresh_ms = refresh_ms
+        self._sums: WeakKeyDictionary[Groups[Any], tuple[Floats, Floats]] = WeakKeyDictionary()
+        self._crowd = self._judged(0)
+
+    def at(self, now_ms: int) -> Crowd:
+        """Give the crowd, at most the refresh interval old.
+
+        Cost:
+            0.4 ms for 10,000 products, 4 ms for 100,000, when something changed; else nothing
+        """
+        now = self._crowd
+        if now.versions != self._versions() and not 0 <= now_ms - now.at_ms < self._refresh_ms:
+            now = self._crowd = self._judged(now_ms)
+        return now
+
+    def of_groups(self, groups: Groups[Any], offered: Mask, popular: Floats) -> Floats:
+        """Add up the popularity of every group's products, once per crowd.
+
+        Shapes:
+            returns: float64 [groups]
+        """
+        found = self._sums.get(groups)
+        if found is None or found[0] is not popular or len(found[1]) != len(groups):
+            found = popular, groups.sums(np.where(offered, popular, 0))
+            self._sums[groups] = found
+        return found[1]
+
+    def _versions(self) -> Versions:
+        overlay = self._overlay
+        return overlay.catalog.version, overlay.events, len(overlay.catalog)
+
+    def _judged(self, now_ms: int) -> Crowd:
+        overlay = self._overlay
+        count = len(overlay.catalog)
+        overlay.index.reserve(count)
+        offered = overlay.catalog.offered.copy()
+        week, month = overlay.counts.of(7.0, count), overlay.counts.of(30.0, count)
+        # later rows are newer products: they go first among equals
+        trend = zscores(week, offered) + np.linspace(0, 1e-3, count, dtype=np.float32)
+        largest = float(month.max(initial=0))
+        raised = np.log1p(month * (1_000 / largest)) if largest > 0 else month
+        trend[~offered] = -np.inf
+        mean, covariance = self._moments(offered)
+        return Crowd(
+            versions=self._versions(),
+            at_ms=now_ms,
+            offered=offered,
+            trend=trend,
+            popularity=zscores(raised, offered),
+            popular=month / largest if largest > 0 else month,
+            leaders=tuple(best_rows(trend, _LEADERS).tolist()),
+            voted=largest > 0,
+            mean=mean,
+            covariance=covariance,
+        )
+
+    def _moments(self, offered: Mask) -> tuple[Vector, Matrix]:
+        """Estimate mean and covariance of the vectors from an even sample."""
+        rows = np.flatnonzero(offered)
+        sample = rows[:: max(1, len(rows) // _SAMPLE)]
+        total, outer = self._overlay.index.moments(sample)
+        mean = total / np.float32(max(len(sample), 1))
+        return mean, outer / np.float32(max(len(sample), 1)) - np.outer(mean, mean)

@@ -1,0 +1,149 @@
+"""What the parts of a score say to a reader, and what that makes in all.
+
+    Said          of some products, one by one              (the live parts, a short history)
+    SaidOfAll     of everything the snapshot knows          (models that have much to say)
+    Likeness      of any product, when it is looked at      (distance to the reader's vector)
+
+Values are scaled and weighted already: a score is their sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from actors.recommender.state.slot_map import Layout
+from actors.vectors.index import VectorIndex
+from actors.vectors.types import Rows, Scores, Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What one part says of some slots; slots may repeat and add up, of all others it says nothing.
+
+    Shapes:
+        slots: int [m]; values: float32 [m]
+    """
+
+    name: str
+    slots: npt.NDArray[np.integer]
+    values: Scores
+
+    @property
+    def many(self) -> int:
+        """Count what it said."""
+        return len(self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class SaidOfAll:
+    """What one part says of every slot.
+
+    Shapes:
+        values: float32 [slots]
+    """
+
+    name: str
+    values: Scores
+    many: int
+    "So many values were added up."
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """What likeness to a vector says of every row: worked out for the rows that are asked for."""
+
+    name: str
+    index: VectorIndex
+    vector: Vector
+    factor: float
+    mean: float
+
+    def of(self, rows: Rows) -> Scores:
+        """Say it of some rows."""
+        like: Scores = self.index.take(rows) @ self.vector
+        return (like - np.float32(self.mean)) * np.float32(self.factor)
+
+    def of_all(self, count: int) -> Scores:
+        """Say it of the first `count` rows."""
+        like: Scores = self.index.scores(self.vector)[:count]
+        like -= np.float32(self.mean)
+        like *= np.float32(self.factor)
+        return like
+
+
+Part = Said | SaidOfAll | Likeness
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What all parts say to one reader: what is added to what everybody's scores start from.
+
+    Shapes:
+        values: float32 [slots]; None when nothing is said
+    """
+
+    layout: Layout
+    values: Scores | None = None
+    likenesses: tuple[Likeness, ...] = ()
+
+    def of(self, rows: Rows) -> Scores:
+        """Give it for some rows.
+
+        Shapes:
+            rows: int64 [m]; returns: float32 [m], fresh
+        """
+        found: Scores = np.zeros(len(rows), np.float32)
+        if self.values is not None:
+            found = self.values[self.layout.slots(rows)]
+        for likeness in self.likenesses:
+            found += likeness.of(rows)
+        return found
+
+    def added_to(self, start: Scores) -> Scores:
+        """Add it to the scores of all rows.
+
+        Shapes:
+            start: float32 [n]; returns: float32 [n], fresh
+        """
+        scores = start.copy() if self.values is None else start + self.layout.by_row(self.values, len(start))
+        for likeness in self.likenesses:
+            scores += likeness.of_all(len(scores))
+        return scores
+
+    def reaching(self, least: float, count: int) -> tuple[Rows, Scores]:
+        """Find the rows, among the first `count`, for which at least so much is said, likenesses left out.
+
+        Shapes:
+            returns: int64 [m] and float32 [m], what is said for them
+        """
+        if self.values is None:
+            return np.zeros(0, np.int64), np.zeros(0, np.float32)
+        slots = np.flatnonzero(self.values >= np.float32(least))
+        rows = self.layout.rows(slots)
+        inside = (rows >= 0) & (rows < count)
+        return rows[inside], self.values[slots[inside]]
+
+
+def added_up(parts: Iterable[Part], layout: Layout) -> Own:
+    """Add the parts up; the first vector among them becomes the sum, so they are not to be used again."""
+    values: Scores | None = None
+    likenesses: list[Likeness] = []
+    listed: list[Said] = []
+    for part in parts:
+        if isinstance(part, Likeness):
+            likenesses.append(part)
+        elif isinstance(part, Said):
+            listed.append(part)
+        elif values is None:
+            values = part.values
+        else:
+            values += part.values
+    for said in listed:
+        if said.many:
+            values = np.zeros(layout.count, np.float32) if values is None else values
+            np.add.at(values, said.slots, said.values)
+    return Own(layout, values, tuple(likenesses))

@@ -1,0 +1,188 @@
+"""Who contributed what, so that a person can be taken out of the counts again.
+
+Readers get codes; every event that was counted is noted in flat arrays and chained per reader. The ledger keeps the
+newest events up to a limit; what is older stays in the counts, unnamed, and decays there.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from actors.recommender.state.cooccurrence import SESSION_GAP_MS
+from actors.recommender.state.events import Events, Ints
+from actors.vectors.types import Floats, room_for
+
+_READER_BYTES = 220
+"A reader's id, code and last place in two dictionaries."
+
+_NOTE = np.dtype(
+    [
+        ("reader", np.int32),
+        ("row", np.int32),
+        ("at_ms", np.int64),
+        ("weight", np.float32),
+        ("votes", np.float64),
+        ("bought", np.bool_),
+        ("before", np.int32),
+        ("slot", np.int32),
+    ]
+)
+"""One event; `reader` is -1 once it was taken back, `before` is the place of the reader's event before it or -1, `slot`
+where the user's attributes stand or -1."""
+
+
+class Notes(NamedTuple):
+    """Noted events as columns.
+
+    Shapes:
+        reader, row, at_ms, slot: int64 [m]; votes: float64 [m]
+    """
+
+    reader: Ints
+    row: Ints
+    at_ms: Ints
+    votes: Floats
+    slot: Ints
+
+
+class Ledger:
+    """Codes of readers, and what each of them put into the counts."""
+
+    def __init__(self, limit: int = 2_000_000) -> None:
+        self._limit = limit
+        self._codes: dict[str, int] = {}
+        self._next_code = 0
+        self._count = 0
+        self._last: dict[int, int] = {}
+        self._slots: dict[int, int] = {}
+        self._notes = np.zeros(0, _NOTE)
+
+    def __len__(self) -> int:
+        """Count noted events."""
+        return self._count
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, estimated."""
+        return self._notes.nbytes + len(self._codes) * _READER_BYTES
+
+    def code_of(self, reader_id: str) -> int:
+        """Give a reader's code; codes are never used twice."""
+        code = self._codes.get(reader_id)
+        if code is None:
+            code = self._codes[reader_id] = self._next_code
+            self._next_code += 1
+        return code
+
+    def note(self, events: Events, votes: Floats) -> None:
+        """Remember events and the votes they were worth."""
+        start, end = self._count, self._count + len(events)
+        self._notes = room_for(self._notes, end)
+        new = self._notes[start:end]
+        new["reader"], new["row"], new["at_ms"] = events.readers, events.rows, events.at_ms
+        new["weight"], new["votes"], new["bought"] = events.weights, votes, events.bought
+        readers = events.readers.tolist()
+        new["before"] = self._chain(start, readers)
+        new["slot"] = [self._slots.get(reader, -1) for reader in readers] if self._slots else -1
+        self._count = end
+        if end > self._limit:
+            self._drop_oldest()
+
+    def get_slot(self, reader_id: str) -> int:
+        """Find the slot of a user's attributes; -1 when there is none."""
+        return self._slots.get(self._codes.get(reader_id, -1), -1)
+
+    def set_slot(self, reader_id: str, slot: int) -> None:
+        """Connect a user, and what the user did before, with a slot of attributes; -1 for none."""
+        code = self.code_of(reader_id)
+        if slot < 0:
+            self._slots.pop(code, None)
+        else:
+            self._slots[code] = slot
+        at = self._last.get(code, -1)
+        if at < 0 and slot < 0:
+            del self._codes[reader_id]
+        while at >= 0:
+            self._notes[at]["slot"] = slot
+            at = int(self._notes[at]["before"])
+
+    def read_newest(self, most: int) -> Notes:
+        """Give the newest notes that still count, oldest first."""
+        notes = self._notes[max(0, self._count - most) : self._count]
+        alive = notes["reader"] >= 0
+        reader, row, at_ms, slot = (
+            notes[name][alive].astype(np.int64) for name in ("reader", "row", "at_ms", "slot")
+        )
+        return Notes(reader, row, at_ms, notes["votes"][alive], slot)
+
+    def tail(self, reader: int, now_ms: int, most: int) -> list[int]:
+        """Find where the reader's last events of the running session stand, oldest first, `most` of them."""
+        places: list[int] = []
+        at = self._last.get(reader, -1)
+        while at >= 0 and len(places) < most:
+            _, _, at_ms, _, _, _, before, _ = self._notes.item(at)
+            if now_ms - at_ms > SESSION_GAP_MS:
+                break
+            places.append(at)
+            now_ms, at = at_ms, before
+        return places[::-1]
+
+    def events(self, places: list[int]) -> Events:
+        """Read noted events."""
+        notes = self._notes[np.array(places, np.int64)]
+        return Events(
+            notes["reader"].astype(np.int64),
+            notes["row"].astype(np.int64),
+            notes["at_ms"].copy(),
+            notes["weight"].astype(np.float64),
+            notes["bought"].copy(),
+        )
+
+    def votes_since(self, at_ms: int, count: int) -> Floats:
+        """Add up by row what noted events after a moment were worth.
+
+        Shapes:
+            returns: float64 [count]
+        """
+        notes = self._notes[: self._count]
+        late = notes[(notes["at_ms"] > at_ms) & (notes["reader"] >= 0)]
+        sums: Floats = np.bincount(late["row"], late["votes"], count)[:count].astype(np.float64)
+        return sums
+
+    def take_back(self, reader_id: str) -> tuple[Events, Floats]:
+        """Forget a reader; return their events that are still noted, oldest first, and what they were worth."""
+        code = self._codes.pop(reader_id, -1)
+        self._slots.pop(code, None)
+        at = self._last.pop(code, -1)
+        places: list[int] = []
+        while at >= 0:
+            places.append(at)
+            at = int(self._notes[at]["before"])
+        places.reverse()
+        taken = self.events(places)
+        votes = self._notes["votes"][places]
+        self._notes["reader"][places] = -1
+        return taken, votes
+
+    def _chain(self, start: int, readers: list[int]) -> list[int]:
+        """Link every new event to the one its reader had before."""
+        last = self._last
+        before: list[int] = []
+        for at, reader in enumerate(readers, start):
+            before.append(last.get(reader, -1))
+            last[reader] = at
+        return before
+
+    def _drop_oldest(self) -> None:
+        """Keep the newer half; readers without a kept event or attributes lose their code."""
+        keep = np.flatnonzero(self._notes["reader"][: self._count] >= 0)[-(self._limit // 2) :]
+        kept, votes = self.events(keep.tolist()), self._notes["votes"][keep]
+        present = set(kept.readers.tolist())
+        slots = self._slots
+        self._codes = {
+            reader: code for reader, code in self._codes.items() if code in present or code in slots
+        }
+        self._count, self._last = 0, {}
+        self.note(kept, votes)

@@ -1,0 +1,85 @@
+"""The texts of one field as one array of characters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from actors.retrieval.edit_distance import LONGEST, Text
+from actors.retrieval.text import folded
+from actors.vectors.types import Mask, Rows
+
+BLANK = 32
+MARGIN = LONGEST + 16
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Folded texts, each between two blanks, so that a finished word also ends at the end; a zero follows.
+
+    Shapes:
+        codes: uint16 [t]; starts: int64 [n + 1], where each text's first blank stands
+    """
+
+    codes: Text
+    starts: Rows
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @classmethod
+    def of(cls, originals: Sequence[str]) -> Texts:
+        """Fold texts.
+
+        Cost:
+            1,000,000 titles: 1 s
+        """
+        pieces = [folded(text) for text in originals]
+        lengths = np.fromiter((len(piece) + 3 for piece in pieces), np.int64, len(pieces))
+        starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+        whole = "".join(f" {piece} \0" for piece in pieces) + "\0" * MARGIN
+        return cls(np.frombuffer(whole.encode("utf-16-le"), np.uint16), starts)
+
+    @property
+    def size(self) -> int:
+        """Characters that belong to texts."""
+        return int(self.starts[-1])
+
+    def folded(self, text: int) -> str:
+        """Give one text back, folded."""
+        codes = self.codes[self.starts[text] + 1 : self.starts[text + 1] - 2]
+        return codes.tobytes().decode("utf-16-le", "replace")
+
+    def word_starts(self) -> Rows:
+        """Find where words begin: after a blank, and at every ideograph.
+
+        Shapes:
+            returns: int64 [w], ascending
+        """
+        codes = self.codes[: self.size]
+        begins = np.zeros(len(codes), np.bool_)
+        begins[1:] = (codes[:-1] == BLANK) & (codes[1:] != 0)
+        begins |= _ideographs(codes)
+        found: Rows = np.flatnonzero(begins)
+        return found
+
+    def owners(self, places: Rows) -> Rows:
+        """Say which text each place belongs to.
+
+        Shapes:
+            places: int64 [m]; returns: int64 [m]
+        """
+        return np.searchsorted(self.starts, places, side="right").astype(np.int64) - 1
+
+
+def _ideographs(codes: npt.NDArray[np.uint16]) -> Mask:
+    if not (codes >= 0x2E80).any():
+        return np.zeros(len(codes), np.bool_)
+    return (
+        ((codes >= 0x2E80) & (codes <= 0x9FFF))
+        | ((codes >= 0xAC00) & (codes <= 0xD7AF))
+        | ((codes >= 0xF900) & (codes <= 0xFAFF))
+    )

@@ -1,0 +1,106 @@
+"""Which texts share pairs and triples of characters with what was typed.
+
+A typo destroys as many n-grams as it has places in; what is left points at the texts that are worth comparing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from actors.retrieval.autocomplete.folded_texts import Texts
+from actors.retrieval.autocomplete.prefixes import Allowed
+from actors.retrieval.edit_distance import Text
+from actors.vectors.types import Rows
+
+_CHUNK = 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Grams:
+    """For every n-gram the texts that have it.
+
+    Shapes:
+        keys: uint64 [g], ascending; starts: int64 [g + 1]; texts: int32 [m], ascending within a gram
+    """
+
+    size: int
+    keys: npt.NDArray[np.uint64]
+    starts: Rows
+    texts: npt.NDArray[np.int32]
+
+    @classmethod
+    def of(cls, texts: Texts, size: int) -> Grams:
+        """Index the n-grams of texts.
+
+        Cost:
+            1,000,000 titles, triples: 6 s
+        """
+        owner = np.repeat(np.arange(len(texts), dtype=np.int32), np.diff(texts.starts))
+        keys = keys_of(texts.codes[: texts.size], size)
+        whole = np.flatnonzero(keys)
+        keys, owner = keys[whole], owner[whole]
+        order = np.argsort(keys, kind="stable")
+        keys, owner = keys[order], owner[order]
+        fresh = np.ones(len(keys), np.bool_)
+        fresh[1:] = (keys[1:] != keys[:-1]) | (owner[1:] != owner[:-1])
+        keys, owner = keys[fresh], owner[fresh]
+        first = np.ones(len(keys), np.bool_)
+        first[1:] = keys[1:] != keys[:-1]
+        starts = np.append(np.flatnonzero(first), len(keys)).astype(np.int64)
+        return cls(size, keys[first], starts, owner)
+
+    def shared(self, typed: Text, edits: int, among: int, allowed: Allowed | None) -> tuple[Rows, Rows]:
+        """Count for each of so many texts how many of the rarest n-grams of what was typed it has.
+
+        Shapes:
+            typed: uint16 [c], with the blank before its first word
+            returns: texts and counts, int64 [m] each, of the texts that have enough
+        Cost:
+            100,000 titles: 0.3 ms
+        """
+        wanted = np.unique(keys_of(typed, self.size))
+        wanted = wanted[wanted != 0]
+        places = np.searchsorted(self.keys, wanted)
+        found = places[(places < len(self.keys))]
+        found = found[self.keys[found] == wanted[places < len(self.keys)]]
+        if not len(found):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        lengths = self.starts[found + 1] - self.starts[found]
+        rarest = found[np.argsort(lengths, kind="stable")][: self.size * edits + 6]
+        lists = [self.texts[self.starts[gram] : self.starts[gram + 1]] for gram in rarest.tolist()]
+        return _counted(lists, self.size * edits, among, allowed)
+
+
+def keys_of(codes: Text, size: int) -> npt.NDArray[np.uint64]:
+    """Pack every n-gram into one number; 0 where a text ends inside it.
+
+    Shapes:
+        returns: uint64 [c]
+    """
+    count = len(codes)
+    key: npt.NDArray[np.uint64] = np.zeros(count, np.uint64)
+    whole = np.ones(count, np.bool_)
+    for at in range(size):
+        shifted = np.zeros(count, np.uint16)
+        shifted[: count - at] = codes[at:]
+        whole &= shifted != 0
+        key = (key << np.uint64(16)) | shifted
+    key[~whole] = 0
+    return key
+
+
+def _counted(
+    lists: list[npt.NDArray[np.int32]], lost: int, among: int, allowed: Allowed | None
+) -> tuple[Rows, Rows]:
+    """Count how often each text occurs in lists; keep those that could still be near enough."""
+    # one byte a text: there are never more lists than that holds, and little memory is walked through
+    counts = np.zeros(among, np.uint8)
+    for texts in lists:
+        counts[texts] += np.uint8(1)
+    enough: Rows = np.flatnonzero(counts >= max(len(lists) - lost, 1))
+    if allowed is not None:
+        enough = enough[allowed(enough)]
+    return enough, counts[enough].astype(np.int64)

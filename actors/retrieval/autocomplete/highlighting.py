@@ -1,0 +1,93 @@
+"""What was typed and what was not, marked and escaped for HTML."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+
+from actors.retrieval.text import folded_with_places
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A completion as it is shown."""
+
+    text: str
+    text_with_markups: str
+    "`<mark>` around what was not typed yet."
+    text_with_inverted_markups: str
+    "`<mark>` around what was typed."
+
+
+def marked(text: str, stretches: list[tuple[int, int]]) -> Marked:
+    """Mark a text, given which stretches of its folded form were typed.
+
+    `stretches` are (from, to) in folded characters, ascending, not touching each other.
+    """
+    typed = _in_text(text, stretches)
+    normal: list[str] = []
+    inverted: list[str] = []
+    for begin, end, was_typed in _cut(typed, len(text)):
+        piece = escape(text[begin:end], quote=False)
+        normal.append(piece if was_typed else f"<mark>{piece}</mark>")
+        inverted.append(f"<mark>{piece}</mark>" if was_typed else piece)
+    return Marked(text, "".join(normal), "".join(inverted))
+
+
+def words_typed(folded_text: str, typed: str) -> list[tuple[int, int]]:
+    """Find the words of a folded text that were typed in another order, as exact or common beginnings.
+
+    A typed word marks the word of the text with which it shares its longest beginning.
+    """
+    places: list[tuple[int, str]] = []
+    at = 0
+    for word in folded_text.split(" "):
+        places.append((at, word))
+        at += len(word) + 1
+    found: dict[int, int] = {}
+    for word in typed.split():
+        shared = [(_shared(word, other), -begin, begin) for begin, other in places if begin not in found]
+        length, _, begin = max(shared, default=(0, 0, 0))
+        if length:
+            found[begin] = begin + length
+    return sorted(found.items())
+
+
+def _in_text(text: str, stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Turn stretches of folded characters into stretches of the text."""
+    _, places = folded_with_places(text)
+    if not places:
+        return []
+    found = []
+    for begin, end in stretches:
+        begin, end = max(begin, 0), min(end, len(places))
+        if begin < end:
+            # up to where the next folded character begins, but without the blanks and marks before it
+            last = places[end - 1] + 1
+            while last < len(text) and end < len(places) and places[end] > last and not text[last].isspace():
+                last += 1
+            found.append((places[begin], last))
+    return found
+
+
+def _cut(typed: list[tuple[int, int]], length: int) -> list[tuple[int, int, bool]]:
+    """Cut a text into stretches that were typed and stretches that were not."""
+    pieces: list[tuple[int, int, bool]] = []
+    at = 0
+    for begin, end in typed:
+        if begin > at:
+            pieces.append((at, begin, False))
+        pieces.append((begin, end, True))
+        at = end
+    if at < length:
+        pieces.append((at, length, False))
+    return pieces
+
+
+def _shared(one: str, other: str) -> int:
+    length = 0
+    for left, right in zip(one, other, strict=False):
+        if left != right:
+            break
+        length += 1
+    return length

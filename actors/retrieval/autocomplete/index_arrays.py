@@ -1,0 +1,121 @@
+"""An index as named arrays and back: what a snapshot keeps of it. The arrays may be mapped from files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from actors.retrieval.autocomplete.folded_texts import MARGIN, Texts
+from actors.retrieval.autocomplete.grams import Grams
+from actors.retrieval.autocomplete.lookup import Index
+from actors.retrieval.autocomplete.prefixes import BLOCK, Prefixes
+from actors.retrieval.autocomplete.word_index import Words
+from cluster.errors import Fault
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+def arrays_of(index: Index) -> dict[str, npt.NDArray[Any]]:
+    """Name every array of an index by its place, as in `words.grams.keys`."""
+    return dict(_named(index, ""))
+
+
+def index_of(arrays: Arrays) -> Index:
+    """Put an index together again; every array is looked at once.
+
+    Errors:
+        Fault: one is missing, or holds what a look-up could not read
+    """
+    try:
+        # plain arrays: a slice of a memmap makes an object of its own, in every step of a look-up
+        taken = {name: np.asarray(array) for name, array in arrays.items()}
+        texts = _texts(taken, "texts.")
+        index = Index(
+            texts=texts,
+            prefixes=_prefixes(taken, "prefixes.", texts),
+            pairs=_grams(taken, "pairs.", 2, texts),
+            triples=_grams(taken, "triples.", 3, texts),
+            words=_words(taken, "words.", texts),
+            places=taken["places"],
+            place_starts=taken["place_starts"],
+            pull=taken["pull"],
+        )
+    except KeyError as error:
+        raise Fault(f"snapshot is damaged: an index of completions has no {error}") from error
+    _see(_lists(index.place_starts, index.places, len(texts), texts.size), "places")
+    _see(index.pull.dtype == np.float32 and index.pull.shape == (len(texts),), "pull")
+    _see(bool(np.isfinite(index.pull.sum(dtype=np.float64))), "pull")
+    return index
+
+
+def _named(thing: Any, prefix: str) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+    for field in fields(thing):
+        value = getattr(thing, field.name)
+        if isinstance(value, np.ndarray):
+            yield prefix + field.name, value
+        elif is_dataclass(value):
+            yield from _named(value, f"{prefix}{field.name}.")
+
+
+def _texts(taken: Arrays, key: str) -> Texts:
+    codes, starts = taken[key + "codes"], taken[key + "starts"]
+    _see(codes.dtype == np.uint16 and codes.ndim == 1 and len(codes) >= MARGIN, key + "codes")
+    _see(_in_turn(starts, len(codes) - MARGIN), key + "starts")
+    _see(not codes[len(codes) - MARGIN :].any(), key + "codes")
+    return Texts(codes, starts)
+
+
+def _prefixes(taken: Arrays, key: str, texts: Texts) -> Prefixes:
+    made = Prefixes(*(taken[key + field.name] for field in fields(Prefixes)))
+    count = len(made.places)
+    _see(_numbers(made.places, texts.size), key + "places")
+    _see(_numbers(made.owner, len(texts)) and len(made.owner) == count, key + "owner")
+    _see(made.key.dtype == np.uint64 and made.key.shape == (count,), key + "key")
+    _see(made.rank.dtype == np.int32 and made.rank.shape == (count,), key + "rank")
+    _see(made.best.dtype == np.int32 and made.best.shape == (-(-count // BLOCK),), key + "best")
+    return made
+
+
+def _grams(taken: Arrays, key: str, size: int, texts: Texts) -> Grams:
+    keys, starts, owners = taken[key + "keys"], taken[key + "starts"], taken[key + "texts"]
+    _see(keys.dtype == np.uint64 and bool((np.diff(keys.astype(np.int64)) > 0).all()), key + "keys")
+    _see(_lists(starts, owners, len(keys), len(texts)), key + "texts")
+    return Grams(size, keys, starts, owners)
+
+
+def _words(taken: Arrays, key: str, texts: Texts) -> Words:
+    vocabulary = _texts(taken, key + "vocabulary.")
+    starts, owners = taken[key + "starts"], taken[key + "texts"]
+    _see(_lists(starts, owners, len(vocabulary), len(texts)), key + "texts")
+    return Words(
+        vocabulary,
+        _prefixes(taken, key + "prefixes.", vocabulary),
+        _grams(taken, key + "grams.", 2, vocabulary),
+        starts,
+        owners,
+    )
+
+
+def _lists(starts: npt.NDArray[Any], values: npt.NDArray[Any], lists: int, below: int) -> bool:
+    return len(starts) == lists + 1 and _in_turn(starts, len(values)) and _numbers(values, below)
+
+
+def _in_turn(starts: npt.NDArray[Any], last: int) -> bool:
+    if starts.ndim != 1 or starts.dtype != np.int64 or not len(starts):
+        return False
+    return bool(starts[0] == 0 and starts[-1] == last and (np.diff(starts) >= 0).all())
+
+
+def _numbers(values: npt.NDArray[Any], below: int) -> bool:
+    if values.ndim != 1 or values.dtype.kind != "i":
+        return False
+    return not len(values) or bool(values.min() >= 0 and values.max() < below)
+
+
+def _see(sound: bool | np.bool_, name: str) -> None:
+    if not sound:
+        raise Fault(f"snapshot is damaged: an index of completions: {name} does not fit")

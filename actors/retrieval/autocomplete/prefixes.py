@@ -1,0 +1,165 @@
+"""Every word start of all texts in alphabetical order, so that an exact beginning is one stretch of it.
+
+The best of a stretch are found through blocks: the ranks of the best of every 64 places are kept, and the best few of
+a stretch can only stand in the few blocks whose best are best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from actors.retrieval.autocomplete.folded_texts import Texts
+from actors.retrieval.edit_distance import Text
+from actors.vectors.types import Floats, Mask, Rows
+
+BLOCK = 64
+_SMALL = 2_048
+_KEYS = 6
+_PER_KEY = 4
+_WORST = np.iinfo(np.int32).max
+
+Ranks = npt.NDArray[np.int32]
+"""int32 [n], 0 is the most popular."""
+
+Allowed = Callable[[Rows], Mask]
+"""Says which of some texts may be returned: int64 [k] -> bool [k]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefixes:
+    """Word starts, sorted.
+
+    Shapes:
+        places: int32 or int64 [w], into the characters; owner: int32 [w], which text; key: uint64 [w], the first four
+        characters; rank: int32 [w]; best: int32 [w / 64]
+    """
+
+    places: Rows
+    owner: npt.NDArray[np.int32]
+    key: npt.NDArray[np.uint64]
+    rank: Ranks
+    best: Ranks
+
+    @classmethod
+    def of(cls, texts: Texts, rank: Ranks) -> Prefixes:
+        """Sort the word starts of texts.
+
+        Cost:
+            1,000,000 titles: 3 s
+        """
+        places = texts.word_starts()
+        owner = texts.owners(places)
+        keys = [_packed(texts.codes, places + _PER_KEY * at) for at in range(_KEYS)]
+        order = np.lexsort(np.stack([rank[owner].astype(np.uint64), *reversed(keys)]))
+        kind = np.int32 if texts.size < np.iinfo(np.int32).max else np.int64
+        ranked = rank[owner[order]].astype(np.int32)
+        return cls(
+            places[order].astype(kind), owner[order].astype(np.int32), keys[0][order], ranked, _blocks(ranked)
+        )
+
+    def stretch(self, typed: Text, text: Text) -> tuple[int, int]:
+        """Find the word starts that begin exactly so, as positions from and to.
+
+        Cost:
+            20 us
+        """
+        if not len(typed):
+            return 0, len(self.places)
+        head = typed[:_PER_KEY]
+        low, high = _bounds(head)
+        first = int(np.searchsorted(self.key, np.uint64(low), side="left"))
+        last = int(np.searchsorted(self.key, np.uint64(high), side="right"))
+        if len(typed) <= _PER_KEY or first == last:
+            return first, last
+        wanted = typed.tolist()
+        return self._bisect(wanted, text, first, last, after=False), self._bisect(
+            wanted, text, first, last, after=True
+        )
+
+    def top(self, first: int, last: int, wanted: int, allowed: Allowed | None) -> tuple[Rows, Rows]:
+        """Find the most popular texts of a stretch, best first, each once, and where in the characters it begins so.
+
+        Shapes:
+            returns: int64 [m] each
+        Cost:
+            20 us for a small stretch, 0.3 ms for 3,000,000 places
+        """
+        for reach in (wanted * 4, wanted * 64, last - first):
+            at = self._leading(first, last, reach)
+            owner = self.owner[at].astype(np.int64)
+            if allowed is not None:
+                kept = allowed(owner)
+                at, owner = at[kept], owner[kept]
+            order = np.lexsort((self.places[at], self.rank[at]))
+            at, owner = at[order], owner[order]
+            first_of_each = np.sort(np.unique(owner, return_index=True)[1])[:wanted]
+            if len(first_of_each) >= wanted or reach >= last - first:
+                break
+        return owner[first_of_each], self.places[at[first_of_each]].astype(np.int64)
+
+    def _leading(self, first: int, last: int, wanted: int) -> Rows:
+        """Give positions among which the best of a stretch are."""
+        if last - first <= max(_SMALL, wanted):
+            return np.arange(first, last)
+        first_block, last_block = -(-first // BLOCK), last // BLOCK
+        inner = self.best[first_block:last_block]
+        if len(inner) > wanted:
+            blocks = np.argpartition(inner, wanted)[:wanted] + first_block
+        else:
+            blocks = np.arange(first_block, last_block)
+        inside = (blocks[:, None] * BLOCK + np.arange(BLOCK)).ravel()
+        edges = [np.arange(first, first_block * BLOCK), np.arange(last_block * BLOCK, last)]
+        return np.concatenate([*edges, inside])
+
+    def _bisect(self, wanted: list[int], text: Text, first: int, last: int, *, after: bool) -> int:
+        length = len(wanted)
+        while first < last:
+            middle = (first + last) // 2
+            place = int(self.places[middle])
+            found = text[place : place + length].tolist()
+            if 0 in found:
+                found = found[: found.index(0)]
+            if found < wanted or (after and found == wanted):
+                first = middle + 1
+            else:
+                last = middle
+        return first
+
+
+def rank_of(popularity: Floats | Rows, lengths: Rows | None = None) -> Ranks:
+    """Rank by popularity, 0 first; of equals the shorter one, then the earlier one."""
+    rank = np.empty(len(popularity), np.int32)
+    order = np.argsort(-popularity, kind="stable") if lengths is None else np.lexsort((lengths, -popularity))
+    rank[order] = np.arange(len(popularity), dtype=np.int32)
+    return rank
+
+
+def _packed(text: Text, places: Rows) -> npt.NDArray[np.uint64]:
+    """Pack four characters into one number; nothing counts after a text has ended."""
+    key: npt.NDArray[np.uint64] = np.zeros(len(places), np.uint64)
+    alive = np.ones(len(places), np.bool_)
+    for at in range(_PER_KEY):
+        code = text[np.minimum(places + at, len(text) - 1)]
+        alive &= code != 0
+        key = (key << np.uint64(16)) | np.where(alive, code, 0).astype(np.uint64)
+    return key
+
+
+def _bounds(head: Text) -> tuple[int, int]:
+    """Give the least and the greatest key that begins with up to four characters."""
+    low = high = 0
+    for at in range(_PER_KEY):
+        code = int(head[at]) if at < len(head) else 0
+        low, high = low << 16 | code, high << 16 | (code if at < len(head) else 0xFFFF)
+    return low, high
+
+
+def _blocks(rank: Ranks) -> Ranks:
+    padded = np.full(-(-len(rank) // BLOCK) * BLOCK, _WORST, np.int32)
+    padded[: len(rank)] = rank
+    best: Ranks = padded.reshape(-1, BLOCK).min(axis=1)
+    return best

@@ -1,0 +1,122 @@
+"""The words of all texts: several words in any order, each with typos of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from actors.retrieval.autocomplete.folded_texts import Texts
+from actors.retrieval.autocomplete.grams import Grams
+from actors.retrieval.autocomplete.prefixes import Allowed, Prefixes, rank_of
+from actors.retrieval.edit_distance import Pattern, edits_allowed, text_of
+from actors.vectors.types import Floats, Rows
+
+_WORDS_EACH = 48
+_COMPARED = 400
+_MOST_WORDS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The distinct words, how to find them, and which texts have them.
+
+    Shapes:
+        starts: int64 [v + 1]; texts: int32 [m], ascending within a word
+    """
+
+    vocabulary: Texts
+    prefixes: Prefixes
+    grams: Grams
+    starts: Rows
+    texts: npt.NDArray[np.int32]
+
+    @classmethod
+    def of(cls, texts: Texts) -> Words:
+        """Index the words of texts; a word is as popular as it is frequent.
+
+        Cost:
+            1,000,000 titles: 6 s
+        """
+        whole = texts.codes[: texts.size].tobytes().decode("utf-16-le")
+        found: dict[str, int] = {}
+        numbers: list[int] = []
+        owners: list[int] = []
+        for owner, text in enumerate(whole.split("\0")[: len(texts)]):
+            for word in text.split():
+                numbers.append(found.setdefault(word, len(found)))
+                owners.append(owner)
+        pairs = np.array(numbers, np.int64) * max(len(texts), 1) + np.array(owners, np.int64)
+        pairs = np.unique(pairs)
+        number, rest = np.divmod(pairs, max(len(texts), 1))
+        starts = np.searchsorted(number, np.arange(len(found) + 1)).astype(np.int64)
+        vocabulary = Texts.of(list(found))
+        rank = rank_of(np.diff(starts))
+        return cls(
+            vocabulary, Prefixes.of(vocabulary, rank), Grams.of(vocabulary, 2), starts, rest.astype(np.int32)
+        )
+
+    def texts_with(self, typed: str, allowed: Allowed | None) -> tuple[Rows, Floats]:
+        """Find the texts that have all words typed, in any order; a text's cost is the typos of all words together.
+
+        Shapes:
+            returns: int64 [m], float64 [m]
+        """
+        words = typed.split()[:_MOST_WORDS]
+        open_end = not typed.endswith(" ")
+        lists = []
+        for at, word in enumerate(words):
+            near, edits = self._near(word, whole=not (open_end and at == len(words) - 1))
+            if not len(near):
+                return np.zeros(0, np.int64), np.zeros(0)
+            lists.append((int((self.starts[near + 1] - self.starts[near]).sum()), near, edits))
+        texts: Rows = np.zeros(0, np.int64)
+        cost: Floats = np.zeros(0)
+        for turn, (_, near, edits) in enumerate(sorted(lists, key=lambda entry: entry[0])):
+            found, worth = self._with(near, edits, texts if turn else None)
+            if allowed is not None and not turn:
+                kept = allowed(found)
+                found, worth = found[kept], worth[kept]
+            if not len(found):
+                return found, worth
+            places = np.searchsorted(texts, found) if turn else np.arange(len(found))
+            texts, cost = found, worth + (cost[places] if turn else 0.0)
+        return texts, cost
+
+    def _near(self, word: str, *, whole: bool) -> tuple[Rows, Rows]:
+        """Find the words that could be meant, and their typos."""
+        pattern = text_of(word + " " if whole else word)
+        most = min(edits_allowed(len(word)), 3)
+        first, last = self.prefixes.stretch(pattern, self.vocabulary.codes)
+        exact, _ = self.prefixes.top(first, last, _WORDS_EACH, None)
+        candidates = exact
+        if most and not word.isdigit():
+            shared, counts = self.grams.shared(text_of(" " + word), most, len(self.vocabulary), None)
+            if len(shared) > _COMPARED:
+                shared = shared[np.argpartition(-counts, _COMPARED)[:_COMPARED]]
+            candidates = np.union1d(exact, shared)
+        places = self.vocabulary.starts[candidates] + 1
+        found = Pattern(pattern).nearness(self.vocabulary.codes, places, max(most, 1))
+        edits = found.edits
+        kept = np.flatnonzero(edits <= most)
+        if len(kept) > _WORDS_EACH:
+            kept = kept[np.argsort(edits[kept], kind="stable")[:_WORDS_EACH]]
+        return candidates[kept], edits[kept]
+
+    def _with(self, words: Rows, edits: Rows, among: Rows | None) -> tuple[Rows, Floats]:
+        """List the texts that have one of some words, with the least typos."""
+        if not len(words):
+            return np.zeros(0, np.int64), np.zeros(0)
+        lists = [self.texts[self.starts[word] : self.starts[word + 1]] for word in words.tolist()]
+        owner = np.concatenate(lists).astype(np.int64)
+        cost = np.repeat(edits, [len(one) for one in lists])
+        if among is not None:
+            at = np.minimum(np.searchsorted(among, owner), len(among) - 1)
+            inside = among[at] == owner
+            owner, cost = owner[inside], cost[inside]
+        order = np.lexsort((cost, owner))
+        owner, cost = owner[order], cost[order]
+        first = np.ones(len(owner), np.bool_)
+        first[1:] = owner[1:] != owner[:-1]
+        return owner[first], cost[first].astype(np.float64)

@@ -1,0 +1,96 @@
+"""What of a product is searched: texts by field, the translations apart.
+
+A match in a title weighs twice, in everything else once; all fields are one text as far as lengths are concerned.
+
+Source:
+    ranking notes, section 6: fields put together with the title repeated are as good as tuned weights
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from actors.retrieval.lexical.text_query import DESCRIPTION, FIELDS, METADATA, TITLE
+from cluster.query.language.words import without_markup
+
+WEIGHTS: Final = (2, 1, 1, 1, 1, 1, 1, 1)
+"By field, in the order of `FIELDS`."
+GROUPS: Final = (TITLE, TITLE, DESCRIPTION, DESCRIPTION, DESCRIPTION, DESCRIPTION, DESCRIPTION, METADATA)
+"What a field counts as in `matched`."
+
+_LONGEST_TEXT: Final = 40_000
+_LONGEST_VALUE: Final = 2_000
+_MOST_VALUES: Final = 50
+_LONGEST_MEANING: Final = 3_000
+_LABELS = ("brand", "color", "material", "size", "type", "tags", "authors", "publishers", "collections")
+_READ: Final = (
+    ("title", FIELDS.index("title"), _LONGEST_VALUE),
+    *(
+        (name, FIELDS.index("paragraphs" if name == "html" else name), _LONGEST_TEXT)
+        for name in (
+            "subtitle",
+            "description",
+            "short_description",
+            "headers",
+            "paragraphs",
+            "anchors",
+            "html",
+        )
+    ),
+    *(
+        (name, FIELDS.index("metadata"), _LONGEST_VALUE)
+        for name in (*_LABELS, "categories", "custom_attributes")
+    ),
+)
+"Name, number of the field, and characters of it that are read."
+
+Piece = tuple[int, str]
+"Number of the field and its text."
+
+
+def pieces(record: Mapping[str, Any]) -> Iterator[Piece]:
+    """Read the texts of a product, or of one of its translations."""
+    for name, field, longest in _READ:
+        value = record.get(name)
+        if not value:
+            continue
+        if isinstance(value, str):
+            yield field, without_markup(value[:longest]) if name == "html" else value[:longest]
+        elif name == "categories":
+            # levels that several paths share count once
+            levels = {level: None for path in value for level in _texts(path)}
+            yield from ((field, level[:longest]) for level in levels)
+        else:
+            yield from ((field, text[:longest]) for text in _texts(value))
+
+
+def text_for_meaning(product: Mapping[str, Any]) -> str:
+    """Write down what a product is about, for an embedder: the title twice, then everything else, cut off somewhere."""
+    texts = [text for _, text in pieces(product)]
+    if not texts:
+        texts = [text for _, record in translations(product) for _, text in pieces(record)]
+    return " ".join([str(product.get("title") or ""), *texts])[:_LONGEST_MEANING]
+
+
+def translations(product: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Read the translations of a product: language and texts."""
+    for name, record in product.items():
+        if name.startswith("i18n_") and isinstance(record, Mapping):
+            yield name[5:7].lower(), record
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Read a text, or the texts of a list or of an object."""
+    if isinstance(value, str):
+        yield value
+        return
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value[:_MOST_VALUES]:
+            if isinstance(item, str):
+                yield item
+            elif isinstance(item, dict):
+                yield from (text for text in item.values() if isinstance(text, str))

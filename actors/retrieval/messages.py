@@ -1,0 +1,156 @@
+"""What is asked of a search beyond what every query shares, and what it finds beyond products.
+
+Plain values made for the crossing: filters are trees, formulas and patterns are texts that were tried at the door.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cluster.query.language.tree import Node
+
+PERSONALIZATION: Final = "_personalization_score"
+RELEVANCE: Final = "_search_score"
+BOOSTING: Final = "_boosting_score"
+DISTANCE: Final = "_geo_distance"
+SCORES: Final = frozenset({PERSONALIZATION, RELEVANCE, BOOSTING, DISTANCE})
+"What an order may name beside product fields."
+
+MOST_PERSONAL: Final = 5
+
+_FEW_LETTERS: Final = 100
+_FEW_PARTS: Final = 5
+_FEW_NAMED: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class OrderKey:
+    """One key of an order."""
+
+    expression: str
+    "A field, one of `SCORES`, or a formula over them."
+    ascending: bool = False
+    threshold: float = 0.0
+    "Neighbours whose relative difference is at most this are equal."
+    default: float = 0.0
+    "For products without a value."
+    at: tuple[float, float] | None = None
+    "Latitude and longitude in degrees, for `_geo_distance`, which is in kilometres."
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """Counts of one field's values, or of filters with names."""
+
+    field: str
+    label: str
+    size: int = 10
+    include: str | None = None
+    exclude: str | None = None
+    "Patterns over whole values."
+    keys: tuple[tuple[str, Node], ...] | None = None
+    "Ranges and queries: name and filter, in the order they were asked for."
+
+
+@dataclass(frozen=True, slots=True)
+class FacetFilter:
+    """What was chosen in one facet; one of the choices must hold."""
+
+    field: str
+    filter: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Anchoring:
+    """A product that stands where another one stands."""
+
+    product_id: str
+    anchor_ids: tuple[str, ...]
+    position: int = -1
+    "1: right after the highest anchor, -1: right before."
+    from_ms: int | None = None
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchQuery:
+    """A search."""
+
+    text: str = ""
+    "As it was typed; empty for everything."
+    original: str = ""
+    "`q` as it was sent."
+    advanced: Node | None = None
+    "`advanced_q`; values of `full_text` are looked up in the index."
+    prefer_language: str = ""
+    category: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+    like: str = ""
+    order: tuple[OrderKey, ...] = ()
+    facets: tuple[Facet, ...] = ()
+    facet_filters: tuple[FacetFilter, ...] = ()
+    anchorings: tuple[Anchoring, ...] = ()
+    correct: bool = True
+    left_out_fields: tuple[str, ...] = ()
+    partial: bool = False
+    separated: bool = False
+    partial_threshold: int | None = None
+    "Partial results only when at most so many match whole; None: always."
+    meaning: float | None = None
+    "How alike products found by meaning must be; None: words only."
+    matched_fields: bool = False
+    campaigns: bool = True
+    "Stored rules apply."
+    existence: tuple[str, ...] = ()
+    personalization: int = MOST_PERSONAL
+    "0 to 5: how much the reader's taste counts."
+    assets: tuple[Any, ...] = ()
+    "`json_asset` of the stored rules that apply."
+    applied: tuple[str, ...] = ()
+    "Names of the stored rules that apply."
+    filtering: str = ""
+    "Name of the stored rule that takes products out."
+
+    @property
+    def is_plain(self) -> bool:
+        """Is it a search as most are: a few words, a few facets, no work that a caller can pile up?"""
+        return (
+            self.advanced is None
+            and not self.like
+            and len(self.text) <= _FEW_LETTERS
+            and len(self.facets) + len(self.facet_filters) + len(self.order) <= _FEW_PARTS
+            and not any(facet.include or facet.exclude or facet.keys for facet in self.facets)
+            and len(self.anchorings) + len(self.existence) + len(self.include) <= _FEW_NAMED
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """What became of a search's words."""
+
+    errors: bool
+    corrected: bool
+    "Was the corrected text searched for?"
+    original_text: str
+    original_marked: str
+    "HTML, `<mark>` around the wrong words."
+    corrected_text: str
+    corrected_marked: str
+    "HTML, `<mark>` around the replaced words."
+
+
+@dataclass(frozen=True, slots=True)
+class SearchFound:
+    """What a search found beside the page of products."""
+
+    total: int
+    spelling: Spelling
+    facets: Mapping[str, list[tuple[Any, int]]] = field(default_factory=dict)
+    existence: Mapping[str, bool] = field(default_factory=dict)
+    partial: list[dict[str, Any]] | None = None
+    "Products that match in part, when they are wanted apart."
+    assets: tuple[Any, ...] = ()
+    applied: tuple[str, ...] = ()
+    filtering: str = ""

@@ -1,0 +1,140 @@
+"""One paragraph as it is shown: where it stands, its HTML and the block around it.
+
+HTML is written anew from a short list of tags and attributes, so nothing of a page can run in a reader's browser.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+from typing import Any, Final
+
+from actors.retrieval.paragraphs.paragraph_splitter import HEADINGS, HIDDEN, blocks, page_of
+
+_TAGS: Final = frozenset({
+    "a", "abbr", "b", "blockquote", "br", "caption", "cite", "code", "dd", "del", "dfn", "div", "dl", "dt",
+    "em", "figcaption", "figure", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "ins", "kbd", "li", "main",
+    "mark", "ol", "p", "pre", "q", "s", "samp", "section", "article", "small", "span", "strong", "sub", "sup",
+    "table", "tbody", "td", "tfoot", "th", "thead", "time", "tr", "u", "ul", "var",
+})  # fmt: skip
+_VOID: Final = frozenset({"br", "hr"})
+_ATTRIBUTES: Final = frozenset({"href", "title", "lang", "dir", "colspan", "rowspan", "datetime", "start"})
+_LINK = re.compile(r"(?:https?://|mailto:|[/?#]|[^:]*$)", re.IGNORECASE)
+_NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+_DEEPEST = 64
+_MOST_CHILDREN = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """The block a paragraph stands in."""
+
+    html: str
+    css_selector: str
+    relevant: tuple[int, int]
+    "From which to before which of the block's children belong together: a heading and what follows it."
+    answer_css_selector: str
+    "Where the paragraph stands in that HTML."
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A paragraph with its place in the page."""
+
+    css_selector: str
+    html: str = ""
+    around: Around | None = None
+
+
+def show(page: str, number: int, *, html: bool = False, around: bool = False) -> Shown | None:
+    """Show the block of a page with a number; None when the page has none such."""
+    found = blocks(page_of(page))
+    if not 0 <= number < len(found):
+        return None
+    node = found[number].node
+    return Shown(
+        selector(node),
+        html=written(node) if html else "",
+        around=_around(node, found[number].heading) if around else None,
+    )
+
+
+def selector(node: Any) -> str:
+    """Write the way from the root of the document to an element."""
+    steps: list[str] = []
+    while node.parent is not None and node.parent.tag not in ("-undef", "-document"):
+        steps.append(_step(node))
+        node = node.parent
+    return " > ".join([":root", *reversed(steps)])
+
+
+def written(node: Any) -> str:
+    """Write an element as HTML that can do no harm."""
+    pieces: list[str] = []
+    _write(node, pieces, 0)
+    return "".join(pieces)
+
+
+def _around(node: Any, title: str) -> Around:
+    """Choose the element around a paragraph, and of its children those that stand under one heading."""
+    parent = node.parent if node.parent is not None and node.parent.tag != "html" else node
+    children = list(_elements(parent)) if parent is not node else []
+    seen = [child for child in children if child.tag not in HIDDEN][:_MOST_CHILDREN]
+    ids = [child.mem_id for child in seen]
+    if parent is node or node.mem_id not in ids:
+        return Around(written(node), selector(node), (0, 1), ":scope", title)
+    at = ids.index(node.mem_id)
+    begin = next((place for place in range(at, -1, -1) if seen[place].tag in HEADINGS), 0)
+    end = next((place for place in range(at + 1, len(seen)) if seen[place].tag in HEADINGS), len(seen))
+    tag = parent.tag if parent.tag in _TAGS else "div"
+    # a child that can't be written keeps its place, so that the numbers stay right
+    whole = "".join(written(child) or "<span></span>" for child in seen)
+    inner = f":scope > :nth-child({at + 1})"
+    return Around(f"<{tag}>{whole}</{tag}>", selector(parent), (begin, end), inner, title)
+
+
+def _step(node: Any) -> str:
+    place = 1
+    before = node.prev
+    while before is not None:
+        place += not before.tag.startswith("-")
+        before = before.prev
+    name = node.tag if _NAME.fullmatch(node.tag) else "*"
+    return f"{name}:nth-child({place})"
+
+
+def _write(node: Any, pieces: list[str], depth: int) -> None:
+    if node.tag == "-text":
+        pieces.append(escape(node.text_content or "", quote=False))
+        return
+    if node.tag.startswith("-") or node.tag in HIDDEN or depth > _DEEPEST:
+        return
+    shown = node.tag in _TAGS
+    if shown:
+        pieces.append(f"<{node.tag}{''.join(_attributes(node))}>")
+    child = node.child
+    while child is not None:
+        _write(child, pieces, depth + 1)
+        child = child.next
+    if shown and node.tag not in _VOID:
+        pieces.append(f"</{node.tag}>")
+
+
+def _attributes(node: Any) -> Iterator[str]:
+    for name, value in node.attributes.items():
+        if name not in _ATTRIBUTES or value is None:
+            continue
+        plain = "".join(char for char in value if char.isprintable()).strip()
+        if name != "href" or _LINK.match(plain):
+            yield f' {name}="{escape(plain)}"'
+
+
+def _elements(node: Any) -> Iterator[Any]:
+    child = node.child
+    while child is not None:
+        if not child.tag.startswith("-"):
+            yield child
+        child = child.next

@@ -1,0 +1,165 @@
+"""The words of an app's products, as a part of what an engine knows: followed from the log, asked by the search bar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from actors.language.embedder import Embedder
+from actors.recommender.state.catalog import Catalog
+from actors.retrieval.lexical.hybrid_ranking import BEST, blended
+from actors.retrieval.lexical.product_fields import text_for_meaning
+from actors.retrieval.lexical.search_index import Rebuilt, SearchIndex
+from actors.retrieval.lexical.text_query import TextAsk, TextFound
+from actors.retrieval.product_vectors import LaidMeaning, LiveMeaning, Meaning
+from actors.retrieval.snapshot_format import SavedProducts, mark_of
+from actors.vectors.index import VectorIndex
+from actors.vectors.types import Mask, Rows, room_for
+
+_A_STEP = 4
+_LONGEST = 2_000
+_FIT = 0.5
+"Share of the products a snapshot must know as they are."
+_SHARE = 0.1
+"How much the meaning of the built-in vectors counts beside words, where the embedder doesn't say."
+
+
+class ProductTexts:
+    """Finds products by their words and, when asked, by their meaning."""
+
+    def __init__(self, catalog: Catalog, vectors: VectorIndex, embedder: Embedder) -> None:
+        self._catalog = catalog
+        self._index = SearchIndex()
+        self._live = LiveMeaning(vectors, embedder, float(getattr(embedder, "share", _SHARE)))
+        self._laid: LaidMeaning | None = None
+        self._version = ""
+        self._marks: npt.NDArray[np.uint64] = np.zeros(0, np.uint64)
+        self._waiting: dict[int, None] = {}
+        "Rows that changed and are not indexed yet."
+        self._held = False
+        catalog.watch(self.note)
+
+    def __len__(self) -> int:
+        """Count products that are indexed."""
+        return len(self._index)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, estimated."""
+        return self._index.nbytes + self._marks.nbytes
+
+    @property
+    def version(self) -> str:
+        """The snapshot whose index serves; empty when all was indexed here."""
+        return self._version
+
+    def note(self, row: int, product: Mapping[str, Any] | None) -> None:
+        """Learn that a product changed, or is gone; it is indexed by `steps`, or when somebody asks."""
+        self._marks = room_for(self._marks, row + 1)
+        self._marks[row] = mark_of(product)
+        self._waiting[row] = None
+
+    def hold(self) -> None:
+        """Index nothing until `settle`, unless somebody asks: a snapshot may know most of it."""
+        self._held = True
+
+    def steps(self) -> Iterator[None]:
+        """Index what changed in steps of about half a millisecond."""
+        while self._waiting and not self._held:
+            self._some()
+            yield
+
+    def find(self, ask: TextAsk, rows: Mask | None, now_ms: int = 0) -> TextFound:
+        """Find products by words, best first: all that match.
+
+        Shapes:
+            rows: bool [n], rows that may be found
+        Cost:
+            100,000 products: see tests/benchmarks/search.py
+        """
+        self._catch_up()
+        found = self._index.find(ask, rows)
+        if ask.meaning <= 0 or not ask.text.strip():
+            return found
+        present = self._catalog.present
+        allowed = present if rows is None else rows[: len(present)] & present[: len(rows)]
+        meaning: Meaning = self._live if self._laid is None else self._laid
+        near, likeness = meaning.near((found.used or ask.text)[:_LONGEST], allowed, BEST)
+        share = min(2 * ask.meaning * meaning.share, 1.0)
+        return blended(found, near, likeness, share, least=ask.least_meaning, bend=meaning.bend)
+
+    def having(self, text: str, *, language: str = "", together: bool = False) -> Rows:
+        """Find the products that have every word of a text; with `together` as neighbours in their title.
+
+        Shapes:
+            returns: int64 [m], ascending
+        """
+        self._catch_up()
+        return self._index.having(text, language=language, together=together)
+
+    def rebuilding(self) -> tuple[ProductTexts, Callable[[], Rebuilt]] | None:
+        """Give the work of putting the index in order, for another thread; None when it is in order."""
+        return (self, self._index.rebuilding()) if self._index.wants_rebuild else None
+
+    def adopt(self, rebuilt: Rebuilt) -> None:
+        """Let what was put in order serve."""
+        self._index.adopt(rebuilt)
+
+    def lay(self, saved: SavedProducts) -> None:
+        """Let the index of a snapshot speak for all products that are as it has them.
+
+        Cost:
+            100,000 products: 0.1 s
+        """
+        if saved.version == self._version:
+            return
+        count = len(self._catalog)
+        self._marks = room_for(self._marks, count)
+        present = self._catalog.present
+        rows = saved.rows(self._catalog.product_ids, self._marks[:count], present)
+        taken = rows[rows >= 0]
+        if len(taken) < _FIT * self._catalog.products:
+            return
+        self._version = saved.version
+        self._index.lay(saved.index, rows)
+        for row in taken.tolist():
+            self._waiting.pop(row, None)
+        self._laid = None if saved.meaning is None else LaidMeaning(saved.meaning, rows)
+        if self._laid is not None:
+            # what changed since gets a vector of the same embedder
+            others = present.copy()
+            others[taken] = False
+            self._waiting.update(dict.fromkeys(np.flatnonzero(others).tolist()))
+
+    def settle(self, pause: Callable[[], None] = lambda: None) -> None:
+        """Put everything in order now: after loading, when nobody waits.
+
+        Cost:
+            100,000 products: 10 s; 1 s when a snapshot knows most of them
+        """
+        self._held = False
+        for _ in self.steps():
+            pause()
+        self._index.adopt(self._index.rebuilding(every=True)())
+
+    def _catch_up(self) -> None:
+        while self._waiting:
+            self._some()
+
+    def _some(self) -> None:
+        """Index a few of those that wait."""
+        for row in list(islice(self._waiting, _A_STEP)):
+            del self._waiting[row]
+            if not self._catalog.present[row]:
+                self._index.remove(row)
+                if self._laid is not None:
+                    self._laid.remove(row)
+                continue
+            product = self._catalog.record(row)
+            self._index.put(row, product)
+            if self._laid is not None:
+                self._laid.put(row, text_for_meaning(product))

@@ -1,0 +1,123 @@
+"""Which products mean what is asked: vectors of a snapshot, or those the recommender has anyway.
+
+saved      vectors of the snapshot's embedder, mapped, for products that are as they were
+fresh      vectors made here by the same embedder, for products that changed since
+live       without a snapshot: the vectors recommendations are made with
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from actors.retrieval.snapshot_format import SavedMeaning
+from actors.vectors.top import best_rows
+from actors.vectors.types import Mask, Matrix, Rows, Scores, room_for
+
+
+class Meaning(Protocol):
+    """Nearest products, and how much they should count."""
+
+    @property
+    def share(self) -> float:
+        """How much meaning counts beside words."""
+        ...
+
+    @property
+    def bend(self) -> float:
+        """Below 1, leaders in words are drawn together before blending."""
+        ...
+
+    def near(self, text: str, allowed: Mask, wanted: int) -> tuple[Rows, Scores]:
+        """Find the products nearest in meaning, best first.
+
+        Shapes:
+            allowed: bool [n]
+        """
+        ...
+
+
+class LiveMeaning:
+    """By the vectors that recommendations are made with."""
+
+    bend = 1.0
+
+    def __init__(self, vectors: Any, embedder: Any, share: float) -> None:
+        self._vectors = vectors
+        self._embedder = embedder
+        self.share = share
+
+    def near(self, text: str, allowed: Mask, wanted: int) -> tuple[Rows, Scores]:
+        """Find the products nearest in meaning, best first."""
+        vector = self._embedder.embed([text])[0]
+        if not vector.any():
+            return np.zeros(0, np.int64), np.zeros(0, np.float32)
+        scores = np.asarray(self._vectors.scores(vector), np.float32)[: len(allowed)]
+        scores = np.where(allowed[: len(scores)], scores, -np.inf).astype(np.float32)
+        rows = best_rows(scores, wanted)
+        return rows, scores[rows]
+
+
+class LaidMeaning:
+    """By the vectors of a snapshot, and by new ones for what changed since."""
+
+    def __init__(self, saved: SavedMeaning, rows: Rows) -> None:
+        """Lay vectors over rows.
+
+        Shapes:
+            rows: int64 [h], by product of the snapshot, -1 for those that are not as they were
+        """
+        self.share = saved.share
+        self.bend = float(saved.embedder.bend)
+        self._saved = saved
+        self._rows = rows.copy()
+        self._codes = np.full(int(rows.max(initial=-1)) + 1, -1, np.int32)
+        self._codes[rows[rows >= 0]] = np.flatnonzero(rows >= 0)
+        self._fresh_rows = np.zeros(0, np.int64)
+        self._fresh: Matrix = np.zeros((0, saved.embedder.dimensions), np.float32)
+        self._places: dict[int, int] = {}
+
+    def put(self, row: int, text: str) -> None:
+        """Set what a product that changed is about."""
+        self.remove(row)
+        at = self._places[row] = len(self._places)
+        self._fresh_rows = room_for(self._fresh_rows, at + 1, -1)
+        self._fresh = room_for(self._fresh, at + 1)
+        self._fresh_rows[at] = row
+        self._fresh[at] = self._saved.embedder.embed([text])[0]
+
+    def remove(self, row: int) -> None:
+        """Forget a product."""
+        if row < len(self._codes) and self._codes[row] >= 0:
+            self._rows[self._codes[row]] = self._codes[row] = -1
+        at = self._places.pop(row, None)
+        if at is not None:
+            # the last one takes the place that is free
+            last = len(self._places)
+            if at != last:
+                moved = int(self._fresh_rows[last])
+                self._fresh_rows[at], self._fresh[at] = moved, self._fresh[last]
+                self._places[moved] = at
+            self._fresh_rows[last] = -1
+
+    def near(self, text: str, allowed: Mask, wanted: int) -> tuple[Rows, Scores]:
+        """Find the products nearest in meaning, best first.
+
+        Cost:
+            100,000 products: 0.8 ms
+        """
+        vector = self._saved.embedder.embed([text])[0]
+        if not vector.any():
+            return np.zeros(0, np.int64), np.zeros(0, np.float32)
+        inside = (self._rows >= 0) & (self._rows < len(allowed))
+        inside[inside] = allowed[self._rows[inside]]
+        codes, scores = self._saved.vectors.search(vector, wanted, None if inside.all() else inside)
+        count = len(self._places)
+        fresh = self._fresh_rows[:count]
+        kept = fresh < len(allowed)
+        kept[kept] = allowed[fresh[kept]]
+        rows = np.concatenate([self._rows[codes], fresh[kept]])
+        every = np.concatenate([scores, self._fresh[:count][kept] @ vector]).astype(np.float32)
+        best = best_rows(every, wanted)
+        return rows[best], every[best]

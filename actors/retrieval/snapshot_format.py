@@ -1,0 +1,158 @@
+"""The search index of an engine's snapshot: written by the refresh job, mapped back by recommenders.
+
+What it says of a product counts as long as the product's mark is the same, so a recommender may lay it over a catalog
+that went on. Beside words it may keep meaning: an embedder trained on these products, and their vectors in bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import mmh3
+import numpy as np
+import numpy.typing as npt
+import orjson
+import pyarrow as pa
+
+from actors.language import latent_embedder
+from actors.language.latent_embedder import LatentEmbedder
+from actors.models.model import Array, Parts
+from actors.models.vocabulary import Vocabulary
+from actors.retrieval.lexical import snapshot_format
+from actors.retrieval.lexical.product_fields import text_for_meaning
+from actors.retrieval.lexical.snapshot_format import SavedIndex
+from actors.retrieval.source_texts import Originals
+from actors.vectors.compact import CompactVectors
+from actors.vectors.types import Mask, Rows
+from cluster.errors import Fault
+
+SEARCH = "extra-search"
+"Name of the extra."
+
+_FEW = 50
+"So few products teach nothing about meaning."
+
+
+@dataclass(frozen=True, slots=True)
+class SavedMeaning:
+    """What products mean: vectors by product of the snapshot, and what makes vectors of questions."""
+
+    embedder: LatentEmbedder
+    vectors: CompactVectors
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class SavedProducts:
+    """The index, whose products it is about, and how they were.
+
+    Shapes:
+        marks: uint64 [h]
+    """
+
+    version: str
+    names: Vocabulary
+    marks: npt.NDArray[np.uint64]
+    index: SavedIndex
+    meaning: SavedMeaning | None
+
+    @classmethod
+    def load(cls, version: str, parts: Parts) -> SavedProducts | None:
+        """Bring back what `save` gave; None when another release kept it in another form.
+
+        Errors:
+            Fault: an array is missing or does not fit the others
+        """
+        index = snapshot_format.load(parts.arrays, parts.facts)
+        if index is None:
+            return None
+        marks = np.asarray(parts.array("marks"))
+        names = _names(parts)
+        if not len(names) == len(marks) == len(index):
+            raise Fault("snapshot is damaged: the search index: products do not fit", path=SEARCH)
+        return cls(version, names, marks, index, _meaning(parts, len(index)))
+
+    def rows(self, product_ids: Sequence[str], marks: npt.NDArray[np.uint64], present: Mask) -> Rows:
+        """Find the row of every product that is as it was; -1 for the others.
+
+        Shapes:
+            marks: uint64 [r]; present: bool [r]; returns: int64 [h]
+        Cost:
+            30 ms for 100,000 products
+        """
+        codes = self.names.codes(product_ids)
+        same = (codes >= 0) & present
+        same[same] = self.marks[codes[same]] == marks[same]
+        rows = np.full(len(self.marks), -1, np.int64)
+        rows[codes[same]] = np.flatnonzero(same)
+        return rows
+
+
+def mark_of(product: Mapping[str, Any] | None) -> int:
+    """Name everything a product holds by one number; 0 for none.
+
+    Cost:
+        5 us
+    """
+    if product is None:
+        return 0
+    said = orjson.dumps(product, option=orjson.OPT_SORT_KEYS)
+    return mmh3.hash64(said, 31, signed=False)[0] or 1
+
+
+def save(products: Sequence[Mapping[str, Any]], *, learn_from: int) -> Parts:
+    """Index products, and learn their meaning from so many of them; 0 for words alone.
+
+    The same products in any order give the same arrays.
+
+    Cost:
+        100,000 products of 60 words: 10 s; meaning learned from 10,000: 40 s more
+    """
+    ordered = sorted(products, key=lambda product: str(product["product_id"]))
+    arrays, facts = snapshot_format.save(ordered)
+    names = Originals.of(str(product["product_id"]) for product in ordered)
+    kept: dict[str, Array] = {
+        **arrays,
+        "products.blob": names.blob,
+        "products.ends": names.ends,
+        "marks": np.array([mark_of(product) for product in ordered], np.uint64),
+    }
+    if learn_from and len(ordered) >= _FEW:
+        step = max(len(ordered) // learn_from, 1)
+        embedder = latent_embedder.train(
+            text_for_meaning(product) for product in ordered[::step][:learn_from]
+        )
+        vectors = CompactVectors.of(embedder.embed([text_for_meaning(product) for product in ordered]))
+        kept |= {f"meaning.{name}": array for name, array in embedder.arrays().items()}
+        kept |= {"meaning.codes": vectors.codes, "meaning.scales": vectors.scales}
+        facts["meaning"] = {"version": embedder.version, "share": latent_embedder.SHARE}
+    return Parts(kept, facts)
+
+
+def _meaning(parts: Parts, products: int) -> SavedMeaning | None:
+    told = parts.facts.get("meaning")
+    if told is None:
+        return None
+    features, projection = (np.asarray(parts.array(f"meaning.{name}")) for name in ("features", "projection"))
+    codes, scales = (np.asarray(parts.array(f"meaning.{name}")) for name in ("codes", "scales"))
+    width = projection.shape[-1]
+    if len(features) != len(projection) or codes.shape != (products, width) or scales.shape != (width,):
+        raise Fault("snapshot is damaged: the search index: meaning does not fit", path=SEARCH)
+    embedder = LatentEmbedder(features, projection, str(told["version"]))
+    return SavedMeaning(embedder, CompactVectors(codes, scales), float(told["share"]))
+
+
+def _names(parts: Parts) -> Vocabulary:
+    blob, ends = np.asarray(parts.array("products.blob")), np.asarray(parts.array("products.ends"))
+    fits = blob.dtype == np.uint8 and len(ends) and ends[0] == 0 and ends[-1] == len(blob)
+    if not fits or not (np.diff(ends) >= 0).all():
+        raise Fault("snapshot is damaged: the search index: names do not fit", path=SEARCH)
+    offsets = pa.py_buffer(ends.astype(np.int32))
+    found = pa.StringArray.from_buffers(len(ends) - 1, offsets, pa.py_buffer(np.ascontiguousarray(blob)))
+    try:
+        found.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise Fault(f"snapshot is damaged: names of products: {error}", path=SEARCH) from error
+    return Vocabulary(found)

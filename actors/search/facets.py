@@ -1,0 +1,127 @@
+"""The facets of a search: how many of what was found hold which value, and what was chosen in them.
+
+Hits pass what was chosen in every facet. The counts of a facet are taken before its own choice, so they say what
+another choice in it would find; a count is the `total` that choice would have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from actors.recommender.state.catalog import Catalog
+from actors.recommender.state.groups import Groups
+from actors.retrieval.messages import Facet, FacetFilter
+from actors.vectors.types import Mask, Rows
+from cluster.query.columnar.column import Pairs
+from cluster.query.columnar.value_counts import Tally, count_rows
+from cluster.query.language.automaton import Automaton, Effort
+from cluster.query.language.field_values import is_text
+from cluster.query.language.patterns import regex
+
+MOST_JUDGED: Final = 2_000_000
+"""Characters of titles, descriptions and the like that all patterns of one search read; each has an equal share, and
+texts beyond it are not listed. Values of other fields are read once for all rows and cost a fiftieth."""
+
+
+class Chosen:
+    """What was chosen in the facets of one search."""
+
+    def __init__(self, filters: Sequence[FacetFilter], catalog: Catalog) -> None:
+        self._masks = {chosen.field: catalog.matching(chosen.filter) for chosen in filters}
+
+    def passing(self, rows: Rows, but: str | None = None) -> Mask:
+        """Mark the rows that pass every choice, but that of one field.
+
+        Shapes:
+            rows: int64 [k]; returns: bool [k]
+        """
+        kept = np.ones(len(rows), np.bool_)
+        for field, mask in self._masks.items():
+            if field != but:
+                kept &= mask[rows]
+        return kept
+
+    def __contains__(self, field: str) -> bool:
+        """Was something chosen in a facet?"""
+        return field in self._masks
+
+
+def count_facets(
+    facets: Sequence[Facet], found: Rows, chosen: Chosen, catalog: Catalog, *, dedupe: bool
+) -> dict[str, list[tuple[Any, int]]]:
+    """Count facets over what was found, before anything was chosen in them.
+
+    With `dedupe` the variants of a product count once together.
+    """
+    if not facets:
+        return {}
+    units = catalog.groups.astype(np.int64) if dedupe and catalog.has_variants else None
+    count, effort = len(catalog), Effort()
+    catalog.columns.warm([facet.field for facet in facets if facet.keys is None])
+    everywhere = _mask(found[chosen.passing(found)], count)
+    counted: dict[str, list[tuple[Any, int]]] = {}
+    share = MOST_JUDGED // max(sum(_patterns(facet) for facet in facets if is_text(facet.field)), 1)
+    tallies: dict[tuple[str, str | None, bool], Tally] = {}
+    for facet in facets:
+        own = next((name for name in (facet.label, facet.field) if name in chosen), None)
+        mask = everywhere if own is None else _mask(found[chosen.passing(found, own)], count)
+        if facet.keys is None:
+            cut = is_text(facet.field) and _patterns(facet) > 0
+            tally = tallies.get((facet.field, own, cut))
+            if tally is None:
+                pairs = _pairs(facet.field, mask, catalog, share if cut else None)
+                tally = tallies[facet.field, own, cut] = Tally(pairs, units)
+            patterns = _pattern(facet.include, effort), _pattern(facet.exclude, effort)
+            counted[facet.label] = tally.first(facet.size, *patterns)
+        else:
+            counted[facet.label] = [
+                (key, count_rows(mask & catalog.matching(node), units)) for key, node in facet.keys
+            ]
+    return counted
+
+
+class _Texts:
+    """The values of a group of products, as names; patterns read the first of them, as long as letters are left."""
+
+    def __init__(self, groups: Groups[str], letters: int | None) -> None:
+        self._groups = groups
+        self.judged = len(groups)
+        if letters is not None:
+            ends = np.cumsum([len(text) for text in groups.values], dtype=np.int64)
+            self.judged = int(np.searchsorted(ends, letters, side="right"))
+
+    def text(self, code: int) -> str:
+        """Return the text of a code."""
+        return self._groups.values[code]
+
+    def like(self, pattern: Automaton) -> Mask:
+        """Choose the codes whose texts match a pattern as a whole."""
+        return np.array([pattern.accepts(text) for text in self._groups.values[: self.judged]], np.bool_)
+
+
+def _pairs(field: str, mask: Mask, catalog: Catalog, letters: int | None) -> Pairs:
+    """List what marked rows hold; columns know only the words of a text field, so its whole texts are looked up."""
+    if not is_text(field):
+        return catalog.columns.pairs(field, mask)
+    groups, rows, nothing = catalog.attribute(field), np.flatnonzero(mask), Pairs.none()
+    texts = _Texts(groups, letters)
+    places, codes = groups.codes_of_rows(rows)
+    kept = codes < texts.judged
+    return Pairs((rows[places[kept]], codes[kept]), nothing.numbers, nothing.true, nothing.false, texts)
+
+
+def _patterns(facet: Facet) -> int:
+    return (facet.include is not None) + (facet.exclude is not None)
+
+
+def _pattern(text: str | None, effort: Effort) -> Automaton | None:
+    return None if text is None else regex(text, effort)
+
+
+def _mask(rows: Rows, count: int) -> Mask:
+    mask = np.zeros(count, np.bool_)
+    mask[rows] = True
+    return mask

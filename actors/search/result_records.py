@@ -1,0 +1,139 @@
+"""The records of a search's answer, and what is said of its spelling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from actors.recommender.messages import ReaderQuery
+from actors.recommender.ranking.score import shown_score
+from actors.recommender.rerank.rerank import Placed
+from actors.recommender.state.catalog import Catalog
+from actors.retrieval.lexical.text_query import Correction
+from actors.retrieval.messages import SearchQuery, Spelling
+from actors.retrieval.text import folded
+from actors.search.retrieve import Hits
+from cluster.query.fields import Projection
+
+_LEAST_SHOWN = 1e-6
+_SHORTEST_SHARED = 4
+
+
+def records(
+    placed: Sequence[Placed],
+    hits: Hits,
+    scores: Mapping[int, tuple[float, float]],
+    query: ReaderQuery,
+    search: SearchQuery,
+    catalog: Catalog,
+) -> list[dict[str, Any]]:
+    """Write result records: the fields of `fl`, the scores, and what was asked for about words.
+
+    `scores` holds relevance and the reader's score of each row.
+    """
+    projection = Projection.of(query.fields) if query.fields else None
+    rows = [item.row for item in placed]
+    missing = hits.missing(rows) if search.partial else []
+    matched = hits.matched(rows) if search.matched_fields else []
+    marks = Marks(hits.used)
+    written = []
+    for at, item in enumerate(placed):
+        record = catalog.record(item.row)
+        if not record:
+            continue
+        result: dict[str, Any] = projection(record) if projection else {"product_id": record["product_id"]}
+        relevance, taste = scores[item.row]
+        result["_search_score"] = round(max(relevance, _LEAST_SHOWN), 6)
+        result["_personalization_score"] = shown_score(taste)
+        result["_boosted"] = item.boosted
+        if item.rules:
+            result["_boosted_rules"] = list(item.rules)
+        if search.partial:
+            result["_missing_keywords"] = list(missing[at])
+        if search.matched_fields:
+            result["_matched_fields"] = list(matched[at])
+        if isinstance(result.get("title"), str) and hits.used:
+            result["_title_with_markups"] = marks.of(result["title"])
+        written.append(result)
+    return written
+
+
+class Marks:
+    """Marks the words that are sought, in any form of them; what a word is, is decided once."""
+
+    def __init__(self, sought: str) -> None:
+        self._sought = set(folded(sought).split())
+        self._known: dict[str, bool] = {}
+
+    def of(self, text: str) -> str:
+        """Write a text as HTML with `<mark>` around what is sought."""
+        pieces: list[str] = []
+        at = 0
+        for begin, end in _words_in(text):
+            pieces.append(escape(text[at:begin]))
+            piece = escape(text[begin:end])
+            pieces.append(f"<mark>{piece}</mark>" if self._is_sought(text[begin:end]) else piece)
+            at = end
+        return "".join([*pieces, escape(text[at:])])
+
+    def _is_sought(self, word: str) -> bool:
+        if word not in self._known:
+            self._known[word] = _is_sought(folded(word), self._sought)
+        return self._known[word]
+
+
+def spelling_of(original: str, corrections: Sequence[Correction], *, correct: bool) -> Spelling:
+    """Say which words are wrong, and what was made of them."""
+    wrong = sorted((found for found in corrections if found.suggestions), key=lambda found: found.start)
+    corrected = _replaced(original, wrong)
+    return Spelling(
+        errors=bool(wrong),
+        corrected=bool(wrong) and correct,
+        original_text=original,
+        original_marked=_marked(original, wrong, suggested=False),
+        corrected_text=corrected,
+        corrected_marked=_marked(original, wrong, suggested=True),
+    )
+
+
+def _replaced(text: str, wrong: Sequence[Correction]) -> str:
+    pieces, at = [], 0
+    for found in wrong:
+        pieces += [text[at : found.start], found.suggestions[0]]
+        at = found.end
+    return "".join([*pieces, text[at:]])
+
+
+def _marked(text: str, wrong: Sequence[Correction], *, suggested: bool) -> str:
+    pieces, at = [], 0
+    for found in wrong:
+        word = found.suggestions[0] if suggested else text[found.start : found.end]
+        pieces += [escape(text[at : found.start]), f"<mark>{escape(word)}</mark>"]
+        at = found.end
+    return "".join([*pieces, escape(text[at:])])
+
+
+def _words_in(text: str) -> list[tuple[int, int]]:
+    """Say where the words of a text begin and end."""
+    found: list[tuple[int, int]] = []
+    begin = -1
+    for at, char in enumerate(text):
+        if char.isalnum():
+            begin = at if begin < 0 else begin
+        elif begin >= 0 and char not in "'’":
+            found.append((begin, at))
+            begin = -1
+    return [*found, (begin, len(text))] if begin >= 0 else found
+
+
+def _is_sought(word: str, sought: set[str]) -> bool:
+    """Is it one of the words, or another form: one begins the other and little more follows?"""
+    if word in sought:
+        return True
+    return any(
+        min(len(word), len(other)) >= _SHORTEST_SHARED
+        and abs(len(word) - len(other)) <= 2
+        and (word.startswith(other) or other.startswith(word))
+        for other in sought
+    )

@@ -1,0 +1,225 @@
+"""Which products a search means: by words, by meaning, by an advanced query, or all that its filters let through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from actors.recommender.ranking.candidates import admitted
+from actors.recommender.ranking.query_context import Request
+from actors.retrieval.lexical.text_query import Correction, Names, TextAsk, TextFound, no_names
+from actors.retrieval.messages import SearchQuery
+from actors.search.phrases import Phrases
+from actors.vectors.types import Mask, Rows, Scores
+from cluster.query.language.parser import FULL_TEXT
+from cluster.query.language.tree import All, Any, Node, Not, Phrase, Term
+
+_MEANING = 0.5
+"Share of meaning in the score when it is asked for."
+_LONGEST_LIKE = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """What was found, best first by relevance.
+
+    Shapes:
+        rows: int64 [k]; relevance: float32 [k], 0 where nothing matches but the product is wanted
+    """
+
+    rows: Rows
+    relevance: Scores
+    matched: Callable[[Sequence[int]], list[Names]]
+    missing: Callable[[Sequence[int]], list[Names]]
+    corrections: tuple[Correction, ...] = ()
+    used: str = ""
+    "The text that was searched for."
+    partial: Hits | None = None
+    "Products that match in part, when they are wanted apart."
+
+    def only(self, kept: Mask) -> Hits:
+        """Keep some.
+
+        Shapes:
+            kept: bool [k]
+        """
+        return replace(self, rows=self.rows[kept], relevance=self.relevance[kept])
+
+    def with_rows(self, rows: Rows) -> Hits:
+        """Add rows whatever they match.
+
+        Shapes:
+            rows: int64 [m]
+        """
+        relevance = np.concatenate((self.relevance, np.zeros(len(rows), np.float32)))
+        return replace(self, rows=np.concatenate((self.rows, rows)), relevance=relevance)
+
+
+def allowed_by(request: Request, category: tuple[str, ...] = ()) -> Mask:
+    """Mark what may be found at all, within a category if one is given; facet filters and words come later.
+
+    Products that are out of stock may be found.
+
+    Shapes:
+        returns: bool [n], fresh
+    """
+    query, catalog = request.query, request.catalog
+    mask: Mask = catalog.present.copy()
+    found = admitted(query, catalog)
+    if found is not None:
+        mask &= found
+    if query.exclude:
+        mask[catalog.rows_of(query.exclude)] = False
+    if category:
+        code = catalog.categories.code_of(category)
+        inside = np.zeros(len(mask), np.bool_)
+        if code is not None:
+            inside[catalog.categories.rows_of(code)] = True
+        mask &= inside
+    return mask
+
+
+def find(request: Request, search: SearchQuery, mask: Mask) -> Hits:
+    """Find what a search means among marked rows."""
+    hits = _everything(mask)
+    if search.advanced is not None:
+        hits = _advanced(request, search, search.advanced, mask)
+        mask = _marked(hits.rows, len(mask))
+    if search.text:
+        hits = _by_words(request, search, mask)
+    if search.like:
+        hits = _alike(request, search, hits, mask)
+    return hits
+
+
+def ask_for(search: SearchQuery, text: str, *, partial: bool = False, correct: bool = False) -> TextAsk:
+    """Make the question to the index."""
+    fields = dict.fromkeys(search.left_out_fields, 0.0) or None
+    if search.meaning is None:
+        return TextAsk(text, search.prefer_language, partial=partial, correct=correct, fields=fields)
+    return TextAsk(
+        text, search.prefer_language, partial=partial, correct=correct, fields=fields,
+        meaning=_MEANING, least_meaning=search.meaning,
+    )  # fmt: skip
+
+
+def _by_words(request: Request, search: SearchQuery, mask: Mask) -> Hits:
+    """Find by words; what matches in part joins in or stands apart."""
+    texts, now_ms = request.holdings.texts, request.now_ms
+    limit = search.partial_threshold
+    if search.partial and limit is None and not search.separated:
+        return _hits(
+            texts.find(ask_for(search, search.text, partial=True, correct=search.correct), mask, now_ms)
+        )
+    exact = texts.find(ask_for(search, search.text, correct=search.correct), mask, now_ms)
+    if not search.partial or (limit is not None and len(exact.rows) > limit):
+        return _hits(exact)
+    every = texts.find(ask_for(search, search.text, partial=True, correct=search.correct), mask, now_ms)
+    if not search.separated:
+        return _hits(every)
+    apart = ~_marked(exact.rows, len(mask))[every.rows]
+    return _hits(exact, _hits(every).only(apart))
+
+
+def _alike(request: Request, search: SearchQuery, hits: Hits, mask: Mask) -> Hits:
+    """Let what is like a text count: half of the relevance beside words, all of it without them."""
+    ask = TextAsk(
+        search.like[:_LONGEST_LIKE], search.prefer_language, partial=True, correct=False, meaning=_MEANING
+    )
+    like = request.holdings.texts.find(ask, mask, request.now_ms)
+    if not search.text and search.advanced is None:
+        return _hits(like)
+    added = np.zeros(len(mask), np.float32)
+    if len(like.rows):
+        added[like.rows] = like.scores / max(float(like.scores.max()), 1e-9)
+    own = hits.relevance / max(float(hits.relevance.max(initial=0.0)), 1e-9)
+    return replace(hits, relevance=(own + added[hits.rows]).astype(np.float32))
+
+
+# --- advanced queries -------------------------------------------------------------------------------------------------
+
+
+def _advanced(request: Request, search: SearchQuery, node: Node, mask: Mask) -> Hits:
+    """Decide a boolean query; the words it asks for say how relevant a product is."""
+    phrases = Phrases(request.catalog, sum(isinstance(leaf, Phrase) for leaf in _full_texts(node)))
+    found = _decided(request, search, node, mask, phrases)
+    hits = _everything(found)
+    words = list(dict.fromkeys(leaf.value for leaf in _full_texts(node, barred=False)))
+    if not words:
+        return hits
+    scored = request.holdings.texts.find(
+        ask_for(search, " ".join(words), partial=True), found, request.now_ms
+    )
+    relevance = np.full(len(mask), 1e-3, np.float32)
+    relevance[scored.rows] = scored.scores
+    return Hits(hits.rows, relevance[hits.rows], scored.matched, no_names, used=" ".join(words))
+
+
+def _decided(request: Request, search: SearchQuery, node: Node, mask: Mask, phrases: Phrases) -> Mask:
+    """Decide a tree for all marked rows; `full_text` asks the index, everything else the columns."""
+    if isinstance(node, Not):
+        return mask & ~_decided(request, search, node.child, mask, phrases)
+    if isinstance(node, Any):
+        found: Mask = np.zeros(len(mask), np.bool_)
+        for child in node.children:
+            found |= _decided(request, search, child, mask, phrases)
+        return found
+    if isinstance(node, All):
+        words = [
+            child.value for child in node.children if isinstance(child, Term) and child.field == FULL_TEXT
+        ]
+        left = mask
+        if words:
+            left = _holding(request, search, " ".join(words), left)
+        for child in node.children:
+            if not (isinstance(child, Term) and child.field == FULL_TEXT):
+                left = left & _decided(request, search, child, left, phrases)
+        return left
+    if isinstance(node, Phrase) and node.field == FULL_TEXT:
+        return phrases.holding(_with_words(request, search, node.value, mask), node.value, len(mask))
+    if isinstance(node, Term) and node.field == FULL_TEXT:
+        return _holding(request, search, node.value, mask)
+    return mask & request.catalog.matching(node)
+
+
+def _with_words(request: Request, search: SearchQuery, text: str, mask: Mask) -> Rows:
+    """Find the marked products that have every word of a text, best first."""
+    ask = TextAsk(text, search.prefer_language, correct=False)
+    return request.holdings.texts.find(ask, mask, request.now_ms).rows
+
+
+def _holding(request: Request, search: SearchQuery, text: str, mask: Mask) -> Mask:
+    return _marked(_with_words(request, search, text, mask), len(mask))
+
+
+def _full_texts(node: Node, *, barred: bool = True) -> Iterator[Term | Phrase]:
+    """List what a tree looks for in all texts, without what it bars when that is not wanted."""
+    if isinstance(node, (All, Any)):
+        for child in node.children:
+            yield from _full_texts(child, barred=barred)
+    elif isinstance(node, Not) and barred:
+        yield from _full_texts(node.child)
+    elif isinstance(node, (Term, Phrase)) and node.field == FULL_TEXT:
+        yield node
+
+
+# --- small parts ------------------------------------------------------------------------------------------------------
+
+
+def _everything(mask: Mask) -> Hits:
+    rows = np.flatnonzero(mask)
+    return Hits(rows, np.ones(len(rows), np.float32), no_names, no_names)
+
+
+def _hits(found: TextFound, partial: Hits | None = None) -> Hits:
+    return Hits(
+        found.rows, found.scores, found.matched, found.missing, found.corrections, found.used, partial
+    )
+
+
+def _marked(rows: Rows | Sequence[int], count: int) -> Mask:
+    mask = np.zeros(count, np.bool_)
+    mask[rows] = True
+    return mask

@@ -1,0 +1,251 @@
+"""A search: what is meant, among what may be shown, in the order of relevance and taste.
+
+    allowed ──▶ find ──▶ included, anchored ──▶ facets ──▶ score, order ──▶ one per product ──▶ boosts,
+    diversification ──▶ anchoring ──▶ page ──▶ records
+
+Filters decide what may be shown, words what is meant; taste and boosts change the order. The reader's score is the
+one recommendations have (`score`), so a product shows the same `_personalization_score` on both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from actors.recommender.messages import ReaderQuery, RecommendationResult
+from actors.recommender.ranking.candidates import deep_enough
+from actors.recommender.ranking.query_context import Request
+from actors.recommender.rerank.rerank import Placed, arrange
+from actors.retrieval.messages import (
+    BOOSTING,
+    MOST_PERSONAL,
+    PERSONALIZATION,
+    RELEVANCE,
+    SearchFound,
+    SearchQuery,
+)
+from actors.search.anchoring import active, anchored, brought
+from actors.search.facets import Chosen, count_facets
+from actors.search.result_records import records, spelling_of
+from actors.search.retrieve import Hits, allowed_by, find
+from actors.search.sort import blended, ordered
+from actors.vectors.top import best_rows
+from actors.vectors.types import Floats, Mask, Rows, Scores
+from cluster.query.columnar.value_counts import count_different
+from cluster.query.fields import Projection
+
+_SOLD_OUT = -4.0
+"What a product starts from that is not on offer: it may be found, but nothing speaks for it."
+_SOFTNESS = 4.0
+_OWN_TASTE, _CROWD = 1.0, 0.5
+"Spreads of relevance that a spread of taste is worth: the reader's own, or what all do when nothing is known of them."
+MOST_ANCHORED = 3_000
+"So many places of a list are looked at for anchors."
+
+
+def search(request: Request) -> RecommendationResult:
+    """Answer `search`."""
+    query = request.query
+    asked = query.search or SearchQuery()
+    allowed = allowed_by(request, asked.category)
+    found = _with_wanted(request, asked, find(request, asked, allowed), allowed)
+    chosen = Chosen(asked.facet_filters, request.catalog)
+    hits = found.only(chosen.passing(found.rows))
+    ranking = _Ranking.of(request, asked, hits)
+    page = _page(request, asked, ranking)
+    facets = count_facets(asked.facets, found.rows, chosen, request.catalog, dedupe=query.dedupe)
+    apart = None
+    if asked.separated:
+        partial = found.partial
+        apart = [] if partial is None else _apart(request, asked, partial.only(chosen.passing(partial.rows)))
+    result = SearchFound(
+        total=ranking.total,
+        spelling=spelling_of(asked.original, hits.corrections, correct=asked.correct),
+        facets=facets,
+        existence=_existence(request, asked, ranking),
+        partial=apart,
+        assets=asked.assets,
+        applied=asked.applied,
+        filtering=asked.filtering,
+    )
+    return RecommendationResult(
+        products=records(page, hits, ranking.shown(page), query, asked, request.catalog),
+        search=result,
+        served_by="search" if asked.text or asked.advanced is not None else "browse",
+    )
+
+
+def several(request: Request) -> RecommendationResult:
+    """Answer `mget`: the products named, in that order; what is not there says so."""
+    query, catalog = request.query, request.catalog
+    projection = Projection.of(query.fields)
+    found: list[dict[str, Any]] = []
+    for product_id in query.anchors:
+        row = catalog.row_of(product_id)
+        record = catalog.record(row) if row >= 0 and catalog.product_ids[row] == product_id else None
+        if record:
+            found.append({"_found": True, **projection(record)})
+        else:
+            found.append({"_found": False, "product_id": product_id})
+    return RecommendationResult(products=found, served_by="named")
+
+
+@dataclass(frozen=True)
+class _Ranking:
+    """Hits with their scores, in order.
+
+    Shapes:
+        taste: float64 [k]; order: int64 [m] positions in the hits, best first, m <= k when no more are needed
+    """
+
+    request: Request
+    asked: SearchQuery
+    hits: Hits
+    taste: Floats
+    final: Floats
+    total: int
+
+    @classmethod
+    def of(cls, request: Request, asked: SearchQuery, hits: Hits) -> _Ranking:
+        """Judge hits."""
+        query, catalog = request.query, request.catalog
+        taste = _taste(request, hits.rows)
+        most = _OWN_TASTE if request.taste.known else _CROWD
+        weight = most * asked.personalization / MOST_PERSONAL
+        # At weight 0 everybody gets one list: equals are ordered by what all users start from.
+        liked = taste if asked.personalization else _shared_scores(request.standing.start.scores, hits.rows)
+        final = blended(hits.rows, hits.relevance, liked, weight)
+        if asked.order:
+            order = ordered(
+                asked.order,
+                hits.rows,
+                catalog,
+                lambda name: _scores(name, request, hits, taste),
+                final,
+            )
+            final = np.empty(len(order))
+            final[order] = -np.arange(len(order), dtype=np.float64)
+        total = len(hits.rows)
+        if query.dedupe and catalog.has_variants:
+            total = count_different(catalog.groups[hits.rows])
+        return cls(request, asked, hits, taste, final, total)
+
+    def rows(self, wanted: int) -> list[int]:
+        """List enough of the best rows for so many places, one per product where that is wanted."""
+        query, catalog = self.request.query, self.request.catalog
+
+        def best(count: int) -> Rows:
+            found: Rows = self.hits.rows[best_rows(self.final, count)]
+            return found
+
+        return deep_enough(best, query, catalog, min(wanted, self.total))
+
+    def shown(self, placed: Sequence[Placed]) -> dict[int, tuple[float, float]]:
+        """Give relevance and the reader's score of some rows."""
+        wanted = np.array([item.row for item in placed], np.int64)
+        order = np.argsort(self.hits.rows, kind="stable")
+        at = order[np.searchsorted(self.hits.rows, wanted, sorter=order)] if len(wanted) else wanted
+        relevance, taste = self.hits.relevance[at].tolist(), self.taste[at].tolist()
+        return dict(zip(wanted.tolist(), zip(relevance, taste, strict=True), strict=True))
+
+
+def _with_wanted(request: Request, asked: SearchQuery, hits: Hits, allowed: Mask) -> Hits:
+    """Add the products that are wanted whether or not they match: included ones, and those whose anchor is there."""
+    catalog = request.catalog
+    if asked.include:
+        there = set(hits.rows.tolist())
+        rows = [row for row in catalog.rows_of(asked.include) if allowed[row] and row not in there]
+        hits = hits.with_rows(np.array(list(dict.fromkeys(rows)), np.int64))
+    entries = active(asked.anchorings, request.now_ms)
+    rows = brought(entries, catalog, hits.rows, allowed)
+    return hits.with_rows(np.array(rows, np.int64)) if rows else hits
+
+
+def _taste(request: Request, rows: Rows) -> Floats:
+    """Give the reader's score of some rows, as recommendations have it.
+
+    Shapes:
+        rows: int64 [k]; returns: float64 [k]
+    """
+    start = request.start_scores.scores
+    scores = _shared_scores(start, rows)
+    judged = np.flatnonzero(rows < len(start))
+    scores[judged] += request.own.of(rows[judged])
+    return scores
+
+
+def _shared_scores(start: Scores, rows: Rows) -> Floats:
+    """Give the scores that some rows start from for everybody; a product that is not on offer starts low.
+
+    Shapes:
+        start: float32 [n]; rows: int64 [k], may be >= n; returns: float64 [k]
+    """
+    judged = np.flatnonzero(rows < len(start))
+    scores = np.zeros(len(rows))
+    base = start[rows[judged]].astype(np.float64)
+    scores[judged] = np.where(np.isfinite(base), base, _SOLD_OUT)
+    return scores
+
+
+def _scores(name: str, request: Request, hits: Hits, taste: Floats) -> Floats:
+    """Give what an order may name beside fields; no distance without a point."""
+    if name == RELEVANCE:
+        return hits.relevance.astype(np.float64)
+    if name == PERSONALIZATION:
+        shown: Floats = 0.5 + 0.5 * taste / (_SOFTNESS + np.abs(taste))
+        return shown
+    values = np.zeros(len(hits.rows))
+    if name == BOOSTING:
+        catalog = request.catalog
+        for boost in request.query.boosts:
+            values[catalog.matching(boost.filter)[hits.rows]] = -1.0 if boost.bury else 1.0
+        for circle in request.query.boost_circles:
+            values[catalog.near(circle)[hits.rows]] = 1.0
+        return values
+    return np.full(len(hits.rows), np.nan)
+
+
+def _page(request: Request, asked: SearchQuery, ranking: _Ranking) -> list[Placed]:
+    """Arrange the page; with anchors the whole list, for one may come from anywhere in it."""
+    query = _as_ordered(request.query) if asked.order else request.query
+    entries = active(asked.anchorings, request.now_ms)
+    start, end = query.start, query.start + query.rows
+    if not entries:
+        rows = ranking.rows(end)
+        return arrange(rows, query, request.catalog, start=start, rows=query.rows, seed=request.seed)
+    rows = ranking.rows(max(end, MOST_ANCHORED))
+    whole = arrange(rows, query, request.catalog, start=0, rows=len(rows), seed=request.seed)
+    return anchored(whole, entries, request.catalog, dedupe=query.dedupe)[start:end]
+
+
+def _as_ordered(query: ReaderQuery) -> ReaderQuery:
+    """Let an order stand that was asked for: boosts pin and mark, and count in `_boosting_score` only."""
+    boosts = tuple(
+        replace(boost, positions=() if boost.positions is None else boost.positions)
+        for boost in query.boosts
+        if not boost.bury
+    )
+    circles = tuple(
+        replace(circle, positions=() if circle.positions is None else circle.positions)
+        for circle in query.boost_circles
+    )
+    return replace(query, boosts=boosts, boost_circles=circles)
+
+
+def _apart(request: Request, asked: SearchQuery, partial: Hits) -> list[dict[str, Any]]:
+    """Write the first products that match in part."""
+    ranking = _Ranking.of(request, asked, partial)
+    page = [Placed(row) for row in ranking.rows(request.query.rows)[: request.query.rows]]
+    return records(page, partial, ranking.shown(page), request.query, asked, request.catalog)
+
+
+def _existence(request: Request, asked: SearchQuery, ranking: _Ranking) -> dict[str, bool]:
+    """Say of products whether they are anywhere in the list."""
+    if not asked.existence:
+        return {}
+    catalog = request.catalog
+    listed = {catalog.product_ids[row] for row in ranking.rows(ranking.total)}
+    return {product_id: product_id in listed for product_id in asked.existence}

@@ -1,0 +1,252 @@
+"""Which snapshot serves each engine of an app: the engine's record says, this brings it about.
+
+    look      the records, about once a second, never in a request
+    fetch     from the shelf to this machine, every byte checked, every array looked at        in a thread
+    warm up   laid over the catalog, pages touched                                             in a thread
+    swap      one reference; whoever is being answered still has the old one
+
+What can't be trusted is refused, told, and changes nothing: the snapshot that serves goes on serving. A few that
+served before stay mapped, so that going back takes no loading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from actors.models.registry import Learned
+from actors.models.snapshot import Snapshot
+from actors.models.validation import trusted
+from actors.recommender.state.serving_model import Champion
+from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.clock import Clock
+from cluster.errors import Fault, HouseError, Unavailable
+from cluster.meter import Meter
+from cluster.records.engine import Engine
+from cluster.store.ports.stores import EngineStore
+
+LOOK_S = 0.75
+"Pause between looks at the records."
+
+_PIN = "\x1f"
+
+_AGAIN_S = 30.0
+"A snapshot that was refused is tried again after so long."
+_KEPT = 2
+_PINNED_FOR_S = 600.0
+"A version that nobody asked for so long is let go."
+
+Adopt = Callable[[str, Champion | None], Awaitable[None]]
+"Lets a champion serve an engine; none: the live parts alone."
+
+
+class Models:
+    """Snapshots on the shelf, and where they are kept on this machine."""
+
+    def __init__(self, snapshots: SnapshotShelf, cache: Path) -> None:
+        self._snapshots = snapshots
+        self._cache = cache
+
+    def load(self, app_id: str, engine_id: str, version: str) -> Learned:
+        """Bring a version here and make it score. Blocks; call it from a thread.
+
+        Errors:
+            NotFound: there is no such version
+            Fault: it is damaged
+            Invalid: it needs a learner that is not installed here
+        Cost:
+            0.6 s per GB where the shelf is on this machine
+        """
+        folder, manifest = self._snapshots.fetch(app_id, engine_id, version, self._cache)
+        try:
+            return trusted(Snapshot.open(folder, manifest), version)
+        except Fault:
+            if self._cache in folder.parents:
+                # our own copy went bad: the next attempt fetches another one
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+
+class Champions:
+    """Follows the engines of one app that were asked for."""
+
+    def __init__(
+        self,
+        app_id: str,
+        engines: EngineStore,
+        models: Models | None,
+        product_ids: Callable[[], list[str]],
+        serving: Callable[[str], str],
+        silenced: Callable[[str], Mapping[str, str]],
+        adopt: Adopt,
+        clock: Clock,
+        meter: Meter,
+    ) -> None:
+        self._app_id = app_id
+        self._engines = engines
+        self._models = models
+        self._product_ids = product_ids
+        self.serving = serving
+        "Names the version that serves an engine; empty for the live parts alone."
+        self._silenced = silenced
+        self._told: set[tuple[str, str, str]] = set()
+        self._adopt = adopt
+        self._clock = clock
+        self._meter = meter
+        self._known: set[str] = set()
+        self._pinned: dict[str, float] = {}
+        "When each pinned version was asked for last, in seconds."
+        self._loads: dict[str, asyncio.Task[None]] = {}
+        self._refused: dict[tuple[str, str], float] = {}
+        self._kept: OrderedDict[tuple[str, str], Learned] = OrderedDict()
+        self._log = structlog.get_logger().bind(app=app_id)
+
+    def knows(self, engine_id: str) -> bool:
+        """Is this engine looked after?"""
+        return engine_id in self._known
+
+    async def pin(self, engine_id: str, version: str) -> str:
+        """Hold a version beside the one that serves; return the name under which it answers.
+
+        That is the engine's own name when the version can't be trusted: readers get what everybody gets.
+        """
+        pinned = f"{engine_id}{_PIN}{version}"
+        self._pinned[pinned] = self._clock.monotonic_s()
+        if not self.knows(pinned):
+            await self.know(pinned)
+        return pinned if self.serving(pinned) == version else engine_id
+
+    async def know(self, engine_id: str) -> None:
+        """Look after an engine from now on; returns when its snapshot serves, or was refused."""
+        load = self._loads.get(engine_id)
+        if load is None:
+            load = self._loads[engine_id] = asyncio.get_running_loop().create_task(self._first(engine_id))
+        await asyncio.shield(load)
+
+    def over(self, product_ids: list[str]) -> list[tuple[str, Champion]]:
+        """Lay the snapshots that serve over another catalog: the app was loaded anew. In a thread."""
+        found = []
+        for engine_id in list(self._known):
+            learned = self._kept.get((engine_id, self.serving(engine_id)))
+            if learned is not None:
+                found.append((engine_id, Champion(learned, product_ids)))
+        return found
+
+    async def look(self) -> None:
+        """Follow the records once.
+
+        Errors:
+            Unavailable: the store is away; what serves goes on serving
+        """
+        if self._models is None or not self._known:
+            return
+        await self._let_go()
+        for engine in await self._engines.all(self._app_id):
+            if engine.engine_id in self._known:
+                await self._follow(engine)
+                self._tell_silenced(engine.engine_id)
+
+    async def watch(self) -> None:
+        """Follow the records for ever."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                await self.look()
+            except Unavailable:
+                self._meter.count("kiosk_engine_look_misses_total")
+            except Exception:  # noqa: BLE001
+                # whatever is wrong with one snapshot, the next one must be seen
+                self._log.exception("engine_look_failed")
+
+    # --- one engine -----------------------------------------------------------------------------------------
+
+    async def _first(self, engine_id: str) -> None:
+        _, pin, version = engine_id.partition(_PIN)
+        if pin:
+            await self._take(engine_id, version)
+        elif self._models is not None:
+            try:
+                engine = await self._engines.get(self._app_id, engine_id)
+            except Unavailable:
+                engine = None
+            if engine is not None:
+                await self._follow(engine)
+        self._known.add(engine_id)
+
+    async def _follow(self, engine: Engine) -> None:
+        version = engine.snapshot
+        if version == self.serving(engine.engine_id):
+            return
+        refused_s = self._refused.get((engine.engine_id, version))
+        if refused_s is None or self._clock.monotonic_s() - refused_s >= _AGAIN_S:
+            await self._take(engine.engine_id, version)
+
+    async def _let_go(self) -> None:
+        """Forget pinned versions whose experiments are over: each holds arrays as long as the catalog."""
+        oldest_s = self._clock.monotonic_s() - _PINNED_FOR_S
+        for pinned in [name for name, asked_s in self._pinned.items() if asked_s < oldest_s]:
+            del self._pinned[pinned]
+            self._known.discard(pinned)
+            self._loads.pop(pinned, None)
+            self._kept.pop((pinned, pinned.partition(_PIN)[2]), None)
+            await self._adopt(pinned, None)
+
+    async def _take(self, engine_id: str, version: str) -> None:
+        """Let a version serve, if it can be trusted."""
+        started_s = self._clock.monotonic_s()
+        champion: Champion | None = None
+        if version:
+            try:
+                champion = await asyncio.get_running_loop().run_in_executor(
+                    None, partial(self._prepared, engine_id, version, self._product_ids())
+                )
+            except Exception as error:  # noqa: BLE001
+                # models may be anybody's: whatever they raise, what serves goes on serving
+                self._refuse(engine_id, version, error)
+                return
+        await self._adopt(engine_id, champion)
+        self._refused.pop((engine_id, version), None)
+        took_ms = round((self._clock.monotonic_s() - started_s) * 1000)
+        self._log.info("snapshot_adopted", engine=engine_id, version=version, took_ms=took_ms)
+        self._meter.time("kiosk_snapshot_adopt_ms", took_ms, engine=engine_id)
+        self._meter.gauge("kiosk_snapshot_refused", 0, app=self._app_id, engine=engine_id)
+
+    def _prepared(self, engine_id: str, version: str, product_ids: list[str]) -> Champion:
+        """Load, check and lay over the catalog. In a thread."""
+        if self._models is None:
+            raise Fault("there is no shelf to load snapshots from")
+        learned = self._kept.get((engine_id, version))
+        if learned is None:
+            learned = self._models.load(self._app_id, engine_id.partition(_PIN)[0], version)
+        self._kept[engine_id, version] = learned
+        self._kept.move_to_end((engine_id, version))
+        while len(self._kept) > _KEPT * max(1, len(self._loads)):
+            self._kept.popitem(last=False)
+        return Champion(learned, product_ids)
+
+    def _tell_silenced(self, engine_id: str) -> None:
+        """Tell once which parts of what serves failed when they were asked."""
+        for part, error in self._silenced(engine_id).items():
+            if (engine_id, self.serving(engine_id), part) not in self._told:
+                self._told.add((engine_id, self.serving(engine_id), part))
+                self._log.error("part_silenced", engine=engine_id, part=part, error=error)
+                self._meter.count("kiosk_parts_silenced_total", engine=engine_id)
+
+    def _refuse(self, engine_id: str, version: str, error: Exception) -> None:
+        self._refused[engine_id, version] = self._clock.monotonic_s()
+        message = error.message if isinstance(error, HouseError) else repr(error)
+        self._log.error(
+            "snapshot_refused",
+            engine=engine_id,
+            version=version,
+            reason=message,
+            serving=self.serving(engine_id),
+        )
+        self._meter.count("kiosk_snapshots_refused_total", engine=engine_id)
+        self._meter.gauge("kiosk_snapshot_refused", 1, app=self._app_id, engine=engine_id)

@@ -1,0 +1,78 @@
+"""The learner classes of yours that this installation allows: a setting, and a file that a command manages.
+
+    <data_dir>/learners       one `package.module:Class` a line, `#` begins a comment
+
+Neither the artifact store nor Redis has a say: who writes those must not decide what is imported.
+"""
+
+from __future__ import annotations
+
+import re
+
+from cluster.errors import Fault, Invalid, NotFound
+from cluster.paths import Places, write_private
+from cluster.settings import Settings
+
+_FORM = re.compile(r"[A-Za-z_][\w.]{0,200}:[A-Za-z_]\w{0,100}")
+
+
+def allowed_learners(settings: Settings) -> frozenset[str]:
+    """Read which classes are allowed now.
+
+    Errors:
+        Fault: the list is there and can't be read
+    Cost:
+        one small file; asked when a snapshot is loaded or a training begins
+    """
+    return frozenset({*_listed(settings.learners.replace(",", "\n")), *_kept(settings)})
+
+
+def allow_learner(settings: Settings, learner: str) -> bool:
+    """Add a class to the list; False when it is allowed already.
+
+    Errors:
+        Invalid: the text names no class
+    """
+    if not _FORM.fullmatch(learner):
+        raise Invalid(f"{learner[:200]!r} names no class; write package.module:Class")
+    if learner in allowed_learners(settings):
+        return False
+    _write(settings, {*_kept(settings), learner})
+    return True
+
+
+def remove_learner(settings: Settings, learner: str) -> None:
+    """Take a class off the list.
+
+    Errors:
+        Invalid: it stands in the setting, which only whoever starts the installation can change
+        NotFound: it is not allowed anyway
+    """
+    kept = set(_kept(settings))
+    if learner in kept:
+        _write(settings, kept - {learner})
+    elif learner in allowed_learners(settings):
+        raise Invalid(f"{learner} stands in KIOSK_LEARNERS; take it out there and start again")
+    else:
+        raise NotFound(f"{learner[:200]!r} is not allowed; see `kiosk learners list`")
+
+
+def _kept(settings: Settings) -> list[str]:
+    path = Places.of(settings.data_dir).learners
+    try:
+        return _listed(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        raise Fault(f"the list of allowed learners can't be read: {path}") from error
+
+
+def _listed(text: str) -> list[str]:
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    return [line for line in lines if _FORM.fullmatch(line)]
+
+
+def _write(settings: Settings, learners: set[str]) -> None:
+    places = Places.of(settings.data_dir)
+    places.make()
+    write_private(places.learners, "".join(f"{learner}\n" for learner in sorted(learners)))

@@ -1,0 +1,232 @@
+"""Apps and keys as an administrator handles them: make, list, rotate, revoke. Over the store's port, no Ray.
+
+Every change raises the version that doors poll four times a second, so it is in force everywhere within a
+second without anything being restarted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from cluster.errors import Conflict, Invalid, NotFound
+from cluster.records.access import (
+    LISTS,
+    SWITCHES,
+    ApiKey,
+    App,
+    AppSettings,
+    Environment,
+    KeyKind,
+    Limits,
+    new_app_settings,
+)
+from cluster.records.issued_key import IssuedKey, issue_key, reveal_key
+from cluster.secrecy import Vault, derive_token_key, key_sha256
+from cluster.store.ports.stores import AccessBook, AccessStore
+
+KINDS: tuple[KeyKind, ...] = ("secret", "publishable")
+FIRST_APPS: tuple[Environment, ...] = ("playground", "development", "production")
+"The apps of a fresh installation; each is named as its environment."
+
+
+@dataclass(frozen=True, slots=True)
+class KeyEntry:
+    """One key with the app it opens."""
+
+    app: App
+    key: ApiKey
+    text: str
+    "Empty unless revealed."
+
+    def shown(self) -> dict[str, object]:
+        """Say it as JSON; `key`, and the key of reader tokens where they have their own, only when it was revealed."""
+        told: dict[str, object] = {
+            "app_id": self.app.app_id,
+            "environment": self.app.environment,
+            "kind": self.key.kind,
+            "key_id": self.key.key_id,
+            "hint": self.key.hint,
+            "created_at": self.key.created_at,
+        }
+        if not self.text:
+            return told
+        told["key"] = self.text
+        if self.key.kind == "secret" and self.app.settings.derived_token_key:
+            told["token_key"] = derive_token_key(self.text.encode()).decode()
+        return told
+
+
+class Keeping:
+    """What an administrator may do with apps and keys."""
+
+    def __init__(self, access: AccessStore, vault: Vault) -> None:
+        self._access = access
+        self._vault = vault
+
+    async def ensure_first_apps(self, now_ms: int) -> bool:
+        """Make the three apps of a fresh installation with two keys each; False when there was nothing to do.
+
+        An app without a key of some kind gets one, so a start that was interrupted is made good.
+        """
+        book = await self._access.book()
+        missing = [name for name in FIRST_APPS if name not in book.apps]
+        if book.apps and len(missing) == len(FIRST_APPS):
+            # An administrator made apps of their own and removed ours.
+            return False
+        changed = False
+        for name in FIRST_APPS:
+            app = book.apps.get(name) or _new_app(name, name, now_ms)
+            if name in missing:
+                await self._access.put_app(app)
+            for kind in KINDS:
+                if not any(key.app_id == name and key.kind == kind for key in book.keys.values()):
+                    await self._access.put_key(issue_key(self._vault, app, kind, now_ms=now_ms).record)
+                    changed = True
+        return changed
+
+    async def create_app(self, app_id: str, environment: Environment, now_ms: int) -> list[IssuedKey]:
+        """Make an app and its two keys.
+
+        Errors:
+            Conflict: the name is taken
+            Invalid: the name can't be one
+        """
+        book = await self._access.book()
+        if app_id in book.apps:
+            raise Conflict(f"there is already an app named {app_id}; choose another name")
+        try:
+            app = _new_app(app_id, environment, now_ms)
+        except ValueError as error:
+            raise Invalid(
+                f"{app_id!r} can't be the name of an app: up to 64 lower case letters, digits and -, the first no -"
+            ) from error
+        await self._access.put_app(app)
+        issued = [issue_key(self._vault, app, kind, now_ms=now_ms) for kind in KINDS]
+        for key in issued:
+            await self._access.put_key(key.record)
+        return issued
+
+    async def apps(self) -> list[App]:
+        """List apps: playground, development and production first, then the others by name."""
+        return _ordered(await self._access.book())
+
+    async def limit_app(
+        self, app_id: str, *, queries_per_s: float | None = None, writes_per_s: float | None = None
+    ) -> Limits:
+        """Change the rate limits of an app; bursts of two seconds' worth go with them.
+
+        Errors:
+            NotFound: no such app
+        """
+        app = await self._app(app_id)
+        change: dict[str, float | int] = {}
+        if queries_per_s is not None:
+            change |= {"queries_per_s": queries_per_s, "query_burst": max(1, round(2 * queries_per_s))}
+        if writes_per_s is not None:
+            change |= {"writes_per_s": writes_per_s, "write_burst": max(1, round(2 * writes_per_s))}
+        limits = app.settings.limits.model_copy(update=change)
+        settings: AppSettings = app.settings.model_copy(update={"limits": limits})
+        await self._access.put_app(app.model_copy(update={"settings": settings}))
+        return limits
+
+    async def switch_app(self, app_id: str, given: Mapping[str, str]) -> AppSettings:
+        """Change switches of an app; values are texts as a person types them, lists are comma-separated.
+
+        Errors:
+            NotFound: no such app
+            Invalid: no such switch, or a value it can't take
+        """
+        app = await self._app(app_id)
+        change: dict[str, str | list[str]] = {}
+        for name, text in given.items():
+            if name not in SWITCHES:
+                raise Invalid(f"there is no switch {name!r}; choose from {', '.join(SWITCHES)}")
+            change[name] = (
+                [part.strip() for part in text.split(",") if part.strip()] if name in LISTS else text
+            )
+        try:
+            settings = AppSettings.model_validate({**app.settings.model_dump(), **change})
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            raise Invalid(f"{first['loc'][0]}: {first['msg'].lower()}") from None
+        await self._access.put_app(app.model_copy(update={"settings": settings}))
+        return settings
+
+    async def keys(self, *, app_id: str = "", reveal: bool = False) -> list[KeyEntry]:
+        """List keys, app by app, secret ones first.
+
+        Errors:
+            NotFound: no such app
+        """
+        book = await self._access.book()
+        if app_id and app_id not in book.apps:
+            raise _no_app(app_id, book)
+        return [
+            KeyEntry(app, key, reveal_key(self._vault, key) if reveal else "")
+            for app in _ordered(book)
+            if app_id in ("", app.app_id)
+            for key in _keys_of(book, app.app_id)
+        ]
+
+    async def rotate(self, app_id: str, kinds: Sequence[KeyKind], now_ms: int) -> list[IssuedKey]:
+        """Give an app new keys; the old ones of these kinds, and tokens signed with them, are refused at once.
+
+        Errors:
+            NotFound: no such app
+        """
+        app = await self._app(app_id)
+        old = [key for key in _keys_of(await self._access.book(), app_id) if key.kind in kinds]
+        issued = [issue_key(self._vault, app, kind, now_ms=now_ms) for kind in kinds]
+        for key in issued:
+            await self._access.put_key(key.record)
+        for replaced in old:
+            await self._access.revoke_key(replaced.sha256)
+        return issued
+
+    async def revoke(self, name: str) -> KeyEntry:
+        """Revoke one key, named by its id, its text or its hint.
+
+        Errors:
+            NotFound: no key in use is called that
+            Invalid: several are
+        """
+        book = await self._access.book()
+        digest = key_sha256(name)
+        found = [key for key in book.keys.values() if digest == key.sha256 or name in (key.key_id, key.hint)]
+        if not found:
+            raise NotFound("no key in use is called that; see `kiosk keys list`")
+        if len(found) > 1:
+            raise Invalid("several keys are called that; use the key id from `kiosk keys list`")
+        await self._access.revoke_key(found[0].sha256)
+        return KeyEntry(book.apps[found[0].app_id], found[0], "")
+
+    async def _app(self, app_id: str) -> App:
+        book = await self._access.book()
+        if app_id not in book.apps:
+            raise _no_app(app_id, book)
+        return book.apps[app_id]
+
+
+def _new_app(app_id: str, environment: Environment, now_ms: int) -> App:
+    settings = new_app_settings(environment)
+    return App(app_id=app_id, environment=environment, settings=settings, created_at=now_ms)
+
+
+def _no_app(app_id: str, book: AccessBook) -> NotFound:
+    return NotFound(f"there is no app named {app_id}; there are: {', '.join(sorted(book.apps)) or 'none'}")
+
+
+def _ordered(book: AccessBook) -> list[App]:
+    def place(app: App) -> tuple[int, str]:
+        first = list(FIRST_APPS)
+        return (first.index(app.app_id) if app.app_id in first else len(first), app.app_id)
+
+    return sorted(book.apps.values(), key=place)
+
+
+def _keys_of(book: AccessBook, app_id: str) -> list[ApiKey]:
+    mine = [key for key in book.keys.values() if key.app_id == app_id]
+    return sorted(mine, key=lambda key: (KINDS.index(key.kind), key.created_at, key.key_id))

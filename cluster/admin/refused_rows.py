@@ -1,0 +1,103 @@
+"""Rows that ingests refused, in `<data>/ingest/<run>/quarantine.jsonl`: read, and overwritten where they stand.
+
+An ingest at work appends to its file and knows its length, so a row never moves; one that is settled becomes as many
+bytes that say why it is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from cluster.records.quarantine_entry import ABOUT, QuarantineEntry
+
+MOST_ROWS = 10_000
+"Rows of one file that are read for people; when these are settled, the next ones follow."
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRows:
+    """All files of one data directory."""
+
+    ingests: Path
+
+    @classmethod
+    def of(cls, data_dir: Path) -> RefusedRows:
+        """Find the files of a data directory."""
+        return cls(data_dir / "ingest")
+
+    def files(self) -> list[Path]:
+        """List the files, one for each ingest that refused rows."""
+        return sorted(self.ingests.glob("*/quarantine.jsonl"))
+
+    def entries(self, app_id: str) -> list[QuarantineEntry]:
+        """Read the rows of an app, and those of ingests that did not note their app."""
+        return [entry for path in self.files() for entry in _entries_of(path) if entry.app_id in (app_id, "")]
+
+    def mark(self, entry_ids: Sequence[str], reason: str) -> None:
+        """Overwrite rows; those of one file in one reading."""
+        lines: dict[str, set[int]] = {}
+        for entry_id in entry_ids:
+            run, _, line = entry_id.rpartition(":")
+            lines.setdefault(run, set()).add(int(line))
+        for run, numbers in lines.items():
+            path = self.ingests / run / "quarantine.jsonl"
+            for number, (at, row) in enumerate(read_rows(path)):
+                if number in numbers:
+                    overwrite(path, at, row, reason)
+
+
+def read_rows(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Go through the rows of a file: where each begins, and its bytes without the line's end."""
+    at = 0
+    with path.open("rb") as stream:
+        for line in stream:
+            yield at, line.rstrip(b"\n")
+            at += len(line)
+
+
+def overwrite(path: Path, at: int, row: bytes, reason: str) -> None:
+    """Replace a row by as many bytes that only say why."""
+    word = orjson.dumps({"reason": reason})
+    with path.open("r+b") as stream:
+        stream.seek(at)
+        stream.write(word.ljust(len(row))[: len(row)])
+
+
+def _entries_of(path: Path) -> Iterator[QuarantineEntry]:
+    about = _object(_bytes_of(path.with_name(ABOUT)))
+    rows = ((number, _object(row)) for number, (_, row) in enumerate(read_rows(path)))
+    for number, fields in islice(
+        ((number, fields) for number, fields in rows if "text" in fields), MOST_ROWS
+    ):
+        yield QuarantineEntry(
+            entry_id=f"{path.parent.name}:{number}",
+            source="ingest",
+            app_id=str(about.get("app_id", "")),
+            kind="row",
+            noun=str(about.get("noun", "")),
+            name=f"row {fields.get('row')} of {fields.get('file')}",
+            reason=str(fields.get("reason", "")),
+            at=int(about.get("at", 0)),
+            payload=str(fields["text"]).encode("utf-8", "replace"),
+        )
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,108 @@
+"""The master key of an installation, and what is derived from it for processes that must not have it.
+
+    KIOSK_MASTER_KEY             in the environment of the first process alone; it hands the key over (`handover`)
+    KIOSK_MASTER_KEY_FILE        a file of yours, as a mounted secret of Kubernetes
+    <run_dir>/secrets/           what the first process handed over
+    <data_dir>/master.key        made by the first start where nobody gave a key
+
+Trainers open the artifact store with the key derived for manifests; nothing here reads the master key for them.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from cluster.errors import Fault
+from cluster.paths import Places, read_private, write_private
+from cluster.secrecy import Signer, Vault, create_master_key, key_text, parse_master_key, read_master_key
+from cluster.settings import Settings
+
+MASTER_KEY = "master.key"
+MANIFEST_KEY = "manifest.key"
+"Names of files below `Places.secrets_dir`."
+
+_MANIFESTS = "artifact manifests"
+
+
+def vault_of(settings: Settings) -> Vault:
+    """Open the vault.
+
+    Errors:
+        Fault: there is no master key, or it is damaged
+    """
+    return Vault(given_master_key(settings) or read_master_key(Places.of(settings.data_dir).master_key))
+
+
+def given_master_key(settings: Settings) -> bytes | None:
+    """Find the master key that was given from outside; None where the installation made its own.
+
+    Errors:
+        Fault: what was given is no master key, or its file can't be read
+    """
+    if settings.master_key is not None:
+        return parse_master_key(settings.master_key.get_secret_value())
+    if settings.master_key_file is not None:
+        return read_master_key(settings.master_key_file)
+    handed = read_private(Places.of(settings.data_dir).secrets_dir / MASTER_KEY)
+    return None if handed is None else parse_master_key(handed)
+
+
+def ensure_master_key(settings: Settings) -> None:
+    """Make the master key of a fresh installation; one that was given from outside is only checked.
+
+    Errors:
+        Fault: the key that is there is damaged, or the one this installation was started with was not given again
+    """
+    if given_master_key(settings) is not None:
+        return
+    places = Places.of(settings.data_dir)
+    if places.adopted.exists() and not places.master_key.exists():
+        raise Fault(
+            "this installation was started with a master key from outside; give it again (KIOSK_MASTER_KEY_FILE), or "
+            f"put back {places.master_key} from your backup"
+        )
+    create_master_key(places.master_key)
+
+
+def manifest_signer(settings: Settings) -> Signer:
+    """Make what signs and checks manifests; its key is read when the first manifest is."""
+    return Signer(partial(manifest_key, settings))
+
+
+def manifest_key(settings: Settings) -> bytes:
+    """Read the key of manifests where it was left, or derive it from the master key.
+
+    Errors:
+        Fault: neither can be read
+    """
+    path = Places.of(settings.data_dir).secrets_dir / MANIFEST_KEY
+    text = _text_of(settings.manifest_key_file) if settings.manifest_key_file else read_private(path)
+    return vault_of(settings).derive(_MANIFESTS) if text is None else parse_master_key(text)
+
+
+def leave_manifest_key(settings: Settings) -> None:
+    """Write the derived key down for the processes of this machine, so that trainers need no master key.
+
+    Errors:
+        Fault: there is no master key, or it is damaged
+    """
+    places = Places.of(settings.data_dir)
+    places.secrets_dir.mkdir(exist_ok=True, mode=0o700)
+    write_private(places.secrets_dir / MANIFEST_KEY, manifest_key_text(settings) + "\n")
+
+
+def manifest_key_text(settings: Settings) -> str:
+    """Write the key of manifests as text, for the secret store of a cluster whose trainers have no master key.
+
+    Errors:
+        Fault: there is no master key, or it is damaged
+    """
+    return key_text(vault_of(settings).derive(_MANIFESTS))
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text("ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Fault(f"the key of manifests can't be read: {path.name}") from error

@@ -1,0 +1,56 @@
+"""Snapshots that were learned from rows which were erased since: marked until a training replaces them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.erasures import ErasureLog
+from cluster.artifacts.manifest import Manifest
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.snapshots import FOLDER, MANIFEST, SnapshotShelf
+from cluster.errors import HouseError
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedSnapshot:
+    """A version that knows of people who were erased."""
+
+    engine_id: str
+    version: str
+    erasures: int
+    "Erasures since it was trained, of rows it was trained on."
+
+
+def marked_snapshots(shelf: Shelf, app_id: str, known: int = 0) -> list[MarkedSnapshot]:
+    """Find the marked versions of all engines of an app, those of deleted engines too.
+
+    With `known`, only erasures after so many count.
+
+    Errors:
+        Fault: the manifest of the segments is damaged
+    Cost:
+        one small file for each version
+    """
+    log = SegmentShelf(shelf).erasures(app_id)
+    if not log.count:
+        return []
+    snapshots, above, found = SnapshotShelf(shelf), f"{FOLDER}/{app_id}", list[MarkedSnapshot]()
+    for entry in shelf.entries(above):
+        engine_id, _, rest = entry.path[len(above) + 1 :].partition("/")
+        version, _, name = rest.partition("/")
+        if name != MANIFEST:
+            continue
+        try:
+            count = erasures_since(snapshots.manifest(app_id, engine_id, version), log, known)
+        except HouseError:  # it is being removed, or damaged: nobody can serve it
+            continue
+        if count:
+            found.append(MarkedSnapshot(engine_id, version, count))
+    return found
+
+
+def erasures_since(manifest: Manifest, log: ErasureLog, known: int = 0) -> int:
+    """Count erasures, behind the first `known`, of rows that a snapshot was trained on."""
+    facts = manifest.facts
+    return log.since(max(known, int(facts.get("erasures", 0))), facts.get("offsets", {}))

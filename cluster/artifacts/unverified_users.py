@@ -1,0 +1,40 @@
+"""Readers without proof in settled interactions: an address counts for a few people, however many ids it invents."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+MOST_READERS = 20
+"Different readers without proof that one address may stand for in 30 days, where readers are counted."
+
+_LAST_FIELD = r'"_origin":"(?P<origin>[0-9a-f]{16})"\}$'
+"`cluster.records.validation.upload.ORIGIN`, which is always written last; what callers wrote stands before it."
+
+
+def without_crowds(table: Any) -> Any:
+    """Leave out the rows of readers beyond the first `MOST_READERS` without proof of each address.
+
+    Shapes:
+        table: any columns with `reader` and `json` among them; returns the same columns
+    Cost:
+        one pass of a pattern over `json`; Python only for rows without proof
+    """
+    found = pc.struct_field(pc.extract_regex(table["json"], _LAST_FIELD), [0])
+    strange = pc.indices_nonzero(pc.is_valid(found))
+    if not len(strange):
+        return table
+    admitted: defaultdict[str, set[str]] = defaultdict(set)
+    dropped = []
+    readers, origins = table["reader"].take(strange).to_pylist(), found.take(strange).to_pylist()
+    for row, reader, origin in zip(strange.to_pylist(), readers, origins, strict=True):
+        known = admitted[origin]
+        if reader not in known and len(known) >= MOST_READERS:
+            dropped.append(row)
+        else:
+            known.add(reader)
+    kept = pc.invert(pc.is_in(pa.array(range(len(table)), pa.int64()), pa.array(dropped, pa.int64())))
+    return table.filter(kept)

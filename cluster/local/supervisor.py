@@ -1,0 +1,399 @@
+"""The one process that keeps an installation alive: starts its parts in order, brings back what dies, ends all.
+
+    Redis          started first, ended last; started again at once when it dies
+    Ray            gcs_server and raylet are watched; when one dies, all of Ray is ended and started again
+    doors          asked over HTTP every second; silent for long while Ray lives: deployed again, then as above
+    HAProxy        a stand-in serves until Serve has started the next one; one that did not start in time is tried
+                   again, while the slow Python proxy serves on loopback. On other addresses nothing serves instead:
+                   the slow proxy has none of HAProxy's bounds
+
+Replicas, the Serve controller and named actors are Ray's business, which restarts them itself. This process
+imports no Ray and holds no state: whatever is killed, itself included, `kiosk up` brings the same system back.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+import structlog
+
+from cluster.admin.vault import ensure_master_key, leave_manifest_key
+from cluster.clock import SystemClock
+from cluster.errors import Fault, HouseError
+from cluster.local.api_watch import DoorWatch
+from cluster.local.external_redis import await_external_redis
+from cluster.local.haproxy_process import Front
+from cluster.local.ray_head import RayHead
+from cluster.local.redis_server import RedisServer
+from cluster.log import strike_out
+from cluster.paths import Places, hold_directory, write_private
+from cluster.runtime.handover import given_in, prepare_node
+from cluster.runtime.installation_state import Lock, Phase, State, save_state
+from cluster.runtime.processes import adopt_orphans, belonging_to, end, reap_strangers
+from cluster.runtime.ray_environment import Ports, common_environment, ray_environment, ray_start_arguments
+from cluster.runtime.sockets import LOOPBACK, is_loopback
+from cluster.runtime.start_plan import Plan
+from cluster.settings import Settings
+
+TICK_S = 0.1
+REDIS_START_S = 120.0
+DEPLOY_AGAIN_S = 20.0
+"Doors that stay silent that long are deployed again;"
+START_AGAIN_S = 60.0
+"that long, and Ray is started again."
+LONGEST_REST_S = 30.0
+MOST_STAGES = 200
+MOST_FRONT_STARTS = 3
+"Starts without HAProxy in time before a start on an address that others reach is given up."
+
+_log = structlog.get_logger()
+Told = Callable[[State], None]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a start was asked for."""
+
+    settings: Settings
+    version: str
+    root: Path
+    "The directory that holds our packages."
+    plan: Mapping[str, object] = field(default_factory=dict)
+    "Fields of `Plan` to start with instead of the usual ones."
+    head_command: tuple[str, ...] = ()
+
+
+class Supervisor:
+    """Runs one installation until told to stop."""
+
+    def __init__(self, wanted: Wanted, told: Told = lambda state: None) -> None:
+        self._wanted = wanted
+        self._settings = wanted.settings
+        self._told = told
+        self._places = Places.of(wanted.settings.data_dir)
+        self._lock = Lock(self._places.lock)
+        self._head = RayHead(self._places, wanted.head_command)
+        self._front = Front(self._places, self._settings.host, self._settings.port)
+        self._redis: RedisServer | None = None
+        self._ports: Ports | None = None
+        self._haproxy = True
+        self._late_fronts = 0
+        self._stop = threading.Event()
+        self._stopped_by = 0
+        self._rest_s = 1.0
+        self._wait_until = 0.0
+        self._again: bool | None = None
+        "A head is due: True with Ray, False only the doors."
+        self._doors = DoorWatch(self._settings.host, self._settings.port)
+        self._connections = 0
+        self._redis_rest_s = 0.0
+        self._begun = time.monotonic()
+        self.state = State(
+            phase="starting",
+            message="starting",
+            pid=os.getpid(),
+            version=wanted.version,
+            host=self._settings.host,
+            port=self._settings.port,
+            data_dir=str(self._places.data_dir),
+            run_dir=str(self._places.run_dir),
+            logs_dir=str(self._places.logs_dir),
+            started_at=SystemClock().now_ms(),
+            settings=self._settings.shareable(),
+        )
+
+    def request_stop(self, number: int = 0, frame: FrameType | None = None) -> None:
+        """End soon (a signal handler)."""
+        self._stopped_by = number
+        self._stop.set()
+
+    def run(self) -> int:
+        """Start, keep, end; 0 after a wanted end, 1 when the start failed, 2 when another one is at work."""
+        self._places.make()
+        if not self._lock.take():
+            return 2
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self.request_stop)
+        adopt_orphans()
+        os.umask(0o077)
+        held = hold_directory(self._places.run_dir)
+        try:
+            self._start()
+            while not self._stop.wait(TICK_S):
+                self._tick()
+                if self.state.phase == "failed":
+                    return 1
+            _log.info("stop_requested", signal=self._stopped_by)
+            return 0
+        except HouseError as error:
+            self._say("failed", error.message)
+            return 1
+        finally:
+            self._end()
+            os.close(held)
+            self._lock.drop()
+
+    # --- starting -----------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        self._say("starting", "clearing up after an earlier run")
+        left = end(belonging_to(self._places), 3.0)
+        if left:
+            raise Fault(f"processes of an earlier run can't be ended: {[process.pid for process in left]}")
+        os.environ.update(common_environment(self._places, os.environ, self._wanted.root))
+        ensure_master_key(self._settings)
+        leave_manifest_key(self._settings)
+        if not self._places.ray_token.exists():
+            write_private(self._places.ray_token, secrets.token_hex(32))
+        self._start_redis()
+        self._prepare_front()
+        self._again = True
+
+    def _start_redis(self) -> None:
+        if self._settings.redis_is_external:
+            assert self._settings.redis_url is not None
+            self._say("starting", "asking the Redis of KIOSK_REDIS_URL", redis="external")
+            await_external_redis(self._settings)
+            # Commands of another shell read it there.
+            write_private(self._places.redis_url, self._settings.redis_url.get_secret_value() + "\n")
+            return
+        self._say("starting", "starting Redis")
+        self._redis = RedisServer(self._places, memory_mb=self._settings.redis_memory_mb)
+        self._redis.start_mending(REDIS_START_S)
+        self._say("starting", "Redis answers", redis=self._redis.binary.label)
+
+    def _prepare_front(self) -> None:
+        try:
+            self._connections = self._front.prepare()
+            self._say("starting", "HAProxy is ready to be used", proxy="haproxy")
+        except Fault as error:
+            self._without_haproxy(error.message)
+
+    def _without_haproxy(self, reason: str) -> None:
+        """Let the slow proxy serve, and try HAProxy again after a pause.
+
+        Errors:
+            Fault: others than this machine would reach the slow proxy
+        """
+        if not is_loopback(self._settings.host):
+            raise Fault(
+                f"{reason}; the slow Python proxy has none of HAProxy's bounds and does not listen on "
+                f"{self._settings.host}: repair HAProxy (`kiosk doctor`), or start with --host 127.0.0.1"
+            )
+        self._haproxy = False
+        self._front.postpone()
+        _log.warning("haproxy_missing", reason=reason)
+        self._say(self.state.phase, self.state.message, proxy=f"slow Python proxy, because {reason}")
+
+    def _bring_up(self, with_ray: bool) -> None:
+        """Start a head."""
+        if with_ray or self._ports is None:
+            self._ports = Ports.choose()
+            with_ray = True
+        ports = self._ports
+        address = f"127.0.0.1:{ports.gcs}"
+        start = ray_start_arguments(
+            self._places,
+            ports,
+            cpus=max(2, os.cpu_count() or 2),
+            object_store_mb=self._settings.object_store_mb,
+            dashboard=self._settings.dashboard,
+        )
+        plan: dict[str, object] = {
+            "host": self._settings.host,
+            "port": self._settings.port,
+            "haproxy": self._haproxy,
+            "ray_arguments": start if with_ray else [],
+            "ray_address": address,
+            # HAProxy binds the public address itself (see `front`); nobody else needs to reach a replica.
+            "replicas_host": LOOPBACK if self._haproxy else "",
+            **self._wanted.plan,
+        }
+        more = ray_environment(self._places, ports, haproxy=self._haproxy, max_connections=self._connections)
+        self._head.bring_up(Plan(**plan), {**os.environ, **more})  # type: ignore[arg-type]
+        dashboard = f"http://127.0.0.1:{ports.dashboard}" if self._settings.dashboard else ""
+        urls = {"dashboard_url": dashboard, "metrics_url": f"http://127.0.0.1:{ports.exports}/metrics"}
+        self._say(self.state.phase, self.state.message, ray_address=address, **urls)
+
+    # --- keeping ------------------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        """Look at everything once.
+
+        Cost: about 0.1 ms when all is well.
+        """
+        self._keep_redis()
+        if self._again is not None and not self._head.is_busy and time.monotonic() >= self._wait_until:
+            with_ray, self._again = self._again, None
+            self._bring_up(with_ray)
+        self._hear()
+        if not self._head.is_busy and self._again is None:
+            self._keep_ray()
+        if not self._haproxy and self.state.phase == "ready" and self._front.is_due():
+            self._try_haproxy_again()
+        if self._haproxy and self._front.keep():
+            self._say(self.state.phase, self.state.message, restarts=self._counted("haproxy"))
+        reap_strangers(self._children())
+
+    def _keep_redis(self) -> None:
+        redis = self._redis
+        if redis is None or not redis.died() or time.monotonic() < self._redis_rest_s:
+            return
+        code = redis.process.returncode if redis.process else None
+        _log.error("redis_died", code=code)
+        self._redis_rest_s = time.monotonic() + 1.0
+        try:
+            redis.start_again()
+        except HouseError as error:
+            self._say(self.state.phase, f"Redis does not start again: {error.message}")
+            return
+        self._say(self.state.phase, self.state.message, restarts=self._counted("redis"))
+
+    def _hear(self) -> None:
+        for line in self._head.news():
+            step, message = str(line["step"]), str(line.get("message", ""))
+            if step == "ready":
+                self._reached()
+            elif step == "failed":
+                self._failed(message)
+            elif step == "apps":
+                self._say(self.state.phase, message, first_start=bool(line.get("first_start")))
+            else:
+                self._say(self.state.phase, message)
+
+    def _reached(self) -> None:
+        self._rest_s = 1.0
+        self._doors.forgive()
+        took = self.state.ready_after_s or round(time.monotonic() - self._begun, 2)
+        self._say("ready", "ready", ready_after_s=took)
+        _log.info("installation_ready", after_s=took, steps=self._head.steps)
+
+    def _failed(self, message: str) -> None:
+        """A head gave up: the first start says so and ends; later ones are tried again, ever more slowly."""
+        if self._haproxy and not self._front.has_served and {"doors", "answer"} & self._head.steps.keys():
+            self._late_fronts += 1
+            if is_loopback(self._settings.host) or self._late_fronts >= MOST_FRONT_STARTS:
+                self._without_haproxy("HAProxy did not start in time; see supervisor.log")
+        elif self.state.ready_after_s is None:
+            self._say("failed", strike_out(message))
+            return
+        _log.error("bringing_up_failed", reason=message, rest_s=self._rest_s)
+        self._say("recovering" if self.state.ready_after_s else "starting", message)
+        self._end_ray()
+        self._again = True
+        self._wait_until = time.monotonic() + self._rest_s
+        self._rest_s = min(2 * self._rest_s, LONGEST_REST_S)
+
+    def _try_haproxy_again(self) -> None:
+        """Change over to HAProxy: Ray is started again, because Serve chooses its proxy when it starts."""
+        _log.warning("haproxy_tried_again")
+        self._connections, self._haproxy = self._front.prepare(), True
+        self._say("recovering", "changing over to HAProxy", proxy="haproxy", restarts=self._counted("front"))
+        self._end_ray()
+        self._doors.forgive()
+        self._again = True
+
+    def _keep_ray(self) -> None:
+        if self._head.is_dead():
+            _log.error("ray_died", vital=self._head.vital)
+            self._say("recovering", "Ray died and is started again", restarts=self._counted("ray"))
+            self._end_ray()
+            self._again = True
+            return
+        self._doors.look()
+        silent_s = self._doors.silent_s
+        if silent_s > START_AGAIN_S:
+            _log.error("doors_silent", silent_s=round(silent_s))
+            self._say(
+                "recovering", "the doors stay silent, Ray is started again", restarts=self._counted("ray")
+            )
+            self._end_ray()
+            self._doors.forgive()
+            self._again = True
+        elif silent_s > DEPLOY_AGAIN_S and self.state.phase == "ready":
+            _log.error("doors_silent", silent_s=round(silent_s))
+            self._say(
+                "recovering", "the doors are silent and are deployed again", restarts=self._counted("doors")
+            )
+            self._again = False
+
+    # --- ending -------------------------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        """End everything and leave nothing behind but the data and, after a failure, the reason."""
+        failed = self.state.phase == "failed"
+        if not failed:
+            self._say("stopping", "stopping")
+        self._front.stop_listening()
+        self._end_ray(keep_front=False)
+        if self._redis is not None:
+            self._redis.stop()
+        self._places.redis_url.unlink(missing_ok=True)
+        left = end(belonging_to(self._places), 2.0)
+        shutil.rmtree(self._places.run_dir, ignore_errors=True)
+        self._places.front_wrapper.unlink(missing_ok=True)
+        self._places.front_wishes.unlink(missing_ok=True)
+        if not failed:
+            self._places.state.unlink(missing_ok=True)
+        reap_strangers(set())
+        _log.info("installation_ended", left=[process.pid for process in left])
+
+    def _end_ray(self, *, keep_front: bool = True) -> None:
+        """End Ray; HAProxy stays and says that the service is busy, unless all is to end."""
+        front = {pid for pid in (self._front.pid, *self._front.children) if pid} if keep_front else set()
+        self._head.end(spare=self._spared() | front)
+        if keep_front:
+            self._front.outlive_ray()
+
+    # --- small things -------------------------------------------------------------------------------------
+
+    def _spared(self) -> set[int]:
+        return {self._redis.pid} if self._redis is not None else set()
+
+    def _children(self) -> set[int]:
+        return self._spared() | self._head.children | self._front.children
+
+    def _counted(self, part: str) -> dict[str, int]:
+        return {**self.state.restarts, part: self.state.restarts.get(part, 0) + 1}
+
+    def _say(self, phase: Phase, message: str, **changes: object) -> None:
+        pids = {"supervisor": os.getpid(), **self._head.vital}
+        if self._redis is not None:
+            pids["redis"] = self._redis.pid
+        update = {"phase": phase, "message": message, "pids": pids, **changes}
+        if phase == "starting" and message != self.state.message and len(self.state.stages) < MOST_STAGES:
+            update["stages"] = (*self.state.stages, (round(time.monotonic() - self._begun, 1), message))
+        self.state = self.state.model_copy(update=update)
+        try:
+            save_state(self._places, self.state)
+        except OSError as error:  # a full disk must not end the keeper
+            _log.error("state_not_saved", reason=error.strerror)
+        self._told(self.state)
+
+
+def main() -> int:
+    """Run the supervisor of the installation named by the environment (started by `kiosk up`)."""
+    from cluster.build_info import package_root, version
+    from cluster.log import set_up_logging
+
+    set_up_logging()
+    if given_in(os.environ):  # `kiosk up` has handed them over; this module was started by hand
+        prepare_node()
+    return Supervisor(Wanted(Settings(), version(), package_root())).run()
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stderr.flush()
+    # Everything is ended and given back; the interpreter's own end would wait for threads that wait for answers.
+    os._exit(code)

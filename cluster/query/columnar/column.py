@@ -1,0 +1,392 @@
+"""One field of all rows, made for filtering: texts by number, numbers as they are, booleans as two bits.
+
+A row's first text and first number stand in plain arrays, one element a row; further ones of the same row stand
+beside them as postings, so a field with one value a row never pays for those with many. The words of a text field
+are all postings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cluster.query.columnar.arrays import Growing
+from cluster.query.columnar.dictionary import Vocabulary, within
+from cluster.query.columnar.postings import Postings
+from cluster.query.language.automaton import Automaton
+from cluster.query.language.scalars import Bounds, Measure, Scalar, number_of
+
+Mask = NDArray[np.bool_]
+
+_TRUE, _FALSE = 1, 2
+_FEW = 4
+
+
+class Names(Protocol):
+    """Texts by their codes."""
+
+    def text(self, code: int) -> str:
+        """Return the text of a code."""
+        ...
+
+    def like(self, pattern: Automaton) -> Mask:
+        """Choose the codes whose texts match a pattern as a whole.
+
+        Shapes:
+            bool [codes or more]
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Rows with what they hold, a pair for each value; a row may hold one value twice.
+
+    Shapes:
+        texts: int64 [a] rows and [a] codes; numbers: int64 [b] rows and float64 [b]; true, false: int64 rows
+    """
+
+    texts: tuple[NDArray[np.int64], NDArray[np.int64]]
+    numbers: tuple[NDArray[np.int64], NDArray[np.float64]]
+    true: NDArray[np.int64]
+    false: NDArray[np.int64]
+    names: Names
+    "What the codes of texts mean."
+
+    @classmethod
+    def none(cls) -> Pairs:
+        """Hold nothing."""
+        rows = np.zeros(0, np.int64)
+        return cls((rows, rows), (rows, np.zeros(0)), rows, rows, Vocabulary())
+
+
+class FieldColumn:
+    """Values of one field; rows are set one at a time, questions are answered for all.
+
+    Cost:
+        setting a row 1 to 2 microseconds; a question 10 to 200 microseconds for 100,000 rows
+    """
+
+    def __init__(self, words: bool) -> None:
+        self._words = words
+        self._size = 0
+        self._texts = Vocabulary()
+        self._present = Growing(np.bool_, False)
+        self._flags = Growing(np.uint8, 0)
+        self._codes = Growing(np.int32, -1)
+        self._numbers = Growing(np.float64, np.nan)
+        self._more_codes = Postings()
+        self._more_numbers = _NumberPostings()
+
+    @property
+    def nbytes(self) -> int:
+        """Estimate the memory held."""
+        parts = (
+            self._present, self._flags, self._codes, self._numbers, self._more_codes, self._texts, self._more_numbers
+        )  # fmt: skip
+        return sum(part.nbytes for part in parts)
+
+    @property
+    def wear(self) -> int:
+        """Count texts and slots ever given out; those out of use stay until the column is made anew."""
+        return len(self._texts) + self._more_codes.slots + self._more_numbers.wear
+
+    def grow(self, size: int) -> None:
+        """Make room for rows up to `size`; the new ones are empty."""
+        self._size = max(self._size, size)
+
+    def set(self, row: int, carried: bool, values: Iterable[Scalar]) -> None:
+        """Replace what a row holds; `carried` says whether it counts as having the field."""
+        codes: list[int] = []
+        numbers: list[float] = []
+        flags = 0
+        for value in values:
+            if isinstance(value, str):
+                codes.append(self._texts.add(value))
+            elif isinstance(value, bool):
+                flags |= _TRUE if value else _FALSE
+            elif (number := number_of(value)) is not None:
+                numbers.append(number)
+        self._size = max(self._size, row + 1)
+        if carried or row < len(self._present):
+            self._present.set(row, carried)
+        if flags or row < len(self._flags):
+            self._flags.set(row, flags)
+        if self._words:
+            self._more_codes.put(row, codes)
+            return
+        if codes or row < len(self._codes):
+            self._codes.set(row, codes[0] if codes else -1)
+        if numbers or row < len(self._numbers):
+            self._numbers.set(row, numbers[0] if numbers else np.nan)
+        if len(codes) > 1 or len(self._more_codes):
+            self._more_codes.put(row, codes[1:])
+        if len(numbers) > 1 or len(self._more_numbers):
+            self._more_numbers.put(row, numbers[1:])
+
+    def lay(self, start: int, held: Sequence[tuple[bool, Sequence[Scalar]]]) -> None:
+        """Write a run of rows that hold nothing yet: for each what `set` takes.
+
+        Cost:
+            0.3 microseconds a row with one value
+        """
+        run = _Run(start, len(held), self._texts)
+        for at, (_, values) in enumerate(held):
+            if values:
+                run.add(at, values) if not self._words else run.add_words(at, values)
+        self._size = max(self._size, start + len(held))
+        present = [carried for carried, _ in held]
+        if any(present) or start < len(self._present):
+            self._present.write(start, np.array(present, np.bool_))
+        if any(run.flags) or start < len(self._flags):
+            self._flags.write(start, np.array(run.flags, np.uint8))
+        if run.has_codes or start < len(self._codes):
+            self._codes.write(start, np.array(run.codes, np.int32))
+        if run.has_numbers or start < len(self._numbers):
+            self._numbers.write(start, np.array(run.numbers, np.float64))
+        self._more_codes.lay(*run.more_codes)
+        for row, numbers in run.more_numbers:
+            self._more_numbers.put(row, numbers)
+
+    def read_texts(self, *, moments: bool) -> None:
+        """Read texts that are new as numbers, or as dates and times, before anybody asks."""
+        if not self._words:
+            self._texts.read(moments=moments)
+
+    def settle(self) -> None:
+        """Put what was laid out in order, before anybody asks."""
+        self._more_codes.settle()
+        self._more_numbers.settle()
+
+    def present(self) -> Mask:
+        """Mark rows that carry the field."""
+        mask = np.zeros(self._size, dtype=np.bool_)
+        mask[: len(self._present)] = self._present.filled
+        return mask
+
+    def equal(self, texts: Collection[str]) -> Mask:
+        """Mark rows with a value that is any of these."""
+        codes = {code for text in texts if (code := self._texts.find(text)) is not None}
+        if len(codes) == 1 and self._is_plain():
+            plain: Mask = self._codes.filled == codes.pop()
+            return plain
+        mask = np.zeros(self._size + 1, dtype=np.bool_)
+        self._mark_texts(codes, mask)
+        if len(self._numbers):
+            wanted = {number for text in texts if (number := number_of(text)) is not None}
+            self._mark_numbers(sorted(wanted), mask)
+        if len(self._flags):
+            bits = 0
+            for text in texts:
+                bits |= {"true": _TRUE, "false": _FALSE}.get(text.lower(), 0)
+            mask[: len(self._flags)] |= (self._flags.filled & bits) != 0
+        return mask[:-1]
+
+    def between(self, bounds: Bounds) -> Mask:
+        """Mark rows with a value between two ends."""
+        mask = np.zeros(self._size + 1, dtype=np.bool_)
+        chosen = self._texts.between(bounds)
+        if chosen is not None:
+            self._mark_chosen(chosen, mask)
+        if bounds.measure is Measure.NUMBER:
+            mask[: len(self._numbers)] |= within(self._numbers.filled, bounds)
+            self._more_numbers.mark_between(bounds, mask)
+        return mask[:-1]
+
+    def like(self, pattern: Automaton) -> Mask:
+        """Mark rows with a text that matches as a whole."""
+        mask = np.zeros(self._size + 1, dtype=np.bool_)
+        self._mark_chosen(self._texts.like(pattern), mask)
+        return mask[:-1]
+
+    def first_numbers(self, *, moments: bool = False) -> NDArray[np.float64]:
+        """Give one number a row: its first number, else 1 or 0 for a boolean, else NaN.
+
+        Shapes:
+            float64 [rows]
+        Units:
+            with `moments` a text that is a date or time counts as milliseconds since 1970
+        """
+        found = np.full(self._size, np.nan)
+        if moments and len(self._codes):
+            codes = self._codes.filled
+            found[: len(codes)] = np.append(self._texts.moments(), np.nan)[codes]
+        flags = self._flags.filled
+        found[np.flatnonzero(flags & _TRUE)] = 1.0
+        found[np.flatnonzero(flags == _FALSE)] = 0.0
+        numbers = self._numbers.filled
+        held = np.flatnonzero(~np.isnan(numbers))
+        found[held] = numbers[held]
+        return found
+
+    def pairs(self, rows: Mask) -> Pairs:
+        """List what marked rows hold. Nothing for a text field, of which only the words are known.
+
+        Shapes:
+            rows bool [n]; rows it does not reach are not marked
+        """
+        if self._words:
+            return Pairs.none()
+        texts = _with_more(self._codes.filled, self._codes.filled >= 0, self._more_codes.pairs, rows)
+        numbers = _with_more(
+            self._numbers.filled, ~np.isnan(self._numbers.filled), self._more_numbers.pairs, rows
+        )
+        count = min(len(rows), len(self._flags))
+        flags = np.where(rows[:count], self._flags.filled[:count], 0)
+        return Pairs(
+            texts, numbers, np.flatnonzero(flags & _TRUE), np.flatnonzero(flags & _FALSE), self._texts
+        )
+
+    def _is_plain(self) -> bool:
+        """Tell whether every row has at most one value, a text, up to the last row."""
+        others = len(self._more_codes) + len(self._numbers) + len(self._flags)
+        return others == 0 and len(self._codes) == self._size
+
+    def _mark_texts(self, codes: Collection[int], mask: Mask) -> None:
+        if len(codes) > _FEW:
+            chosen = np.zeros(len(self._texts) + 1, dtype=np.bool_)
+            chosen[list(codes)] = True
+            self._mark_chosen(chosen, mask)
+            return
+        for code in codes:
+            if len(self._codes):
+                mask[: len(self._codes)] |= self._codes.filled == code
+            if len(self._more_codes):
+                self._more_codes.mark(code, mask)
+
+    def _mark_chosen(self, chosen: NDArray[np.bool_], mask: Mask) -> None:
+        if len(self._codes):
+            mask[: len(self._codes)] |= chosen[self._codes.filled]
+        if len(self._more_codes):
+            self._more_codes.mark_chosen(chosen, mask)
+
+    def _mark_numbers(self, wanted: list[float], mask: Mask) -> None:
+        numbers = self._numbers.filled
+        if len(wanted) > _FEW:
+            mask[: len(numbers)] |= np.isin(numbers, wanted)
+        else:
+            for number in wanted:
+                mask[: len(numbers)] |= numbers == number
+        self._more_numbers.mark_equal(wanted, mask)
+
+
+class _Run:
+    """A run of rows on its way into a column: first values as arrays, further ones beside them."""
+
+    def __init__(self, start: int, count: int, texts: Vocabulary) -> None:
+        self.flags = [0] * count
+        self.codes = [-1] * count
+        self.numbers = [math.nan] * count
+        self.has_codes = self.has_numbers = False
+        self.more_codes: tuple[list[int], list[int], list[int]] = [], [], []
+        "Rows, how many codes each, codes."
+        self.more_numbers: list[tuple[int, list[float]]] = []
+        self._start = start
+        self._texts = texts
+        self._code = texts.add
+
+    def add_words(self, at: int, words: Sequence[Any]) -> None:
+        self._add_more(at, self._texts.add_all(words))
+
+    def _add_more(self, at: int, codes: list[int]) -> None:
+        rows, counts, more = self.more_codes
+        rows.append(self._start + at)
+        counts.append(len(codes))
+        more += codes
+
+    def add(self, at: int, values: Sequence[Scalar]) -> None:
+        first = values[0]
+        if len(values) == 1:
+            # nearly every row of nearly every field
+            if isinstance(first, str):
+                self.codes[at] = self._code(first)
+                self.has_codes = True
+                return
+            if type(first) is float and math.isfinite(first):
+                self.numbers[at] = first
+                self.has_numbers = True
+                return
+        codes: list[int] = []
+        numbers: list[float] = []
+        for value in values:
+            if isinstance(value, str):
+                codes.append(self._code(value))
+            elif isinstance(value, bool):
+                self.flags[at] |= _TRUE if value else _FALSE
+            elif (number := number_of(value)) is not None:
+                numbers.append(number)
+        if codes:
+            self.codes[at] = codes[0]
+            self.has_codes = True
+        if numbers:
+            self.numbers[at] = numbers[0]
+            self.has_numbers = True
+            if len(numbers) > 1:
+                self.more_numbers.append((self._start + at, numbers[1:]))
+        if len(codes) > 1:
+            self._add_more(at, codes[1:])
+
+
+def _with_more(
+    first: NDArray[Any],
+    has: Mask,
+    more: Callable[[Mask], tuple[NDArray[np.int64], NDArray[Any]]],
+    rows: Mask,
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Put first and further values of marked rows together."""
+    count = min(len(rows), len(first))
+    chosen = np.flatnonzero(rows[:count] & has[:count])
+    further, values = more(rows)
+    if not len(further):
+        return chosen, first[chosen]
+    return np.concatenate((chosen, further)), np.concatenate((first[chosen], values))
+
+
+class _NumberPostings:
+    """Further numbers of rows that have several; every number is a code of its own."""
+
+    def __init__(self) -> None:
+        self._postings = Postings()
+        self._values = Growing(np.float64, np.nan)
+        self._codes: dict[float, int] = {}
+
+    @property
+    def nbytes(self) -> int:
+        return self._postings.nbytes + self._values.nbytes + 100 * len(self._codes)
+
+    def __len__(self) -> int:
+        return len(self._postings)
+
+    @property
+    def wear(self) -> int:
+        return len(self._values) + self._postings.slots
+
+    def put(self, row: int, numbers: list[float]) -> None:
+        codes = []
+        for number in numbers:
+            code = self._codes.setdefault(number, len(self._codes))
+            self._values.set(code, number)
+            codes.append(code)
+        self._postings.put(row, codes)
+
+    def settle(self) -> None:
+        self._postings.settle()
+
+    def pairs(self, rows: Mask) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        held, codes = self._postings.pairs(rows)
+        return held, self._values.filled[codes]
+
+    def mark_equal(self, wanted: list[float], mask: Mask) -> None:
+        for number in wanted:
+            code = self._codes.get(number)
+            if code is not None:
+                self._postings.mark(code, mask)
+
+    def mark_between(self, bounds: Bounds, mask: Mask) -> None:
+        if len(self._postings):
+            self._postings.mark_chosen(within(self._values.filled, bounds), mask)

@@ -1,0 +1,210 @@
+"""Columns over rows of records: built when they are asked for or beside, brought up to date from a journal.
+
+    beside (`preparing`): every row is written as it is found, lot by lot; then the rows that changed since the
+    beginning, by the journal, are written anew until few are left; the last few, and the adoption, under the lock
+
+Rows are written as they are now, so writing one twice or in another order gives the same column.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from threading import RLock
+from typing import Any
+
+from cluster.errors import Unready
+from cluster.query.columnar.column_source import Kept, Key, Make
+from cluster.query.columnar.record_reader import Reader, Record, loaded
+
+_SPARE = 1_024
+_LOT = 64
+"Records read at once: few enough objects not to wake the collector of garbage."
+_FEW = 64
+"Rows written while others wait."
+
+
+class BuiltColumns:
+    """The columns of a store, with the journal of the rows that changed.
+
+    `lock` is held for every change of the records, and by whoever asks. `most_at_once` is how many records a question
+    may read to have its columns built and up to date; None: any number.
+    """
+
+    def __init__(
+        self,
+        records: Sequence[Record | bytes | None],
+        lock: RLock,
+        makers: Mapping[str, Make],
+        most_bytes: int,
+    ) -> None:
+        self.most_at_once: int | None = None
+        self._records = records
+        self._lock = lock
+        self._makers = makers
+        self._most_bytes = most_bytes
+        self._columns: OrderedDict[Key, Kept] = OrderedDict()
+        self._building = 0
+        self._journal: list[int] = []
+        self._journal_start = 0
+        self._has_grown = False
+
+    @property
+    def nbytes(self) -> int:
+        """Estimate the memory held."""
+        return sum(kept.column.nbytes for kept in self._columns.values())
+
+    @property
+    def keys(self) -> list[Key]:
+        """Name the columns there are."""
+        return list(self._columns)
+
+    def changed(self, row: int) -> None:
+        """Hear that a row has another record, or none."""
+        if not self._columns and not self._building:
+            return
+        self._journal.append(row)
+        if len(self._journal) > 2 * len(self._records) + _SPARE:
+            start = self._journal_start + len(self._journal) // 2
+            del self._journal[: start - self._journal_start]
+            self._journal_start = start
+            for key in [key for key, kept in self._columns.items() if kept.seen < start]:
+                del self._columns[key]
+
+    def get(self, key: Key) -> Any:
+        """Return a column, up to date.
+
+        Errors:
+            Unready: more records would have to be read than are allowed at once
+        """
+        self.need([key])
+        kept = self._columns[key]
+        self._columns.move_to_end(key)
+        self._write(kept, dict.fromkeys(self._journal[kept.seen - self._journal_start :]))
+        kept.seen = self._journal_end
+        kept.column.grow(len(self._records))
+        return kept.column
+
+    def need(self, keys: Collection[Key]) -> None:
+        """Have columns built.
+
+        Errors:
+            Unready: as `get`
+        """
+        if self.most_at_once is not None and self.work(keys) > self.most_at_once:
+            raise Unready("columns are to be built first", keys=list(keys), retry_after_s=1)
+        if self.missing(keys):
+            for _ in self.preparing(keys):
+                pass
+
+    def work(self, keys: Collection[Key]) -> int:
+        """Count the records to be read until columns are up to date."""
+        behind = sum(self._journal_end - self._columns[key].seen for key in keys if key in self._columns)
+        return behind + (len(self._records) if self.missing(keys) else 0)
+
+    def missing(self, keys: Iterable[Key]) -> list[Key]:
+        """Choose the columns to be made: those there are not, and those of which more is out of date than in use."""
+        return [key for key in keys if (kept := self._columns.get(key)) is None or self._is_past(kept)]
+
+    def _is_past(self, kept: Kept) -> bool:
+        # many rows are laid out anew sooner than they are replaced one by one
+        behind = self._journal_end - kept.seen
+        return kept.column.wear > kept.renew_at or behind > len(self._records) // 2 + _SPARE
+
+    def are_built(self, keys: Collection[Key]) -> bool:
+        """Are these columns there, and not far behind?"""
+        return not self.missing(keys) and self.work(keys) <= _SPARE
+
+    def trim(self) -> None:
+        """Drop what was not asked for longest, when there is too much."""
+        if self._has_grown:
+            self._has_grown = False
+            while len(self._columns) > 1 and self.nbytes > self._most_bytes:
+                self._columns.popitem(last=False)
+
+    def preparing(self, keys: Collection[Key]) -> Iterator[None]:
+        """Build columns and bring them up to date, in steps of well under a millisecond.
+
+        Steps may be taken in another thread while questions and changes go on; what changes meanwhile is caught up
+        with. Nobody waits for more than one step.
+
+        Cost:
+            100,000 records of 200 bytes: 0.1 s, and 0.04 to 0.1 s for each column
+        """
+        yield from self._catching_up(keys)
+        while True:
+            with self._lock:
+                missing = self.missing(keys)
+                if not missing:
+                    return
+                for key in missing:
+                    # one that is to be made anew serves nobody any more
+                    self._columns.pop(key, None)
+                added = {key: self._makers[key[0]](key[1]) for key in missing}
+                self._building += 1
+                seen = self._journal_end
+            try:
+                yield from self._laying(added)
+                if (yield from self._adopting(added, seen)):
+                    return
+            finally:
+                with self._lock:
+                    self._building -= 1
+
+    @property
+    def _journal_end(self) -> int:
+        return self._journal_start + len(self._journal)
+
+    def _laying(self, added: Mapping[Key, Kept]) -> Iterator[None]:
+        """Write every row as it is found, lot by lot, each record read once."""
+        reader = Reader(name for _, name in added)
+        start = 0
+        while start < len(self._records):
+            records = reader.lot(self._records[start : start + _LOT])
+            for kept in added.values():
+                for at in range(0, len(records), kept.run):
+                    kept.lay(start + at, records[at : at + kept.run])
+                    yield
+            start += len(records)
+        for kept in added.values():
+            kept.settle()
+            yield
+
+    def _adopting(self, added: Mapping[Key, Kept], seen: int) -> Generator[None, None, bool]:
+        """Write anew what changed meanwhile, then let the columns serve; False when too much changed to know."""
+        while True:
+            with self._lock:
+                if seen < self._journal_start:
+                    return False
+                changed = list(dict.fromkeys(self._journal[seen - self._journal_start :]))
+                if len(changed) <= _FEW:
+                    for key, kept in added.items():
+                        self._write(kept, changed)
+                        kept.seen = self._journal_end
+                        kept.renew_at = 2 * kept.column.wear + _SPARE
+                        self._columns[key] = kept
+                    self._has_grown = True
+                    return True
+                seen = self._journal_end
+            for start in range(0, len(changed), _FEW):
+                for kept in added.values():
+                    self._write(kept, changed[start : start + _FEW])
+                    yield
+
+    def _catching_up(self, keys: Iterable[Key]) -> Iterator[None]:
+        """Bring columns that serve up to date, a few rows at a time."""
+        for key in keys:
+            while True:
+                with self._lock:
+                    kept = self._columns.get(key)
+                    if kept is None or self._is_past(kept) or self._journal_end - kept.seen <= _FEW:
+                        break
+                    start = kept.seen - self._journal_start
+                    changed = self._journal[start : start + _FEW]
+                    self._write(kept, dict.fromkeys(changed))
+                    kept.seen += len(changed)
+                yield
+
+    def _write(self, kept: Kept, rows: Iterable[int]) -> None:
+        for row in rows:
+            kept.write(row, loaded(self._records[row]))

@@ -1,0 +1,284 @@
+"""Records as columns: rows are added, replaced and removed; columns are built for the fields that filters name.
+
+The owner gives rows their meaning: a row is a place, counted from 0, that keeps its record until it is replaced or
+removed. Removed rows are in no mask and are not given out again, so arrays beside the store keep their alignment.
+
+    append, replace, remove ──▶ records, journal of changed rows                     O(fields of the record)
+    column(field) ──▶ built on first use, then brought up to date from the journal   O(rows changed)
+    mask(filter) ──▶ cached until the next change
+
+A field that no record ever had costs nothing, however many filters name it.
+
+A column may be built beside the store, while others ask and change it (`preparing`): every row is written as it is
+found, then the rows that the journal names since the beginning are written anew, until none is left. With
+`limit` a question that would have to read more records than that is refused instead of answered (`Unready`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from threading import RLock
+from typing import Any as Anything
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from cluster.query.columnar.arrays import Growing
+from cluster.query.columnar.column import FieldColumn, Pairs
+from cluster.query.columnar.column_cache import BuiltColumns
+from cluster.query.columnar.column_source import KeptField, KeptPoints, Key, Make
+from cluster.query.columnar.compile import Mask, compile_filter
+from cluster.query.columnar.geo import PointColumn
+from cluster.query.columnar.record_reader import Record, loaded
+from cluster.query.language.field_names import FieldNames, fields_of
+from cluster.query.language.field_values import DEFAULTED, canonical, is_moment, paths_of
+from cluster.query.language.tree import Node
+
+_FIELD, _POINTS = "field", "points"
+
+
+class ColumnStore:
+    """Rows of JSON records that can be filtered; one thread may ask while another changes, and others prepare.
+
+    `column_bytes` and `mask_bytes` bound what is kept: beyond them the least recently used columns and masks are
+    dropped, and made again when they are asked for. `kinds` are further kinds of columns, of the owner's own making.
+
+    Cost:
+        per record 5 to 10 microseconds to add; the first filter on a field reads all records once
+    """
+
+    def __init__(
+        self,
+        *,
+        column_bytes: int = 1 << 29,
+        mask_bytes: int = 1 << 25,
+        kinds: Mapping[str, Make] | None = None,
+    ) -> None:
+        self._records: list[Record | bytes | None] = []
+        self._live = Growing(np.bool_, False)
+        self._known: set[str] = set(DEFAULTED)
+        self.fields = FieldNames(self._known)
+        self._masks: OrderedDict[Node, Mask] = OrderedDict()
+        self._mask_bytes = mask_bytes
+        self._lock = RLock()
+        self._version = 0
+        makers: dict[str, Make] = {_FIELD: KeptField, _POINTS: KeptPoints, **(kinds or {})}
+        self._columns = BuiltColumns(self._records, self._lock, makers, column_bytes)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def version(self) -> int:
+        """Count the changes so far; equal versions give equal masks."""
+        return self._version
+
+    @property
+    def nbytes(self) -> int:
+        """Estimate the memory of columns and masks, without the records."""
+        with self._lock:
+            return self._columns.nbytes + sum(mask.nbytes for mask in self._masks.values())
+
+    def append(self, record: Record | bytes | None = None) -> int:
+        """Add a record, as an object or as its JSON, or a row that waits for one; return its row."""
+        with self._lock:
+            row = len(self._records)
+            self._records.append(None)
+            self._live.extend_to(row + 1)
+            if record is None:
+                self._changed(row)
+            else:
+                self._put(row, record)
+            return row
+
+    def replace(self, row: int, record: Record | bytes) -> None:
+        """Give a row another record; a removed row comes back."""
+        with self._lock:
+            self._put(row, record)
+
+    def remove(self, row: int) -> None:
+        """Take the record of a row away."""
+        with self._lock:
+            if self._records[row] is not None:
+                self._records[row] = None
+                self._live.set(row, False)
+                self._changed(row)
+
+    def record(self, row: int) -> Record | None:
+        """Return the record of a row; None when it was removed."""
+        kept = self._records[row]
+        return None if kept is None else loaded(kept)
+
+    def written(self, row: int) -> str:
+        """Return the record of a row as JSON; empty when it was removed."""
+        kept = self._records[row]
+        if kept is None:
+            return ""
+        return (kept if isinstance(kept, bytes) else orjson.dumps(kept)).decode()
+
+    def every(self) -> Mask:
+        """Return a fresh mask of the rows that have a record."""
+        with self._lock:
+            return self._live.filled.copy()
+
+    def column(self, field: str) -> FieldColumn | None:
+        """Return the column of a field, up to date; None when no record ever had it.
+
+        It is a live object: ask it before the next change, or use `mask`, which holds the lock.
+        """
+        with self._lock:
+            key = (_FIELD, canonical(field))
+            if key[1] not in self._known:
+                return None
+            column: FieldColumn = self._columns.get(key)
+            return column
+
+    def of_kind(self, kind: str, field: str) -> Anything:
+        """Return a column of one of the owner's kinds, up to date, whether or not a record has the field."""
+        with self._lock:
+            key = (kind, canonical(field))
+            column = self._columns.get(key)
+            self._columns.trim()
+            return column
+
+    def within(self, lat: float, lon: float, radius_km: float, field: str = "location") -> Mask:
+        """Mark rows with a point in a circle.
+
+        Units:
+            latitude and longitude in degrees
+        """
+        with self._lock:
+            name = canonical(field)
+            if name not in self._known:
+                return np.zeros(len(self._records), dtype=np.bool_)
+            mask = self._points(name).within(lat, lon, radius_km)
+            self._columns.trim()
+            return mask
+
+    def distances(self, lat: float, lon: float, field: str = "location") -> NDArray[np.float64]:
+        """Tell how far each row's nearest point is, in kilometres; NaN for rows without one.
+
+        Shapes:
+            float64 [rows]
+        """
+        with self._lock:
+            name = canonical(field)
+            if name not in self._known:
+                return np.full(len(self._records), np.nan)
+            found = self._points(name).nearest_km(lat, lon)
+            self._columns.trim()
+            return found
+
+    def numbers(self, field: str) -> NDArray[np.float64]:
+        """Give one number a row: the first, 1 or 0 for booleans, milliseconds for the fields of dates, else NaN.
+
+        Shapes:
+            float64 [rows]
+        """
+        with self._lock:
+            column = self.column(field)
+            if column is None:
+                return np.full(len(self._records), np.nan)
+            found = column.first_numbers(moments=is_moment(canonical(field)))
+            self._columns.trim()
+            return found
+
+    def pairs(self, field: str, rows: Mask) -> Pairs:
+        """List what marked rows hold under a field that is no text field."""
+        with self._lock:
+            column = self.column(field)
+            found = Pairs.none() if column is None else column.pairs(rows)
+            self._columns.trim()
+            return found
+
+    def mask(self, node: Node) -> Mask:
+        """Decide a filter for all rows. The mask is shared and read-only.
+
+        Shapes:
+            Mask [rows]
+
+        Cost:
+            three clauses over 100,000 rows 0.2 ms; known filters 3 microseconds
+        """
+        with self._lock:
+            mask = self._masks.get(node)
+            if mask is not None:
+                self._masks.move_to_end(node)
+                return mask
+            self._columns.need(self._known_of(keys_of(node)))
+            mask = compile_filter(node, self)
+            mask.flags.writeable = False
+            self._masks[node] = mask
+            while len(self._masks) > 1 and len(self._masks) * len(mask) > self._mask_bytes:
+                self._masks.popitem(last=False)
+            self._columns.trim()
+            return mask
+
+    def are_ready(self, keys: Iterable[Key]) -> bool:
+        """Are columns built and nearly up to date, so that asking them costs no pass over the records?"""
+        with self._lock:
+            return self._columns.are_built(self._known_of(keys))
+
+    def warm(self, fields: Iterable[str]) -> None:
+        """Build the columns of these fields in one pass over the records, before they are asked for."""
+        with self._lock:
+            self._columns.need(self._known_of((_FIELD, field) for field in fields))
+
+    def preparing(self, keys: Iterable[Key]) -> Iterator[None]:
+        """Build columns and bring them up to date in small steps, beside questions and changes: see `BuiltColumns`."""
+        return self._columns.preparing(self._known_of(keys))
+
+    def missing(self, keys: Iterable[Key]) -> list[Key]:
+        """Choose the columns that are not there; those that only lag behind are."""
+        with self._lock:
+            return self._columns.missing(self._known_of(keys))
+
+    @property
+    def kept(self) -> list[Key]:
+        """Name the columns there are."""
+        with self._lock:
+            return self._columns.keys
+
+    def limit(self, most_at_once: int) -> None:
+        """Refuse questions from now on that would have to read more records than this (`Unready`)."""
+        self._columns.most_at_once = most_at_once
+
+    @contextmanager
+    def at_any_cost(self) -> Iterator[None]:
+        """Answer questions meanwhile, however many records have to be read."""
+        with self._lock:
+            most, self._columns.most_at_once = self._columns.most_at_once, None
+            try:
+                yield
+            finally:
+                self._columns.most_at_once = most
+
+    # --- changes --------------------------------------------------------------------------------------------
+
+    def _put(self, row: int, record: Record | bytes) -> None:
+        self._known.update(paths_of(loaded(record)))
+        self._records[row] = record
+        self._live.set(row, True)
+        self._changed(row)
+
+    def _changed(self, row: int) -> None:
+        self._version += 1
+        self._masks.clear()
+        self._columns.changed(row)
+
+    def _known_of(self, keys: Iterable[Key]) -> list[Key]:
+        """Name the columns that have something to hold; of what the owner makes only the owner knows."""
+        named = dict.fromkeys((kind, canonical(field)) for kind, field in keys)
+        return [key for key in named if key[1] in self._known or key[0] not in (_FIELD, _POINTS)]
+
+    def _points(self, name: str) -> PointColumn:
+        points: PointColumn = self._columns.get((_POINTS, name))
+        return points
+
+
+def keys_of(node: Node) -> list[Key]:
+    """Name the columns that a filter asks."""
+    return [(_FIELD, name) for name in fields_of(node)]

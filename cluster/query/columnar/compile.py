@@ -1,0 +1,199 @@
+"""A tree's verdict: over columns as a mask of rows, and on one record as the plain meaning of the language.
+
+`matches` is the definition, slow and obvious. `compile_filter` must agree with it for every record and filter; a
+property test holds the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any as Anything
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cluster.query.language.automaton import Automaton
+from cluster.query.language.field_values import canonical, carries, is_moment, is_text, values_of
+from cluster.query.language.patterns import regex, wildcard
+from cluster.query.language.scalars import Bounds, Scalar, equal
+from cluster.query.language.tree import (
+    All,
+    Any,
+    Everything,
+    Exists,
+    Node,
+    Not,
+    Phrase,
+    Range,
+    Regex,
+    Term,
+    Wildcard,
+)
+from cluster.query.language.words import fold, words_of
+
+Mask = NDArray[np.bool_]
+"One boolean per row."
+
+
+class Column(Protocol):
+    """One field of all rows. Every method returns a fresh mask, which the caller may change.
+
+    Shapes:
+        Mask [rows]
+    """
+
+    def present(self) -> Mask:
+        """Mark rows that carry the field."""
+        ...
+
+    def equal(self, texts: Collection[str]) -> Mask:
+        """Mark rows with a value that is any of these."""
+        ...
+
+    def between(self, bounds: Bounds) -> Mask:
+        """Mark rows with a value between two ends."""
+        ...
+
+    def like(self, pattern: Automaton) -> Mask:
+        """Mark rows with a text that matches as a whole."""
+        ...
+
+
+class Columns(Protocol):
+    """Rows that can be filtered."""
+
+    def every(self) -> Mask:
+        """Return a fresh mask of all rows that count (removed ones do not)."""
+        ...
+
+    def column(self, field: str) -> Column | None:
+        """Return a field's column; None when no row has a value under it."""
+        ...
+
+
+def compile_filter(node: Node, columns: Columns) -> Mask:
+    """Decide a filter for all rows at once.
+
+    Shapes:
+        Mask [rows], fresh; only rows of `columns.every()` are set
+
+    Errors:
+        FilterSyntax: a pattern too complex to run (never for a tree of `parse`)
+
+    Cost:
+        linear in rows and clauses; three clauses over 100,000 rows 0.1 to 0.3 ms
+    """
+    if isinstance(node, Everything):
+        return columns.every()
+    if isinstance(node, Not):
+        mask = columns.every()
+        mask &= ~compile_filter(node.child, columns)
+        return mask
+    if isinstance(node, All):
+        return _all(node.children, columns)
+    if isinstance(node, Any):
+        return _any(node.children, columns)
+    column = columns.column(canonical(node.field))
+    return _none(columns) if column is None else _leaf(node, column, columns)
+
+
+def _none(columns: Columns) -> Mask:
+    return np.zeros_like(columns.every())
+
+
+def _all(children: Collection[Node], columns: Columns) -> Mask:
+    mask: Mask | None = None
+    for child in children:
+        found = compile_filter(child, columns)
+        mask = found if mask is None else np.logical_and(mask, found, out=mask)
+    return columns.every() if mask is None else mask
+
+
+def _any(children: Collection[Node], columns: Columns) -> Mask:
+    """Or the children together; the values asked of one field in one go."""
+    mask = _none(columns)
+    values: dict[str, list[str]] = {}
+    for child in children:
+        if isinstance(child, (Term, Phrase)) and _is_exact(canonical(child.field)):
+            values.setdefault(canonical(child.field), []).append(child.value)
+        else:
+            mask |= compile_filter(child, columns)
+    for field, texts in values.items():
+        column = columns.column(field)
+        if column is not None:
+            mask |= column.equal(texts)
+    return mask
+
+
+def _is_exact(field: str) -> bool:
+    return not is_text(field) and not is_moment(field)
+
+
+def _leaf(node: Term | Phrase | Wildcard | Regex | Exists | Range, column: Column, columns: Columns) -> Mask:
+    field = canonical(node.field)
+    if isinstance(node, Exists):
+        return column.present()
+    if isinstance(node, Range):
+        bounds = _bounds(node, field)
+        return column.present() if bounds is None else column.between(bounds)
+    if isinstance(node, (Wildcard, Regex)):
+        return column.like(_pattern(node, field))
+    if is_text(field):
+        words = dict.fromkeys(words_of(node.value))
+        mask = columns.every() if words else _none(columns)
+        for word in words:
+            mask &= column.equal((word,))
+            if not mask.any():
+                break
+        return mask
+    period = Bounds.period(node.value) if is_moment(field) else None
+    return column.between(period) if period else column.equal((node.value,))
+
+
+def matches(node: Node, record: Mapping[str, Anything]) -> bool:
+    """Decide a filter for one record."""
+    if isinstance(node, Everything):
+        return True
+    if isinstance(node, Not):
+        return not matches(node.child, record)
+    if isinstance(node, All):
+        return all(matches(child, record) for child in node.children)
+    if isinstance(node, Any):
+        return any(matches(child, record) for child in node.children)
+    field = canonical(node.field)
+    if isinstance(node, Exists):
+        return carries(record, field)
+    if isinstance(node, Range):
+        bounds = _bounds(node, field)
+        return carries(record, field) if bounds is None else any(map(bounds.hold, values_of(record, field)))
+    if isinstance(node, (Wildcard, Regex)):
+        pattern = _pattern(node, field)
+        return any(isinstance(value, str) and pattern.accepts(value) for value in values_of(record, field))
+    return _has_value(node.value, field, values_of(record, field))
+
+
+def _has_value(text: str, field: str, values: list[Scalar]) -> bool:
+    if is_text(field):
+        words = set(words_of(text))
+        return bool(words) and words.issubset(values)
+    period = Bounds.period(text) if is_moment(field) else None
+    if period:
+        return any(map(period.hold, values))
+    return any(equal(value, text) for value in values)
+
+
+def _bounds(node: Range, field: str) -> Bounds | None:
+    """Read the ends of a range; None when both are open."""
+    low, high = node.low, node.high
+    if low is None and high is None:
+        return None
+    if is_text(field):
+        low, high = low and fold(low), high and fold(high)
+    return Bounds.of(low, high, node.include_low, node.include_high, moments=is_moment(field))
+
+
+def _pattern(node: Wildcard | Regex, field: str) -> Automaton:
+    if isinstance(node, Regex):
+        return regex(node.pattern)
+    return wildcard(node.pattern, fold=fold if is_text(field) else None)

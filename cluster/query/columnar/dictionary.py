@@ -1,0 +1,245 @@
+"""The distinct texts of a column, each with a number, and questions decided once per distinct text.
+
+Texts are only ever added. What was derived from them (numbers, moments, order, characters for automata) is kept and
+extended for the new ones.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cluster.query.columnar.arrays import Growing
+from cluster.query.language.automaton import Automaton
+from cluster.query.language.scalars import Bounds, Measure, moment_of, number_of
+
+Chosen = NDArray[np.bool_]
+"One boolean per distinct text, and a last one, false, for `no text` (code -1)."
+
+_BLOCK = 8_192
+_LOOK_EVERY = 4
+_FEW = 256
+_WIDEST = 1 << 18
+
+
+class Vocabulary:
+    """Texts by number and numbers by text."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._codes = _Codes(self._texts)
+        self._numbers = _Derived(number_of)
+        self._moments = _Derived(moment_of)
+        self._order: list[int] = []
+        self._sorted: list[str] = []
+        self._blocks: list[_Block] = []
+        self._rest = _Block([])
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    @property
+    def nbytes(self) -> int:
+        """Estimate the memory held."""
+        return 200 * len(self._texts) + sum(block.nbytes for block in self._blocks)
+
+    def add(self, text: str) -> int:
+        """Return the number of a text, giving it one if it is new."""
+        return self._codes[text]
+
+    def add_all(self, texts: Iterable[str]) -> list[int]:
+        """Return the numbers of texts, in order."""
+        return list(map(self._codes.__getitem__, texts))
+
+    def find(self, text: str) -> int | None:
+        """Return the number of a text, if it has one."""
+        return self._codes.get(text)
+
+    def text(self, code: int) -> str:
+        """Return the text of a number."""
+        return self._texts[code]
+
+    def moments(self) -> NDArray[np.float64]:
+        """Read every text as a date or time: milliseconds since 1970, NaN where it is none.
+
+        Shapes:
+            float64 [texts]
+        """
+        return self._moments.of(self._texts)
+
+    def read(self, *, moments: bool) -> None:
+        """Read the texts that are new as numbers or moments, and lay them out for patterns, before anybody asks."""
+        (self._moments if moments else self._numbers).of(self._texts)
+        if len(self._texts) - len(self._blocks) * _BLOCK >= _BLOCK:
+            self._lay_out()
+
+    def between(self, bounds: Bounds) -> Chosen | None:
+        """Choose the texts between two ends; None when there are none of that measure at all.
+
+        Shapes:
+            Chosen [texts + 1]
+        """
+        chosen = np.zeros(len(self._texts) + 1, dtype=np.bool_)
+        if bounds.measure is Measure.TEXT:
+            self._choose_texts(bounds, chosen)
+            return chosen
+        derived = self._numbers if bounds.measure is Measure.NUMBER else self._moments
+        read = derived.of(self._texts)
+        if not derived.any:
+            return None
+        chosen[:-1] = within(read, bounds)
+        return chosen
+
+    def like(self, pattern: Automaton) -> Chosen:
+        """Choose the texts that match a pattern as a whole.
+
+        Shapes:
+            Chosen [texts + 1]
+
+        Cost:
+            one table look-up per character; 100,000 texts of 20 characters 2 to 4 ms
+        """
+        chosen = np.zeros(len(self._texts) + 1, dtype=np.bool_)
+        self._lay_out()
+        at = 0
+        for block in (*self._blocks, self._rest):
+            chosen[at : at + len(block)] = block.run(pattern)
+            at += len(block)
+        chosen[at:-1] = [pattern.accepts(text) for text in self._texts[at:]]
+        return chosen
+
+    def _lay_out(self) -> None:
+        """Keep full blocks for good, and one for the rest that is renewed when it lags behind."""
+        full = len(self._blocks) * _BLOCK
+        while full + _BLOCK <= len(self._texts):
+            self._blocks.append(_Block(self._texts[full : full + _BLOCK]))
+            self._rest = _Block([])
+            full += _BLOCK
+        if len(self._texts) - full - len(self._rest) > _FEW:
+            self._rest = _Block(self._texts[full:])
+
+    def _choose_texts(self, bounds: Bounds, chosen: Chosen) -> None:
+        known = len(self._sorted)
+        if len(self._texts) > known + known // 8 + _FEW:
+            self._order = sorted(range(len(self._texts)), key=self._texts.__getitem__)
+            self._sorted = [self._texts[code] for code in self._order]
+            known = len(self._sorted)
+        begin, stop = 0, known
+        if isinstance(bounds.low, str):
+            begin = (bisect_left if bounds.include_low else bisect_right)(self._sorted, bounds.low)
+        if isinstance(bounds.high, str):
+            stop = (bisect_right if bounds.include_high else bisect_left)(self._sorted, bounds.high)
+        chosen[self._order[begin:stop]] = True
+        chosen[known:-1] = [bounds.hold(text) for text in self._texts[known:]]
+
+
+def within(values: NDArray[np.float64], bounds: Bounds) -> NDArray[np.bool_]:
+    """Compare numbers with the ends of a range of numbers or moments; NaN is never inside."""
+    inside = np.isfinite(values) if bounds.low is None else _above(values, bounds)
+    if bounds.high is not None:
+        high = np.float64(bounds.high)
+        inside &= values <= high if bounds.include_high else values < high
+    return inside
+
+
+def _above(values: NDArray[np.float64], bounds: Bounds) -> NDArray[np.bool_]:
+    low = np.float64(bounds.low if bounds.low is not None else -np.inf)
+    above: NDArray[np.bool_] = values >= low if bounds.include_low else values > low
+    return above
+
+
+class _Codes(dict[str, int]):
+    """Numbers of texts; one that has none gets the next."""
+
+    def __init__(self, texts: list[str]) -> None:
+        super().__init__()
+        self._texts = texts
+
+    def __missing__(self, text: str) -> int:
+        code = self[text] = len(self._texts)
+        self._texts.append(text)
+        return code
+
+
+class _Derived:
+    """What each text is as a number; NaN where it is none."""
+
+    def __init__(self, read: Callable[[str], float | None]) -> None:
+        self._read = read
+        self._values = Growing(np.float64, np.nan)
+        self.any = False
+
+    def of(self, texts: list[str]) -> NDArray[np.float64]:
+        """Return the values for all texts, reading only those that are new."""
+        known = len(self._values)
+        if len(texts) > known:
+            read = [self._read(text) for text in texts[known:]]
+            new = np.array([np.nan if value is None else value for value in read], dtype=np.float64)
+            self._values.write(known, new)
+            self.any = self.any or bool(np.isfinite(new).any())
+        return self._values.filled
+
+
+class _Block:
+    """Texts laid out by character position, so that one step of an automaton is one array operation.
+
+    The longest text stands first, so the texts that go on are always the first ones. Characters are numbered within
+    the block, and where it is small the automaton's table is spread out over those numbers.
+    """
+
+    def __init__(self, texts: list[str]) -> None:
+        lengths = np.array([len(text) for text in texts], dtype=np.int64)
+        self._order = np.argsort(-lengths, kind="stable")
+        joined = "".join(texts[row] for row in self._order)
+        points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+        self._alphabet, numbers = _numbered(points)
+        self._ended = len(self._alphabet)
+        lengths = lengths[self._order]
+        size = np.uint8 if self._ended < 256 else (np.uint16 if self._ended < 65_536 else np.uint32)
+        starts = np.cumsum(lengths) - lengths
+        self._columns: list[NDArray[np.unsignedinteger]] = []
+        for at in range(int(lengths[0]) if len(lengths) else 0):
+            longer = int(np.searchsorted(-lengths, -at, side="left"))
+            self._columns.append(numbers[starts[:longer] + at].astype(size))
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    @property
+    def nbytes(self) -> int:
+        return self._order.nbytes + sum(column.nbytes for column in self._columns)
+
+    def run(self, pattern: Automaton) -> NDArray[np.bool_]:
+        """Decide every text of the block."""
+        accepting, settled = pattern.verdicts()
+        kinds = pattern.kinds(self._alphabet)
+        table = pattern.table()
+        direct = len(table) * len(kinds) <= _WIDEST
+        if direct:
+            table = table[:, kinds]
+        width = table.shape[1]
+        steps = (table * np.int32(width)).ravel()
+        state = np.zeros(len(self._order), dtype=np.int32)
+        for at, column in enumerate(self._columns):
+            alive = state[: len(column)]
+            np.take(steps, alive + (column if direct else kinds[column]), out=alive, mode="wrap")
+            if at % _LOOK_EVERY == 0 and settled[alive // width].all():
+                break
+        verdict = np.empty(len(self._order), dtype=np.bool_)
+        verdict[self._order] = accepting[state // width]
+        return verdict
+
+
+def _numbered(points: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """Return the distinct code points in order, and each point's place among them."""
+    if not len(points):
+        return points, points
+    present = np.zeros(int(points.max()) + 1, dtype=np.bool_)
+    present[points] = True
+    alphabet = np.flatnonzero(present).astype(np.uint32)
+    numbers = np.zeros(len(present), dtype=np.uint32)
+    numbers[alphabet] = np.arange(len(alphabet), dtype=np.uint32)
+    return alphabet, numbers[points]

@@ -1,0 +1,248 @@
+"""Formulas over numeric fields, for ordering: parsed here, never evaluated by Python, all rows at once.
+
+    sum      ::= product (("+" | "-") product)*
+    product  ::= signed (("*" | "/" | "%") signed)*
+    signed   ::= ("+" | "-") signed | power
+    power    ::= atom (("^" | "**") signed)?                  right-associative, binds tighter than a sign before it
+    atom     ::= number | field | function "(" sum ("," sum)* ")" | "(" sum ")"
+
+What can't be computed (a division by zero, a logarithm of nothing, a number beyond all bounds) is no number, and rows
+without a number take the default of the order. Cost is linear in the formula and the rows: there are no loops, and
+what is dear is counted (`MOST_DEAR`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from cluster.query.language.syntax_errors import mistake, shown
+
+Values = npt.NDArray[np.float64]
+"float64 [n], NaN where a row has no value"
+
+MOST_CHARACTERS: Final = 1_000
+MOST_PARTS: Final = 200
+MOST_DEAR: Final = 60
+"Powers, remainders and functions of all formulas of one order: 1 ms each for 100,000 rows, ten times a sum."
+DEEPEST: Final = 32
+
+_TOKEN = re.compile(r"\s*(?:(\d+\.?\d*(?:[eE][+-]?\d{1,3})?|\.\d+)|([A-Za-z_][\w.]*)|(\*\*|[-+*/%^(),]))")
+_NAME = re.compile(r"[A-Za-z_][\w.]*\Z")
+
+_ONE: Final[dict[str, Any]] = {
+    "sqrt": np.sqrt,
+    "exp": np.exp,
+    "log": np.log,
+    "log2": np.log2,
+    "log10": np.log10,
+    "abs": np.abs,
+    "round": np.round,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+}
+_MANY: Final[dict[str, Any]] = {"maximum": np.maximum, "minimum": np.minimum}
+FUNCTIONS: Final = frozenset({*_ONE, *_MANY, "pow"})
+_DEAR = FUNCTIONS - {*_MANY, "abs", "floor", "ceil", "round", "sqrt"} | {"^", "**", "%"}
+
+_Step = Callable[[Mapping[str, Values], int], Values]
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A formula that was understood."""
+
+    text: str
+    fields: tuple[str, ...]
+    "Fields it reads, each once."
+    dear: int
+    "Powers, remainders and functions in it."
+    _step: _Step
+
+    def values(self, fields: Mapping[str, Values], count: int) -> Values:
+        """Compute it for every row.
+
+        Shapes:
+            fields: float64 [count] for every name of `self.fields`
+            returns: float64 [count], NaN where it can't be computed
+        Cost:
+            1 ms for 100,000 rows and five operations
+        """
+        with np.errstate(all="ignore"):
+            found = np.broadcast_to(np.asarray(self._step(fields, count), np.float64), (count,)).copy()
+        found[~np.isfinite(found)] = np.nan
+        return found
+
+
+def is_plain_field(text: str) -> bool:
+    """Is it the name of a field and no formula?"""
+    return bool(_NAME.match(text)) and text not in FUNCTIONS
+
+
+def parse_formula(text: str) -> Formula:
+    """Parse a formula.
+
+    Errors:
+        FilterSyntax: facts `kind` and `position`; a message that says what was expected
+    """
+    if len(text) > MOST_CHARACTERS:
+        raise mistake("too_long", MOST_CHARACTERS, f"a formula has at most {MOST_CHARACTERS} characters")
+    return _Parser(text).parse()
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._start = 0
+        self._kind = ""
+        self._word = ""
+        self._fields: dict[str, None] = {}
+        self._parts = 0
+        self._depth = 0
+        self._dear = 0
+        self._next()
+
+    def parse(self) -> Formula:
+        if not self._kind:
+            raise mistake("empty", 0, "the formula is empty")
+        step = self._sum()
+        if self._kind:
+            raise mistake("token", self._start, f"expected an operator instead of {shown(self._word)}")
+        return Formula(self._text, tuple(self._fields), self._dear, step)
+
+    def _next(self) -> None:
+        match = _TOKEN.match(self._text, self._at)
+        if match is None:
+            rest = self._text[self._at :].strip()
+            if rest:
+                position = self._text.index(rest, self._at)
+                raise mistake("character", position, f"{shown(rest[0])} means nothing in a formula")
+            self._kind, self._word, self._start = "", "", len(self._text)
+            return
+        kind = match.lastindex or 0
+        self._kind = ("", "number", "name", "sign")[kind]
+        self._word, self._start, self._at = match[kind], match.start(kind), match.end()
+        self._parts += 1
+        self._dear += self._word in _DEAR
+        if self._parts > MOST_PARTS:
+            raise mistake("too_many", self._start, f"a formula has at most {MOST_PARTS} parts")
+
+    def _takes(self, *signs: str) -> str:
+        if self._kind == "sign" and self._word in signs:
+            found = self._word
+            self._next()
+            return found
+        return ""
+
+    def _expect(self, sign: str) -> None:
+        if not self._takes(sign):
+            found = shown(self._word) if self._kind else "the end"
+            raise mistake("token", self._start, f"expected {sign!r} instead of {found}")
+
+    def _deeper(self) -> None:
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise mistake("too_deep", self._start, f"a formula is at most {DEEPEST} levels deep")
+
+    def _sum(self) -> _Step:
+        left = self._product()
+        while sign := self._takes("+", "-"):
+            left = _both(np.add if sign == "+" else np.subtract, left, self._product())
+        return left
+
+    def _product(self) -> _Step:
+        left = self._signed()
+        while sign := self._takes("*", "/", "%"):
+            operation = {"*": np.multiply, "/": np.true_divide, "%": np.mod}[sign]
+            left = _both(operation, left, self._signed())
+        return left
+
+    def _signed(self) -> _Step:
+        sign = self._takes("+", "-")
+        if not sign:
+            return self._power()
+        self._deeper()
+        inner = self._signed()
+        self._depth -= 1
+        return _each(np.negative, inner) if sign == "-" else inner
+
+    def _power(self) -> _Step:
+        left = self._atom()
+        if self._takes("^", "**"):
+            self._deeper()
+            left = _both(np.power, left, self._signed())
+            self._depth -= 1
+        return left
+
+    def _atom(self) -> _Step:
+        kind, token, start = self._kind, self._word, self._start
+        if kind == "number":
+            self._next()
+            value = float(token)
+            return lambda fields, count: np.full(1, value)
+        if kind == "name":
+            self._next()
+            if self._kind == "sign" and self._word == "(":
+                return self._call(token, start)
+            if token in FUNCTIONS:
+                raise mistake("token", start, f"{token} is a function; write {token}(...)")
+            self._fields[token] = None
+            return lambda fields, count: fields[token]
+        if self._takes("("):
+            self._deeper()
+            inner = self._sum()
+            self._depth -= 1
+            self._expect(")")
+            return inner
+        raise mistake(
+            "token",
+            start,
+            f"expected a number, a field or '(' instead of {shown(token) if kind else 'the end'}",
+        )
+
+    def _call(self, name: str, start: int) -> _Step:
+        if name not in FUNCTIONS:
+            raise mistake(
+                "function",
+                start,
+                f"there is no function {shown(name)}; there are {', '.join(sorted(FUNCTIONS))}",
+            )
+        self._expect("(")
+        self._deeper()
+        given = [self._sum()]
+        while self._takes(","):
+            given.append(self._sum())
+        self._depth -= 1
+        self._expect(")")
+        wanted = 1 if name in _ONE else 2
+        if len(given) != wanted and not (name in _MANY and len(given) >= 2):
+            raise mistake(
+                "arguments", start, f"{name} takes {wanted} value{'s' * (wanted > 1)}, not {len(given)}"
+            )
+        if name in _ONE:
+            return _each(_ONE[name], given[0])
+        operation = _MANY.get(name, np.power)
+        step = given[0]
+        for other in given[1:]:
+            step = _both(operation, step, other)
+        return step
+
+
+def _each(operation: Any, inner: _Step) -> _Step:
+    return lambda fields, count: operation(inner(fields, count))
+
+
+def _both(operation: Any, left: _Step, right: _Step) -> _Step:
+    return lambda fields, count: operation(left(fields, count), right(fields, count))

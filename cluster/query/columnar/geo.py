@@ -1,0 +1,162 @@
+"""Distance circles on the sphere.
+
+A point is kept as a unit vector, and a distance is compared through the chord, which orders as the haversine does
+(haversine = chord squared / 4) and needs no trigonometry per point. Differences are taken per coordinate, so a metre
+is still told from two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cluster.query.columnar.postings import Postings
+from cluster.query.language.field_values import locations_of
+
+EARTH_RADIUS_KM = 6371.0088
+"Mean radius (IUGG)."
+
+KM_PER_MILE = 1.609344
+
+_KM = frozenset({"km", "kilometer", "kilometers", "kilometre", "kilometres"})
+_MILES = frozenset({"mile", "miles", "mi"})
+
+Mask = NDArray[np.bool_]
+
+
+def kilometres(distance: float, unit: str = "mile") -> float | None:
+    """Convert a distance; None for a unit we do not know. Units are read without regard to case."""
+    folded = unit.lower()
+    if folded in _KM:
+        return distance
+    return distance * KM_PER_MILE if folded in _MILES else None
+
+
+def distance_km(lat: float, lon: float, other_lat: float, other_lon: float) -> float:
+    """Return the great-circle distance of two points in degrees."""
+    phi, other_phi = math.radians(lat), math.radians(other_lat)
+    across = math.sin(math.radians(other_lon - lon) / 2) ** 2
+    haversine = math.sin((other_phi - phi) / 2) ** 2 + math.cos(phi) * math.cos(other_phi) * across
+    return 2 * EARTH_RADIUS_KM * math.asin(math.sqrt(min(1.0, haversine)))
+
+
+def is_within(record: Mapping[str, Any], field: str, lat: float, lon: float, radius_km: float) -> bool:
+    """Tell whether any point of a record lies in the circle; a record without points never does."""
+    return any(distance_km(lat, lon, *point) <= radius_km for point in locations_of(record, field))
+
+
+class PointColumn:
+    """Points of all rows; a row may have several.
+
+    Cost:
+        100,000 points in 0.6 ms
+    """
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._vectors: NDArray[np.float64] = np.empty((64, 3))
+        self._count = 0
+        self._postings = Postings()
+        self._held: dict[int, int | tuple[int, ...]] = {}
+        "Places of each row; nearly always there is one."
+        self._free: list[int] = []
+
+    @property
+    def nbytes(self) -> int:
+        """Tell the memory held."""
+        return self._vectors.nbytes + self._postings.nbytes + 100 * len(self._held)
+
+    @property
+    def wear(self) -> int:
+        """Count places ever given out."""
+        return self._count
+
+    def grow(self, size: int) -> None:
+        """Make room for rows up to `size`; the new ones are empty."""
+        self._size = max(self._size, size)
+
+    def set(self, row: int, points: Collection[tuple[float, float]]) -> None:
+        """Replace the points of a row.
+
+        Units:
+            latitude and longitude in degrees
+        """
+        held = self._held.pop(row, ())
+        self._free.extend((held,) if isinstance(held, int) else held)
+        places = tuple(self._placed(lat, lon) for lat, lon in points)
+        if places:
+            self._held[row] = places
+        self._postings.put(row, places)
+        self.grow(row + 1)
+
+    def lay(self, start: int, held: Sequence[Collection[tuple[float, float]]]) -> None:
+        """Write a run of rows that hold nothing yet."""
+        rows = [start + at for at, points in enumerate(held) if points]
+        counts = [len(points) for points in held if points]
+        vectors = [_unit(lat, lon) for points in held for lat, lon in points]
+        first, self._count = self._count, self._count + len(vectors)
+        while self._count > len(self._vectors):
+            self._vectors = np.concatenate((self._vectors, np.empty_like(self._vectors)))
+        if vectors:
+            self._vectors[first : self._count] = vectors
+        at = first
+        for row, count in zip(rows, counts, strict=True):
+            self._held[row] = at if count == 1 else tuple(range(at, at + count))
+            at += count
+        self._postings.lay(rows, counts, range(first, self._count))
+        self.grow(start + len(held))
+
+    def settle(self) -> None:
+        """Put what was written in order, before anybody asks."""
+        self._postings.settle()
+
+    def _placed(self, lat: float, lon: float) -> int:
+        if self._free:
+            place = self._free.pop()
+        else:
+            place = self._count
+            self._count += 1
+            if place == len(self._vectors):
+                self._vectors = np.concatenate((self._vectors, np.empty_like(self._vectors)))
+        self._vectors[place] = _unit(lat, lon)
+        return place
+
+    def nearest_km(self, lat: float, lon: float) -> NDArray[np.float64]:
+        """Tell how far away each row's nearest point is; NaN for rows without one.
+
+        Shapes:
+            float64 [rows]
+        """
+        found = np.full(self._size, np.nan)
+        if self._count:
+            rows, places = self._postings.pairs(np.ones(self._size, np.bool_))
+            apart = self._vectors[places] - _unit(lat, lon)
+            chord = np.sqrt(np.einsum("ij,ij->i", apart, apart))
+            distance = 2 * EARTH_RADIUS_KM * np.arcsin(np.minimum(chord / 2, 1.0))
+            nearest = np.full(self._size, np.inf)
+            np.minimum.at(nearest, rows, distance)
+            found[rows] = nearest[rows]
+        return found
+
+    def within(self, lat: float, lon: float, radius_km: float) -> Mask:
+        """Mark rows with a point at most that far away.
+
+        Shapes:
+            Mask [rows]
+        """
+        mask = np.zeros(self._size + 1, dtype=np.bool_)
+        if radius_km >= 0 and self._count:
+            chord = 2 * math.sin(min(radius_km / (2 * EARTH_RADIUS_KM), math.pi / 2))
+            apart = self._vectors[: self._count] - _unit(lat, lon)
+            near = np.einsum("ij,ij->i", apart, apart) <= (math.inf if chord >= 2 else chord * chord)
+            self._postings.mark_chosen(near, mask)
+        return mask[:-1]
+
+
+def _unit(lat: float, lon: float) -> tuple[float, float, float]:
+    phi, theta = math.radians(lat), math.radians(lon)
+    return math.cos(phi) * math.cos(theta), math.cos(phi) * math.sin(theta), math.sin(phi)

@@ -1,0 +1,160 @@
+"""Which rows hold which code, any number of codes a row.
+
+What a row holds is written once under a fresh slot; replacing or removing a row turns its old slot to no row, so no
+list is ever searched. Slots are sorted by code now and then, and the few since the last time are looked through;
+sorting drops what is out of force, and its slots are used again.
+
+    row ──▶ slot            the slot now in force, -1 for none
+    slot ──▶ row            -1 when it is out of force
+    code ──▶ slots          sorted part, by start offsets; then an unsorted tail
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cluster.query.columnar.arrays import Growing
+
+_TAIL = 1_024
+_MANY = 4_096
+
+
+def stable_order(codes: NDArray[np.int32]) -> NDArray[np.intp]:
+    """Sort small numbers, 0 or above, keeping the order of equal ones.
+
+    Cost:
+        1,000,000 below 65,536: 15 ms; above: 80 ms
+    """
+    narrow = not len(codes) or int(codes.max()) < 1 << 16
+    # numbers of 16 bits are sorted by their digits
+    return np.argsort(codes.astype(np.uint16) if narrow else codes, kind="stable")
+
+
+class Postings:
+    """Rows by code."""
+
+    def __init__(self) -> None:
+        self._slot_of_row = Growing(np.int32, -1)
+        self._row_of_slot = Growing(np.int32, -1)
+        self._sorted_slots: NDArray[np.int32] = np.empty(0, dtype=np.int32)
+        self._sorted_codes: NDArray[np.int32] = np.empty(0, dtype=np.int32)
+        self._starts: NDArray[np.intp] = np.empty(0, dtype=np.intp)
+        self._tail_slots = array("i")
+        self._tail_codes = array("i")
+        self._free: list[int] = []
+        self._tail: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None
+
+    def __len__(self) -> int:
+        return len(self._sorted_slots) + len(self._tail_slots)
+
+    @property
+    def slots(self) -> int:
+        """Count slots ever given out."""
+        return len(self._row_of_slot)
+
+    @property
+    def nbytes(self) -> int:
+        """Tell the memory held."""
+        return 8 * len(self) + self._slot_of_row.nbytes + self._row_of_slot.nbytes
+
+    def put(self, row: int, codes: Collection[int]) -> None:
+        """Replace what a row holds."""
+        if row < len(self._slot_of_row):
+            before = self._slot_of_row.filled[row]
+            if before >= 0:
+                self._row_of_slot.set(int(before), -1)
+                self._slot_of_row.set(row, -1)
+        if codes:
+            slot = self._free.pop() if self._free else len(self._row_of_slot)
+            self._row_of_slot.set(slot, row)
+            self._slot_of_row.set(row, slot)
+            self._tail_slots.extend([slot] * len(codes))
+            self._tail_codes.extend(codes)
+            self._tail = None
+
+    def lay(self, rows: Sequence[int], counts: Sequence[int], codes: Sequence[int]) -> None:
+        """Write many rows that hold nothing yet: `codes` one row after the other, `counts` of them each."""
+        if not rows:
+            return
+        first = len(self._row_of_slot)
+        slots = np.arange(first, first + len(rows), dtype=np.int32)
+        self._row_of_slot.write(first, np.array(rows, np.int32))
+        self._slot_of_row.extend_to(max(rows) + 1)
+        self._slot_of_row.filled[list(rows)] = slots
+        self._tail_slots.extend(np.repeat(slots, counts).tolist())
+        self._tail_codes.extend(codes)
+        self._tail = None
+
+    def settle(self) -> None:
+        """Sort what was written, before anybody asks."""
+        self._settle()
+
+    def mark(self, code: int, mask: NDArray[np.bool_]) -> None:
+        """Set the rows that hold a code.
+
+        Shapes:
+            mask bool [rows + 1]; the last element is scratch
+        """
+        slots, codes = self._settle()
+        rows = self._row_of_slot.filled
+        if code + 1 < len(self._starts):
+            mask[rows[self._sorted_slots[self._starts[code] : self._starts[code + 1]]]] = True
+        if len(slots):
+            mask[rows[slots[codes == code]]] = True
+
+    def mark_chosen(self, chosen: NDArray[np.bool_], mask: NDArray[np.bool_]) -> None:
+        """Set the rows that hold any chosen code.
+
+        Shapes:
+            chosen bool [codes or more]; mask bool [rows + 1], the last element is scratch
+        """
+        slots, codes = self._settle()
+        rows = self._row_of_slot.filled
+        starts = self._starts
+        known = np.flatnonzero(chosen[: max(len(starts) - 1, 0)])
+        if len(known) > _MANY:
+            mask[rows[self._sorted_slots[np.repeat(chosen[: len(starts) - 1], np.diff(starts))]]] = True
+        elif len(known):
+            pieces = [self._sorted_slots[starts[code] : starts[code + 1]] for code in known.tolist()]
+            mask[rows[np.concatenate(pieces)]] = True
+        if len(slots):
+            mask[rows[slots[chosen[codes]]]] = True
+
+    def pairs(self, rows: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """List what marked rows hold: rows and codes, in no order.
+
+        Shapes:
+            rows bool [n]; rows it does not reach are not marked
+        """
+        slots, codes = self._settle()
+        slots = np.concatenate((self._sorted_slots, slots))
+        codes = np.concatenate((self._sorted_codes, codes))
+        held = self._row_of_slot.filled[slots]
+        marked = np.append(rows, False)
+        wanted = marked[np.where((held >= 0) & (held < len(rows)), held, len(rows))]
+        return held[wanted].astype(np.int64), codes[wanted].astype(np.int64)
+
+    def _settle(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Sort the tail in when it has grown long; return what is left of it."""
+        if len(self._tail_slots) > max(_TAIL, len(self._sorted_slots) // 8):
+            slots = np.concatenate((self._sorted_slots, np.frombuffer(self._tail_slots, dtype=np.int32)))
+            codes = np.concatenate((self._sorted_codes, np.frombuffer(self._tail_codes, dtype=np.int32)))
+            rows = self._row_of_slot.filled
+            alive = rows[slots] >= 0
+            self._free = np.flatnonzero(rows < 0).tolist()
+            slots, codes = slots[alive], codes[alive]
+            order = stable_order(codes)
+            self._sorted_slots, self._sorted_codes = slots[order], codes[order]
+            last = int(self._sorted_codes[-1]) if len(order) else -1
+            self._starts = np.searchsorted(self._sorted_codes, np.arange(last + 2, dtype=np.int32))
+            self._tail_slots, self._tail_codes, self._tail = array("i"), array("i"), None
+        if self._tail is None:
+            self._tail = (
+                np.array(self._tail_slots, dtype=np.int32),
+                np.array(self._tail_codes, dtype=np.int32),
+            )
+        return self._tail

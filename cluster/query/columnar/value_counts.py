@@ -1,0 +1,155 @@
+"""Counting values over columns, as the facets of a search show them.
+
+What is counted are units: rows, or the groups of rows that stand as one product in the list. A unit counts once for
+every different value any of its rows holds, so a count is what a filter on the value would find.
+
+`facets.aggregate` counts the same over records, slow and obvious; a property test holds the two together.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cluster.query.columnar.column import Pairs
+from cluster.query.columnar.compile import Mask
+from cluster.query.columnar.dictionary import Vocabulary
+from cluster.query.language.automaton import Automaton
+from cluster.query.language.scalars import Scalar
+
+Units = NDArray[np.int64]
+"Which unit each row belongs to, int64 [rows]"
+
+_EXACT = 1 << 53
+
+Counted = list[tuple[Scalar, int]]
+Places = NDArray[np.int64]
+"Which of the values of a tally, int64 [k]"
+
+
+class Tally:
+    """How many units hold each value of one field: texts first, then numbers, then booleans."""
+
+    def __init__(self, pairs: Pairs, units: Units | None) -> None:
+        """Count; `units` is None when every row is one of its own.
+
+        Cost:
+            100,000 rows with two values each: 10 ms
+        """
+        self._names = pairs.names
+        self._codes, text_counts = _counted(*pairs.texts, units)
+        rows, numbers = pairs.numbers
+        values, places = np.unique(numbers, return_inverse=True)
+        codes, number_counts = _counted(rows, places, units)
+        self._others: list[Scalar] = [plain(float(value)) for value in values[codes].tolist()]
+        flags = [(flag, those) for flag, those in ((True, pairs.true), (False, pairs.false)) if len(those)]
+        self._others += [flag for flag, _ in flags]
+        flag_counts = [count_units(those, units) for _, those in flags]
+        self._counts = np.concatenate((text_counts, number_counts, np.array(flag_counts, np.int64)))
+        self._other_names: Vocabulary | None = None
+        self._order: Places | None = None
+        self._asked = False
+
+    def __len__(self) -> int:
+        """Count different values."""
+        return len(self._counts)
+
+    def first(self, size: int, include: Automaton | None = None, exclude: Automaton | None = None) -> Counted:
+        """List the most frequent values, equal counts by their texts.
+
+        Cost:
+            100,000 different values: 20 ms, asked again 40 ms once; then 2 to 4 ms for each pattern
+        """
+        if size <= 0:
+            return []
+        if self._asked and self._order is None:
+            # several facets of one field: what is in order once need not be put in order again
+            self._order = np.array(sorted(range(len(self)), key=self._rank), np.int64)
+        self._asked = True
+        kept = self._kept(include, exclude)
+        if self._order is None:
+            chosen = heapq.nsmallest(size, np.flatnonzero(kept).tolist(), key=self._rank)
+        else:
+            chosen = self._order[kept[self._order]][:size].tolist()
+        return [(self._value(at), int(self._counts[at])) for at in chosen]
+
+    def _value(self, at: int) -> Scalar:
+        texts = len(self._codes)
+        return self._names.text(int(self._codes[at])) if at < texts else self._others[at - texts]
+
+    def _rank(self, at: int) -> tuple[int, str]:
+        return -int(self._counts[at]), shown(self._value(at))
+
+    def _kept(self, include: Automaton | None, exclude: Automaton | None) -> Mask:
+        """Mark the values that the patterns let through, decided all at once."""
+        kept = np.ones(len(self), np.bool_)
+        if include is not None:
+            kept &= self._like(include)
+        if exclude is not None:
+            kept &= ~self._like(exclude)
+        return kept
+
+    def _like(self, pattern: Automaton) -> Mask:
+        if self._other_names is None:
+            self._other_names = Vocabulary()
+            for value in self._others:
+                self._other_names.add(shown(value))
+        return np.concatenate((self._names.like(pattern)[self._codes], self._other_names.like(pattern)[:-1]))
+
+
+def shown(value: Scalar) -> str:
+    """Write a value as a pattern sees it."""
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def count_values(
+    pairs: Pairs,
+    units: Units | None,
+    size: int,
+    include: Automaton | None = None,
+    exclude: Automaton | None = None,
+) -> Counted:
+    """Count the values of rows and list the most frequent first."""
+    return Tally(pairs, units).first(size, include, exclude)
+
+
+def count_rows(mask: Mask, units: Units | None) -> int:
+    """Count the units that have a marked row."""
+    return int(np.count_nonzero(mask)) if units is None else count_units(np.flatnonzero(mask), units)
+
+
+def count_units(rows: NDArray[np.int64], units: Units | None) -> int:
+    """Count the units of some rows, each of which comes once."""
+    return len(rows) if units is None else count_different(units[rows])
+
+
+def count_different(codes: NDArray[np.integer[Any]]) -> int:
+    """Count different codes, 0 or above: marking them is quicker than looking for them."""
+    if not len(codes):
+        return 0
+    seen = np.zeros(int(codes.max()) + 1, np.bool_)
+    seen[codes] = True
+    return int(np.count_nonzero(seen))
+
+
+def plain(number: float) -> int | float:
+    """Write a whole number as one, as long as a double tells it from its neighbours."""
+    return int(number) if number.is_integer() and abs(number) < _EXACT else number
+
+
+def _counted(
+    rows: NDArray[np.int64], codes: NDArray[np.integer[Any]], units: Units | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Count each code once per unit: the codes that occur, and how often."""
+    if not len(rows):
+        return rows, rows
+    those = rows if units is None else units[rows]
+    width = int(those.max()) + 1
+    keys = np.sort(codes.astype(np.int64) * width + those)
+    once = keys[np.append(True, keys[1:] != keys[:-1])]
+    counts = np.bincount(once // width)
+    found = np.flatnonzero(counts)
+    return found, counts[found]

@@ -1,0 +1,176 @@
+"""Stored boost rules in the filter language: what an administrator wrote becomes trees.
+
+Source: reference 6.4
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from cluster.errors import FilterSyntax, Invalid
+from cluster.query.language.automaton import Automaton
+from cluster.query.language.field_values import canonical, is_text
+from cluster.query.language.parser import parse
+from cluster.query.language.patterns import regex
+from cluster.query.language.tree import All, Any, Node, Not
+from cluster.query.language.words import fold
+from cluster.records.boost_rule import Action, BoostRule, ProductBoost
+
+_NEGATED = ("is_not", "not_contain")
+_COMPARED: Mapping[str, Callable[[str, str], bool]] = {
+    "contains": lambda text, one: one in text,
+    "not_contain": lambda text, one: one in text,
+    "is": lambda text, one: text == one,
+    "is_not": lambda text, one: text == one,
+    "starts_with": str.startswith,
+    "ends_with": str.endswith,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One thing a rule does to the products that match."""
+
+    action: Action
+    positions: tuple[int, ...] | None
+    "0-based places in the whole list; None: before the rest."
+    filter: Node
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyRule:
+    """A rule with its filters parsed."""
+
+    rule: BoostRule
+    effects: tuple[Effect, ...]
+    overlaps: tuple[frozenset[Node], ...]
+    "Clauses of each `filter_query`."
+    asked: tuple[Automaton, ...] = ()
+    "With `query_option` regex: the patterns of `query` and `queries`."
+
+    def hears(self, text: str) -> bool:
+        """Tell whether a search text is one that the rule waits for; case and blanks around it don't matter.
+
+        With `not_contain` and `is_not` none of its texts may be the one.
+        """
+        rule = self.rule
+        sought = fold(text).strip()
+        if rule.query_option == "regex":
+            return any(pattern.accepts(sought) for pattern in self.asked)
+        compare = _COMPARED[rule.query_option]
+        found = any(compare(sought, fold(one).strip()) for one in rule.asked)
+        return not found if rule.query_option in _NEGATED else found
+
+
+def ready(rule: BoostRule) -> ReadyRule:
+    """Parse the filters of a rule.
+
+    Errors:
+        Invalid: a filter or pattern does not parse; fact `path` names it
+    """
+    overlaps = tuple(
+        frozenset(clauses_of(_parsed(one.query, "filter_query", at, "query")))
+        for at, one in enumerate(rule.filter_query)
+    )
+    return ReadyRule(rule, tuple(_effects(rule)), overlaps, tuple(_asked(rule)))
+
+
+def ready_in_order(rules: Sequence[BoostRule], engine_id: str) -> tuple[ReadyRule, ...]:
+    """Make the enabled rules of one engine ready, the most important first.
+
+    Errors:
+        Invalid: as `ready`
+    """
+    chosen = [rule for rule in rules if rule.enabled and rule.engine_id == engine_id]
+    return tuple(ready(rule) for rule in sorted(chosen, key=lambda rule: (-rule.priority, rule.name)))
+
+
+def clauses_of(node: Node | None) -> list[Node]:
+    """Collect the clauses a filter asks for; what it excludes is none of them."""
+    if isinstance(node, (All, Any)):
+        return [clause for child in node.children for clause in clauses_of(child)]
+    return [] if node is None or isinstance(node, Not) else [node]
+
+
+def _asked(rule: BoostRule) -> Iterator[Automaton]:
+    """Build the patterns of search texts; they are compared with folded text, so they are folded too."""
+    if rule.query_option != "regex":
+        return
+    for at, one in enumerate(rule.asked):
+        try:
+            yield regex(_lowered(one))
+        except FilterSyntax as error:
+            path = ("query",) if rule.query and at == 0 else ("queries", at - bool(rule.query))
+            raise Invalid(error.message, path=path) from error
+
+
+def _lowered(pattern: str) -> str:
+    """Fold the case of a pattern, but not of what a backslash says."""
+    written, after_backslash = [], False
+    for char in pattern:
+        written.append(char if after_backslash else char.lower())
+        after_backslash = char == "\\" and not after_backslash
+    return "".join(written)
+
+
+def _effects(rule: BoostRule) -> list[Effect]:
+    places = tuple(place - 1 for place in rule.position) or None
+    if rule.boost_fq is not None:
+        return [Effect("pin", places, _parsed(rule.boost_fq, "boost_fq"))]
+    wanted = [(one, _product_clause(one, at)) for at, one in enumerate(rule.boost)]
+    if not wanted:
+        return []
+    if rule.boost_match_type == "all":
+        first = wanted[0][0]
+        return [Effect(first.action, _places(first, places), _joined(All, [clause for _, clause in wanted]))]
+    lots: dict[tuple[Action, tuple[int, ...] | None], list[Node]] = {}
+    for one, clause in wanted:
+        lots.setdefault((one.action, _places(one, places)), []).append(clause)
+    return [Effect(action, where, _joined(Any, clauses)) for (action, where), clauses in lots.items()]
+
+
+def _places(one: ProductBoost, places: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    if one.action != "pin":
+        return None
+    return places if one.pin_position is None else (one.pin_position - 1,)
+
+
+def _joined(kind: type[All] | type[Any], clauses: Sequence[Node]) -> Node:
+    return clauses[0] if len(clauses) == 1 else kind(tuple(clauses))
+
+
+def _product_clause(one: ProductBoost, at: int) -> Node:
+    """Write one condition on products in the filter language, whose budgets and meaning it then has."""
+    name, option = _escaped(one.field).replace("\\.", "."), one.option
+    if option == "regex":
+        text = f"{name}:/{_for_slashes(one.query)}/"
+    elif option in ("is", "is_not") or is_text(canonical(one.field)):
+        quoted = one.query.replace("\\", "\\\\").replace('"', '\\"')
+        text = f'{name}:"{quoted}"'
+    else:
+        before = "" if option == "starts_with" else "*"
+        after = "" if option == "ends_with" else "*"
+        text = f"{name}:{before}{_escaped(one.query)}{after}"
+    clause = _parsed(text, "boost", at, "query")
+    return Not(clause) if option in _NEGATED else clause
+
+
+def _escaped(text: str) -> str:
+    return "".join(char if char.isalnum() or char == "_" else "\\" + char for char in text)
+
+
+def _for_slashes(pattern: str) -> str:
+    """Escape slashes that are not escaped yet."""
+    written, after_backslash = [], False
+    for char in pattern:
+        written.append("\\/" if char == "/" and not after_backslash else char)
+        after_backslash = char == "\\" and not after_backslash
+    return "".join(written)
+
+
+def _parsed(text: str, *path: str | int) -> Node:
+    try:
+        return parse(text)
+    except FilterSyntax as error:
+        raise Invalid(error.message, path=path) from error

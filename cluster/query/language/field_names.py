@@ -1,0 +1,111 @@
+"""The field names that records have or had, and names in filters that no record has."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Set
+from difflib import get_close_matches
+from typing import TypeVar
+
+from cluster.query.language.field_values import canonical
+from cluster.query.language.tree import All, Any, Everything, Node, Not
+
+_FREE = "custom_attributes."
+_KEPT = 256
+"Filters, and names without a field, whose verdict is kept."
+_MOST_COMPARED = 200
+_LENGTHS_APART = 2
+_ALIKE = 0.7
+
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+class FieldNames:
+    """Answers from a set of names that its owner lets grow; names are never taken out.
+
+    Cost:
+        3 microseconds for a filter that was asked before
+    """
+
+    def __init__(self, names: Set[str]) -> None:
+        self._names = names
+        self._of_filters: OrderedDict[Node, tuple[int, tuple[str, ...]]] = OrderedDict()
+        self._alike: OrderedDict[str, tuple[int, str]] = OrderedDict()
+        self._index = (0, _Index(()))
+
+    def missing(self, fields: Iterable[str]) -> tuple[str, ...]:
+        """Choose the fields that no record ever had."""
+        return tuple(name for name in map(canonical, fields) if name not in self._names)
+
+    def missing_in(self, node: Node) -> tuple[str, ...]:
+        """Choose the fields of a filter that no record ever had, in the order of their names."""
+        kept = self._of_filters.get(node)
+        if kept is None or kept[0] != len(self._names):
+            kept = len(self._names), self.missing(sorted(fields_of(node)))
+            _keep(self._of_filters, node, kept)
+        return kept[1]
+
+    def suggest(self, field: str) -> str:
+        """Choose the field that was probably meant; empty when none is like it.
+
+        Cost:
+            1 ms for a name that was not asked before
+        """
+        kept = self._alike.get(field)
+        if kept is None or kept[0] != len(self._names):
+            if self._index[0] != len(self._names):
+                self._index = len(self._names), _Index(list(self._names))
+            kept = len(self._names), self._index[1].closest(field)
+            _keep(self._alike, field, kept)
+        return kept[1]
+
+
+def fields_of(node: Node) -> set[str]:
+    """Collect the fields that a filter names."""
+    names: set[str] = set()
+    waiting = [node]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, (All, Any)):
+            waiting.extend(item.children)
+        elif isinstance(item, Not):
+            waiting.append(item.child)
+        elif not isinstance(item, Everything):
+            names.add(canonical(item.field))
+    return names
+
+
+def _keep(kept: OrderedDict[_Key, _Value], key: _Key, value: _Value) -> None:
+    kept[key] = value
+    while len(kept) > _KEPT:
+        kept.popitem(last=False)
+
+
+class _Index:
+    """Names by their length, where a missing `custom_attributes.` and capitals are no difference."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names: dict[str, str] = {}
+        self._by_length: dict[int, list[str]] = {}
+        for name in sorted(names, reverse=True):
+            self._names[_plain(name)] = name
+        for plain in sorted(self._names):
+            self._by_length.setdefault(len(plain), []).append(plain)
+
+    def closest(self, field: str) -> str:
+        """Choose the name most like a field; of very many, those with the same first letter are compared."""
+        meant = _plain(field)
+        if meant in self._names:
+            return self._names[meant]
+        lengths = range(len(meant) - _LENGTHS_APART, len(meant) + _LENGTHS_APART + 1)
+        near = [one for length in lengths for one in self._by_length.get(length, ())]
+        if len(near) > _MOST_COMPARED:
+            near = [one for one in near if one[:1] == meant[:1]][:_MOST_COMPARED]
+        found = get_close_matches(meant, near, 1, _ALIKE)
+        return self._names[found[0]] if found else ""
+
+
+def _plain(name: str) -> str:
+    return name.lower().removeprefix(_FREE)

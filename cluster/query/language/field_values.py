@@ -1,0 +1,227 @@
+"""What a record holds under a field name: the one place that knows the shapes of records.
+
+A path walks through objects and, wherever it meets one, through every element of an array, so `children.title` is
+the titles of all children and `categories` every level of every path. A key that itself holds dots is found when it
+is the whole rest of the path. `attributes.` is the old name of `custom_attributes.`.
+
+    field kind   fields                                             values
+    text         title, subtitle, description, short_description,   the distinct folded words of all its texts
+                 html, headers, paragraphs, anchors, the same in
+                 `i18n_<ln>.` and `children.`
+    moment       created_at, published_at, updated_at               as written
+    number       price, original_price, sale_price, margin,         as written
+                 rating, age
+    other        everything else                                    as written
+
+A product without them answers filters as if it had `availability` IN_STOCK, `condition` NEW,
+`enable_question_answering` false and its own id as `product_group_id`; existence and counts see only what was
+uploaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeGuard
+
+from cluster.query.language.scalars import Scalar
+from cluster.query.language.words import without_markup, words_of
+
+_TEXTS = frozenset(
+    {"title", "subtitle", "description", "short_description", "html", "headers", "paragraphs", "anchors"}
+)
+_MOMENTS = frozenset({"created_at", "published_at", "updated_at"})
+_NUMBERS = frozenset({"price", "original_price", "sale_price", "margin", "rating", "age"})
+_PRODUCT_DEFAULTS: Mapping[str, Scalar] = {
+    "availability": "IN_STOCK",
+    "condition": "NEW",
+    "enable_question_answering": False,
+}
+
+DEFAULTED = frozenset({*_PRODUCT_DEFAULTS, "product_group_id"})
+"Fields a product has for filters even where it was uploaded without them."
+
+
+def canonical(field: str) -> str:
+    """Return the stored name of a field: `attributes.x` is `custom_attributes.x`."""
+    if field == "attributes" or field.startswith("attributes."):
+        return "custom_" + field
+    return field
+
+
+def is_text(field: str) -> bool:
+    """Tell whether a field is cut into words."""
+    if field in _TEXTS:
+        return True
+    outer, _, name = field.partition(".")
+    return name in _TEXTS and (outer == "children" or outer.startswith("i18n_"))
+
+
+def is_moment(field: str) -> bool:
+    """Tell whether a field holds dates or times only."""
+    return field in _MOMENTS
+
+
+def is_number(field: str) -> bool:
+    """Tell whether a field holds numbers only."""
+    return field in _NUMBERS
+
+
+def leaves_of(record: Mapping[str, Any], field: str) -> list[Scalar]:
+    """Collect the scalars under a field, through arrays; null is nothing."""
+    found = _found(record, field)
+    if len(found) == 1 and isinstance(found[0], (str, bool, int, float)):
+        return found
+    return [leaf for item in found for leaf in _scalars(item)]
+
+
+def carries(record: Mapping[str, Any], field: str) -> bool:
+    """Tell whether a record has anything but null, empty arrays and empty objects under a field."""
+    return any(map(_is_something, _found(record, field)))
+
+
+def values_of(record: Mapping[str, Any], field: str) -> list[Scalar]:
+    """Collect what filters compare: words for text fields, else the scalars or the product's default."""
+    leaves = leaves_of(record, field)
+    if is_text(field):
+        texts = (leaf for leaf in leaves if isinstance(leaf, str))
+        joined = "\n".join(map(without_markup, texts) if field.endswith("html") else texts)
+        return list(dict.fromkeys(words_of(joined)))
+    if not leaves and "product_id" in record:
+        if field == "product_group_id":
+            return leaves_of(record, "product_id")
+        if field in _PRODUCT_DEFAULTS:
+            return [_PRODUCT_DEFAULTS[field]]
+    return leaves
+
+
+def reader_of(field: str) -> Callable[[Mapping[str, Any]], tuple[bool, Sequence[Scalar]]]:
+    """Make what reads one field of many records: what `carries` and `values_of` say, in one go.
+
+    Cost:
+        0.2 microseconds a record for a number or a text, 0.6 for a list
+    """
+    cut, dotted, default = is_text(field), "." in field, field in DEFAULTED
+    markup = field.endswith("html")
+    nothing: tuple[bool, Sequence[Scalar]] = (False, ())
+
+    def read(record: Mapping[str, Any]) -> tuple[bool, Sequence[Scalar]]:
+        value = record.get(field)
+        if cut:
+            if type(value) is str:
+                return True, list(dict.fromkeys(words_of(without_markup(value) if markup else value)))
+            return nothing if value is None and not dotted else _both(record, field)
+        if value is None:
+            if default:
+                return _both(record, field)
+            if not dotted:
+                return nothing
+            found = _found(record, field)
+            if len(found) != 1:
+                return _both(record, field) if found else nothing
+            value = found[0]
+        kind = type(value)
+        if kind is str or kind is float or kind is int or kind is bool:
+            return True, (value,)
+        if kind is list:
+            leaves: list[Scalar] = []
+            _collect(value, leaves)
+            if leaves:
+                return True, leaves
+        return _both(record, field)
+
+    return read
+
+
+def _both(record: Mapping[str, Any], field: str) -> tuple[bool, Sequence[Scalar]]:
+    return carries(record, field), values_of(record, field)
+
+
+def _collect(items: list[Any], leaves: list[Scalar]) -> None:
+    """Collect the scalars of a list and the lists in it, in order."""
+    for item in items:
+        kind = type(item)
+        if kind is str or kind is float or kind is int or kind is bool:
+            leaves.append(item)
+        elif kind is list:
+            _collect(item, leaves)
+        elif isinstance(item, (str, int, float)):
+            leaves.append(item)
+
+
+def locations_of(record: Mapping[str, Any], field: str) -> list[tuple[float, float]]:
+    """Collect the points (latitude, longitude in degrees) under a field; what is no point is nothing."""
+    found = _found(record, field)
+    points: list[tuple[float, float]] = []
+    while found:
+        item = found.pop()
+        if isinstance(item, list):
+            found.extend(item)
+        elif isinstance(item, dict):
+            lat, lon = item.get("lat"), item.get("lon")
+            if _is_degree(lat) and _is_degree(lon):
+                points.append((lat, lon))
+    return points
+
+
+def paths_of(record: Mapping[str, Any]) -> Iterator[str]:
+    """Name every field of a record that a filter may mean, objects as well as what they hold."""
+    waiting: list[tuple[str, Any]] = [("", record)]
+    while waiting:
+        prefix, item = waiting.pop()
+        if isinstance(item, list):
+            waiting.extend((prefix, element) for element in item if isinstance(element, (dict, list)))
+        elif isinstance(item, Mapping):
+            for key, value in item.items():
+                path = prefix + key
+                yield path
+                if isinstance(value, (dict, list)):
+                    waiting.append((path + ".", value))
+
+
+def _found(record: Mapping[str, Any], field: str) -> list[Any]:
+    """List what stands at the end of a path; the two usual cases first."""
+    direct = record.get(field)
+    if direct is not None or "." not in field:
+        return [] if direct is None else [direct]
+    outer, _, name = field.partition(".")
+    inner = record.get(outer)
+    if type(inner) is dict and (direct := inner.get(name)) is not None:
+        return [direct]
+    return list(_walk(record, tuple(field.split("."))))
+
+
+def _is_degree(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= 360
+
+
+def _is_something(value: object) -> bool:
+    if isinstance(value, list):
+        return any(map(_is_something, value))
+    return bool(value) if isinstance(value, dict) else value is not None
+
+
+def _scalars(value: object) -> Iterator[Scalar]:
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, (str, bool, int, float)):
+            yield item
+        elif isinstance(item, list):
+            waiting.extend(reversed(item))
+
+
+def _walk(value: object, path: tuple[str, ...]) -> Iterator[object]:
+    """Yield what stands at the end of a path, in order."""
+    waiting: list[tuple[object, int]] = [(value, 0)]
+    while waiting:
+        item, depth = waiting.pop()
+        if isinstance(item, list):
+            waiting.extend((element, depth) for element in reversed(item))
+        elif depth == len(path):
+            yield item
+        elif isinstance(item, Mapping):
+            inner = item.get(path[depth])
+            if inner is not None:
+                waiting.append((inner, depth + 1))
+            if depth + 1 < len(path) and (whole := item.get(".".join(path[depth:]))) is not None:
+                waiting.append((whole, len(path)))

@@ -1,0 +1,74 @@
+"""A tree as filter text again, for people to read; it parses back to the same tree."""
+
+from __future__ import annotations
+
+from cluster.query.language.tree import (
+    All,
+    Any,
+    Everything,
+    Exists,
+    Node,
+    Not,
+    Phrase,
+    Range,
+    Regex,
+    Term,
+    Wildcard,
+)
+
+_PLAIN = frozenset("_.-")
+_OPERATORS = frozenset({"AND", "OR", "NOT"})
+
+
+def written(node: Node) -> str:
+    """Write a filter."""
+    if isinstance(node, All):
+        return " AND ".join(_grouped(child) for child in node.children)
+    if isinstance(node, Any):
+        return " OR ".join(_grouped(child) for child in node.children)
+    if isinstance(node, Not):
+        return f"NOT {_grouped(node.child)}"
+    if isinstance(node, Everything):
+        return "*:*"
+    return f"{_escaped(node.field)}:{_value(node)}"
+
+
+def _value(node: Term | Phrase | Wildcard | Regex | Exists | Range) -> str:
+    if isinstance(node, Exists):
+        return "*"
+    if isinstance(node, Range):
+        opening, closing = "[" if node.include_low else "{", "]" if node.include_high else "}"
+        return f"{opening}{_bound(node.low)} TO {_bound(node.high)}{closing}"
+    if isinstance(node, Regex):
+        return f"/{_with_slashes(node.pattern)}/"
+    if isinstance(node, Wildcard):
+        return _escaped(node.pattern, _PLAIN | frozenset("*?\\"))
+    return _escaped(node.value) if isinstance(node, Term) else _quoted(node.value)
+
+
+def _bound(text: str | None) -> str:
+    return "*" if text is None else _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _escaped(text: str, plain: frozenset[str] = _PLAIN) -> str:
+    if text in _OPERATORS:
+        return "\\" + text
+    done = "".join(char if char.isalnum() or char in plain else "\\" + char for char in text)
+    return "\\" + done if done.startswith("-") else done
+
+
+def _with_slashes(pattern: str) -> str:
+    """Escape slashes that are not escaped yet."""
+    done, after_backslash = [], False
+    for char in pattern:
+        done.append("\\/" if char == "/" and not after_backslash else char)
+        after_backslash = char == "\\" and not after_backslash
+    return "".join(done)
+
+
+def _grouped(node: Node) -> str:
+    return f"({written(node)})" if isinstance(node, (All, Any)) else written(node)

@@ -1,0 +1,100 @@
+"""What is left of an upload that follows the schema: records and interactions ready to be stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from cluster.records.attributes import clashes
+from cluster.records.validation.error_messages import MOST_DETAILS, MOST_LISTED, upload_message
+
+RecordNoun = Literal["user", "product"]
+
+INCONSISTENT: Final = "Its data type is not consistent with other records"
+"Source: reference 4.3, word for word."
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedRecord:
+    """One user or product that follows the schema."""
+
+    index: int
+    "Position in the upload."
+    record_id: str
+    json: bytes
+    product_type: str | None
+    attribute_types: Mapping[str, str]
+    "Custom attribute name -> `bool`, `number`, `string` or `object`."
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The records of an upload that agree with a data set, and what they rely on."""
+
+    records: tuple[AcceptedRecord, ...]
+    attribute_types: Mapping[str, str]
+    messages: tuple[str, ...]
+    "One per record that fails alone, in the upload grammar."
+    details: tuple[Mapping[str, Any], ...] = ()
+    "All messages of each of these records, as `Explainer.details`; empty when each has one."
+
+    @property
+    def payload(self) -> bytes:
+        """The records as one JSON array."""
+        return b"[" + b",".join([record.json for record in self.records]) + b"]"
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedRecords:
+    """An upload of users or products without schema errors."""
+
+    noun: RecordNoun
+    records: tuple[AcceptedRecord, ...]
+
+    def against(self, known: Mapping[str, str]) -> Standing:
+        """Keep the records whose custom attributes agree with `known` types and with the records before them."""
+        relied: dict[str, str] = {}
+        standing, failed, details = [], [], []
+        for record in self.records:
+            types = record.attribute_types
+            clashing = clashes(types, relied, known)
+            if clashing:
+                path = ("custom_attributes", clashing[0])
+                failed.append(upload_message(record.index, path, INCONSISTENT, more=len(clashing) - 1))
+                details.append(_details_of(record.index, clashing))
+            else:
+                standing.append(record)
+                relied.update(types)
+        is_said = all(len(entry["messages"]) == 1 for entry in details)
+        return Standing(
+            tuple(standing),
+            relied,
+            tuple(failed),
+            () if is_said else tuple(details[: MOST_DETAILS // MOST_LISTED]),
+        )
+
+
+def _details_of(index: int, names: Sequence[str]) -> dict[str, Any]:
+    """List what is wrong with the attributes of one record."""
+    listed = names[:MOST_LISTED]
+    texts = [upload_message(index, ("custom_attributes", name), INCONSISTENT) for name in listed]
+    more = {"more": len(names) - len(listed)} if len(names) > len(listed) else {}
+    return {"index": index, "messages": texts, **more}
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedInteractions:
+    """An upload of interactions without schema errors, ready for `InteractionStore.append`."""
+
+    payload: bytes
+    "JSON array; every item with `type`, `timestamp` and the ids that are known."
+    recents: tuple[tuple[str, str, bytes], ...]
+    "(user_id or '', anonymous_id or '', packed `RecentEvent`), oldest first."
+    links: tuple[tuple[str, str], ...]
+    "(user_id, anonymous_id) pairs of interactions that are not in `recents`, without repetition."
+    count: int
+    ahead: tuple[int, ...] = ()
+    "Positions of interactions whose timestamp is more than a day ahead."
+    unnamed: int = 0
+    "How many name neither a user nor a visitor."

@@ -1,0 +1,382 @@
+"""Brings an installation up once and ends: keys, Ray, intake, doors, sample data, first good answer.
+
+A process of its own, started by the supervisor with the environment of `ray_environment`, because Ray belongs to
+the process that imports it: the supervisor must outlive Ray and stays small without it. Every step is told as a
+line of JSON on standard output. Running it again on a system that is partly up brings up what is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TextIO
+
+import structlog
+
+from cluster.admin.key_admin import Keeping
+from cluster.admin.vault import vault_of
+from cluster.build_info import version
+from cluster.clock import SystemClock
+from cluster.errors import Fault, HouseError, Unavailable
+from cluster.log import set_up_logging, strike_out
+from cluster.paths import Places
+from cluster.runtime import probe
+from cluster.runtime.artifact_access import open_shelf
+from cluster.runtime.connecting import ADMIN_S, connect, connect_actor
+from cluster.runtime.handover import given_in, prepare_node
+from cluster.runtime.installation_state import load_state, lock_holder
+from cluster.runtime.meter import RayMeter
+from cluster.runtime.processes import belonging_to
+from cluster.runtime.progress import STALLED_S, Patience, reported, worked
+from cluster.runtime.ray_environment import driver_environment
+from cluster.runtime.signing_upgrade import adopt_unsigned
+from cluster.runtime.start_plan import Plan
+from cluster.settings import Settings
+
+PLAYGROUND = "jobs.playground"
+NAMESPACE = "kiosk"
+KEEPER = "cluster.runtime.engine_operator:EngineKeeper"
+ENGINES_S = 60.0
+"How long a start waits for engines with a place of their own."
+KEEP_ALIVE_S = 600
+"How long a replica keeps a silent connection of HAProxy; longer than HAProxy does, so it never races to reuse one."
+
+
+class Teller:
+    """Tells steps to whoever started this process."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._begin = time.monotonic()
+        self._lock = threading.Lock()
+
+    def tell(self, step: str, message: str, **facts: Any) -> None:
+        """Write one line."""
+        after_s = round(time.monotonic() - self._begin, 2)
+        line = {"step": step, "message": strike_out(message), "after_s": after_s, **facts}
+        with self._lock:
+            self._out.write(json.dumps(line) + "\n")
+            self._out.flush()
+        structlog.get_logger().info("step_reached", step=step, after_s=after_s)
+
+
+def without_client_server(parameters: Any, head: bool) -> None:
+    """Switch off the server for remote Ray clients (a `RAY_START_HOOK`); nobody here needs one more way in."""
+    parameters.ray_client_server_port = None
+
+
+def main(arguments: list[str]) -> int:
+    """Bring up what the plan says; 0 when a good answer came."""
+    plan = Plan.parse(arguments[0])
+    with _own_output() as out:
+        set_up_logging()
+        teller = Teller(out)
+        try:
+            if given_in(os.environ):  # on a cluster of yours; `kiosk up` has handed them over
+                prepare_node()
+            bring_up(plan, Settings(), teller)
+        except HouseError as error:
+            teller.tell("failed", error.message)
+            return 1
+        except Exception as error:  # noqa: BLE001 - the top of a process: told, logged, and ended
+            structlog.get_logger().exception("bringing_up_failed")
+            teller.tell("failed", _last_line(error))
+            return 1
+    return 0
+
+
+def _last_line(error: Exception) -> str:
+    """Say an error in one line; Ray's errors carry a whole traceback, whose last line says what happened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith("For further information visit")]
+    text = lines[-1] if lines else "no reason given"
+    return (text if len(lines) > 1 else f"{type(error).__name__}: {text}")[:400]
+
+
+def bring_up(plan: Plan, settings: Settings, teller: Teller) -> None:
+    """Do all steps."""
+    asyncio.run(adopt_unsigned(settings))
+    fresh = asyncio.run(ensure_apps(settings))
+    teller.tell("apps", "apps and keys are there", first_start=fresh)
+    filling = _start_filling() if plan.playground else None
+    if plan.ray_arguments:
+        teller.tell("ray", "starting Ray")
+        with reported(partial(_ray_processes, settings), partial(teller.tell, "ray")):
+            _start_ray(plan.ray_arguments)
+    connect_ray(plan.ray_address)
+    parts: dict[str, Any] = {}
+    if plan.intake:
+        teller.tell("intake", "starting the intake")
+        parts["intake"] = ensure_intake(plan.intake)
+    keeper = ensure_keeper(plan.engines) if plan.engines else None
+    teller.tell("doors", "starting the doors")
+    with reported(_replicas, partial(teller.tell, "doors")):
+        _deploy(plan)
+    if plan.assigner:
+        parts["assigner"] = ensure_assigner(plan.assigner)
+    if plan.tracker:
+        parts["tracker"] = ensure_tracker(plan.tracker, plan.tracker_means)
+    if plan.trainer:
+        parts["trainer"] = ensure_trainer(plan.trainer, settings)
+    if filling is not None:
+        teller.tell("playground", "loading the playground")
+        _finish_filling(filling)
+    if keeper is not None:
+        _await_engines(keeper, teller)
+    teller.tell("answer", "waiting for the first good answer")
+    asyncio.run(_first_answer(plan, settings, teller))
+    _await_parts(parts, teller)
+    teller.tell("ready", "ready")
+
+
+def _ray_processes(settings: Settings) -> str:
+    """Say which processes of Ray are there."""
+    names = {process.name() for process in belonging_to(Places.of(settings.data_dir))}
+    found = [name for name in ("gcs_server", "raylet") if name in names]
+    return f"starting Ray ({' and '.join(found)} run)" if found else ""
+
+
+def _replicas() -> str:
+    """Say how many replicas of the doors are ready, as Serve has it."""
+    from ray import serve
+
+    application = serve.status().applications.get("api")
+    states = (
+        [deployment.replica_states for deployment in application.deployments.values()] if application else []
+    )
+    ready, known = (
+        sum(state.get("RUNNING", 0) for state in states),
+        sum(sum(state.values()) for state in states),
+    )
+    return f"starting the doors ({ready} of {known} replicas ready)" if known else ""
+
+
+def _await_parts(parts: dict[str, Any], teller: Teller) -> None:
+    """Wait until all actors answer; one that stays away is logged, and `kiosk status` shows it."""
+    import ray
+
+    asked = {name: handle.health.remote() for name, handle in parts.items()}
+    patience = Patience()
+    while asked and not patience.is_over:
+        done, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=1.0)
+        for name in [name for name, asking in asked.items() if asking in done]:
+            try:
+                ray.get(asked.pop(name))
+            except ray.exceptions.RayError:
+                asked[name] = parts[name].health.remote()
+        if asked and patience.note(frozenset(asked)):
+            teller.tell("parts", f"starting {', '.join(sorted(asked))}")
+    if asked:
+        structlog.get_logger().error("parts_late", parts=sorted(asked))
+
+
+async def ensure_apps(settings: Settings) -> bool:
+    """Make the first apps and keys; False when they were there."""
+    async with connect(settings, slow_s=ADMIN_S) as stores:
+        return await Keeping(stores.access, vault_of(settings)).ensure_first_apps(SystemClock().now_ms())
+
+
+def _start_filling() -> subprocess.Popen[bytes]:
+    # A process of its own, so that it uses the second core while Ray starts.
+    return subprocess.Popen(
+        [sys.executable, "-m", PLAYGROUND], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+
+
+def _finish_filling(filling: subprocess.Popen[bytes]) -> None:
+    patience = Patience()
+    while (code := filling.poll()) is None:
+        patience.note(worked(filling.pid))
+        if patience.is_over:
+            filling.kill()
+            filling.wait()
+            raise Fault("loading the playground has stalled; see supervisor.log")
+        time.sleep(0.1)
+    if code:
+        raise Fault("the playground could not be loaded; see supervisor.log")
+
+
+def _start_ray(arguments: list[str]) -> None:
+    from ray.scripts.scripts import start
+
+    start.main(arguments, prog_name="ray start", standalone_mode=False)
+
+
+def connect_ray(address: str) -> None:
+    """Become a driver of a running Ray."""
+    import ray
+
+    ray.init(
+        address=address,
+        namespace=NAMESPACE,
+        log_to_driver=False,
+        configure_logging=False,
+        ignore_reinit_error=True,
+    )
+
+
+def connect_installation(settings: Settings) -> None:
+    """Become a driver of the Ray of the installation in a data directory, or of the one `RAY_ADDRESS` names.
+
+    Errors:
+        Unavailable: neither is there; the message says what to set
+    """
+    address = os.environ.get("RAY_ADDRESS", "")
+    if address.startswith(("http://", "https://")):
+        raise Unavailable(
+            "RAY_ADDRESS is the dashboard's address, which is for `ray job submit`; unset it, so that the "
+            "installation is found by KIOSK_DATA_DIR"
+        )
+    if not address:
+        places = Places.of(settings.data_dir)
+        state = load_state(places) if lock_holder(places) else None
+        if state is None or not state.ray_address:
+            raise Unavailable(
+                f"no installation runs in {settings.data_dir}: start it with `kiosk up`, set KIOSK_DATA_DIR to the "
+                "data directory of one that runs here, or name its Ray by RAY_ADDRESS=host:port, "
+                "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH"
+            )
+        address = state.ray_address
+        os.environ |= driver_environment(places)
+        _read_environment_again()
+    connect_ray(address)
+
+
+def _read_environment_again() -> None:
+    """Make Ray read what `driver_environment` set: a program may have imported Ray before."""
+    from ray._private import ray_constants
+
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    compiled: Any = importlib.import_module("ray._raylet")
+    compiled.Config.initialize("")
+    compiled.AuthenticationTokenLoader.instance().reset_cache()
+
+
+def ensure_intake(kind: str) -> Any:
+    """Make the intake actor of this release, and end those of others."""
+    from cluster.runtime import roster
+
+    release = version()
+    roster.sweep("intake", keep=release)
+    return roster.find_or_create("intake", release, kind, connect_actor, open_shelf, meter=RayMeter)
+
+
+def ensure_trainer(kind: str, settings: Settings) -> Any:
+    """Make the actor of this release that looks after trainings, and end those of others."""
+    from cluster.runtime import roster
+
+    release, scratch = version(), str(settings.data_dir / "scratch")
+    roster.sweep("trainer", keep=release)
+    return roster.find_or_create("trainer", release, kind, connect_actor, open_shelf, scratch)
+
+
+def ensure_assigner(kind: str) -> Any:
+    """Make the actor of this release that gives readers variants, and end those of others."""
+    from cluster.runtime import roster
+
+    release = version()
+    roster.sweep("assigner", keep=release)
+    return roster.find_or_create("assigner", release, kind, connect_actor)
+
+
+def ensure_tracker(kind: str, means: str) -> Any:
+    """Make the actor of this release that watches history threads, and end those of others."""
+    from cluster.runtime import roster
+
+    release = version()
+    roster.sweep("tracker", keep=release)
+    return roster.find_or_create("tracker", release, kind, connect_actor, means, open_shelf, meter=RayMeter)
+
+
+def ensure_keeper(build: str) -> Any:
+    """Make the keeper of engines of this release, and end those of others."""
+    from cluster.runtime import roster
+
+    release = version()
+    roster.sweep("engines", keep=release)
+    return roster.find_or_create("engines", release, KEEPER, connect_actor, build)
+
+
+def _await_engines(keeper: Any, teller: Teller) -> None:
+    """Wait until all engines serve where they are meant to.
+
+    One that does not come up in time is its keeper's business from then on; the others serve meanwhile.
+    """
+    import ray
+
+    until, told = time.monotonic() + ENGINES_S, False
+    while time.monotonic() < until:
+        waiting = ray.get(keeper.health.remote())["waiting"]
+        if waiting == []:
+            return
+        if waiting and not told:
+            teller.tell("engines", f"starting engines with a place of their own ({len(waiting)})")
+            told = True
+        time.sleep(0.1)
+    structlog.get_logger().warning("engines_late", waited_s=ENGINES_S)
+
+
+def _deploy(plan: Plan) -> None:
+    from ray import serve
+    from ray.serve.config import HTTPOptions
+
+    serve.start(
+        proxy_location="HeadOnly",
+        http_options=HTTPOptions(
+            host=plan.replicas_host or plan.host,
+            port=plan.port,
+            keep_alive_timeout_s=KEEP_ALIVE_S,
+        ),
+    )
+    application = _load(plan.api)(plan.api_arguments)
+    serve.run(application, name="api", route_prefix="/")
+
+
+def _load(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+async def _first_answer(plan: Plan, settings: Settings, teller: Teller) -> None:
+    """Ask for recommendations until a good answer comes.
+
+    Errors:
+        Fault: none came and nothing moved any more; the message says what came instead
+    """
+
+    def report(words: str) -> None:
+        teller.tell("answer", f"waiting for the first good answer ({words})")
+
+    async with connect(settings, slow_s=ADMIN_S) as stores:
+        entries = await Keeping(stores.access, vault_of(settings)).keys(app_id="playground", reveal=True)
+        readers = await stores.records.ids("playground", "user")
+    key = next((entry.text for entry in entries if entry.key.kind == "secret"), "")
+    if not key or not readers:
+        # Someone revoked the playground's keys, or it is not loaded: an open door is all that can be asked.
+        await probe.wait_until(lambda: probe.is_healthy(plan.host, plan.port), STALLED_S, report)
+        return
+    await probe.wait_until(
+        lambda: probe.recommends(plan.host, plan.port, key, readers[:20]), STALLED_S, report
+    )
+
+
+@contextmanager
+def _own_output() -> Iterator[TextIO]:
+    """Keep standard output for our lines; whatever Ray prints goes to the log with standard error."""
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    with os.fdopen(kept, "w", encoding="utf-8") as out:
+        yield out
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

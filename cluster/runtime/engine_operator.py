@@ -1,0 +1,225 @@
+"""Keeps the Serve applications of engines as their records say: a named, restarted Ray actor, `engines@<release>`.
+
+Commands only change records, so they work from anywhere and hold nothing while they wait; this actor alone talks to
+Serve, once a second while engines have places of their own. What is missing is deployed again, what nobody wants
+any more is removed. Killing it at any moment is harmless: the next one looks and goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from ray import serve
+from ray.serve.schema import ApplicationStatus, ReplicaState
+
+from cluster.clock import SystemClock
+from cluster.errors import HouseError
+from cluster.log import set_up_logging
+from cluster.records.engine import Engine, application_name
+from cluster.runtime.engine_plan import PREFIX, Deploy, Remove, Seen, Send, Step, is_settled, status_of, steps
+from cluster.runtime.meter import RayMeter
+from cluster.store.connect import OpenStores
+
+LOOK_S = 1.0
+"Between looks while an engine has, or is to have, a place of its own; records are read as often."
+MOVING_S = 0.3
+"Between looks while an engine is on its way."
+RETRY_S = 10.0
+"Before an application that could not be deployed is tried again."
+STUCK_S = 180.0
+"Without a finished look for this long the process is ended, and Ray starts another."
+
+_log = structlog.get_logger()
+
+
+class EngineKeeper:
+    """Looks, takes steps, tells what it saw; for as long as it lives."""
+
+    def __init__(self, connect: Callable[[], OpenStores], build: str) -> None:
+        set_up_logging()
+        self._connect = connect
+        self._build = build
+        self._clock = SystemClock()
+        self._meter = RayMeter()
+        self._looked_s = self._clock.monotonic_s()
+        self._waiting: list[str] | None = None
+        self._tried_s: dict[str, float] = {}
+        self._trouble = ""
+        self._noted: set[tuple[str, str]] | None = None
+        self._applications = True
+        "May there be applications? False once none was seen; then Serve is not asked."
+        self._thread = threading.Thread(target=self._live, name="engines", daemon=True)
+        self._thread.start()
+        threading.Thread(target=self._guard, name="engines-guard", daemon=True).start()
+
+    async def health(self) -> dict[str, Any]:
+        """Say how it is: `waiting` names the engines that are not yet where they are meant to be; None at first."""
+        still_s = self._clock.monotonic_s() - self._looked_s
+        return {
+            "alive": self._thread.is_alive(),
+            "pid": os.getpid(),
+            "still_s": still_s,
+            "waiting": self._waiting,
+        }
+
+    def _live(self) -> None:
+        try:
+            asyncio.run(self._work())
+        except BaseException as error:
+            _log.exception("engine_keeper_died", kind=type(error).__name__)
+            os._exit(1)
+            raise
+
+    async def _work(self) -> None:
+        async with self._connect() as stores:
+            _log.info("engine_keeper_started", pid=os.getpid())
+            while True:
+                try:
+                    await self._look(stores)
+                    self._trouble = ""
+                except HouseError as error:
+                    self._complain(error.message)
+                except Exception as error:  # noqa: BLE001 - Serve is away for a moment, or a builder is wrong
+                    self._complain(f"{type(error).__name__}: {error}")
+                self._looked_s = self._clock.monotonic_s()
+                await asyncio.sleep(MOVING_S if self._waiting else LOOK_S)
+
+    async def _look(self, stores: OpenStores) -> None:
+        book = await stores.access.book()
+        engines = [engine for app_id in sorted(book.apps) for engine in await stores.engines.all(app_id)]
+        if self._applications or any(engine.wanted == "own" for engine in engines):
+            seen = await asyncio.to_thread(applications)
+            self._applications = bool(seen)
+        else:
+            seen = {}
+        last_own_ms = await self._last_own(stores, engines, seen)
+        await self._tell(stores, engines, seen)
+        for step in steps(engines, seen, last_own_ms, self._clock.now_ms()):
+            await self._take(step, stores)
+        self._meter.gauge("kiosk_engines_waiting", len(self._waiting or ()))
+        self._waiting = [engine.application for engine in engines if not is_settled(engine, seen)]
+
+    async def _last_own(
+        self, stores: OpenStores, engines: list[Engine], seen: dict[str, Seen]
+    ) -> dict[str, int]:
+        leaving = {
+            engine.app_id for engine in engines if engine.placement == "door" and engine.application in seen
+        }
+        last = {}
+        for app_id in leaving:
+            for (place, engine_id), asked in (
+                await stores.engine_watch.asked(app_id, self._clock.now_ms())
+            ).items():
+                if place == "own":
+                    last[Engine(app_id=app_id, engine_id=engine_id).application] = asked.last_ms
+        return last
+
+    async def _tell(self, stores: OpenStores, engines: list[Engine], seen: dict[str, Seen]) -> None:
+        """Write down what was seen, and forget what is gone to the last replica."""
+        if self._noted is None:
+            told = [await stores.engine_watch.statuses(app_id) for app_id in {one.app_id for one in engines}]
+            self._noted = {(one.app_id, one.engine_id) for statuses in told for one in statuses.values()}
+        noted = {gone for gone in self._noted if application_name(*gone) in seen}
+        for engine in engines:
+            status = status_of(engine, seen.get(engine.application), self._clock.now_ms())
+            if status is not None:
+                await stores.engine_watch.note(status)
+                self._meter.gauge("kiosk_engine_replicas", status.replicas, engine=engine.application)
+                self._meter.gauge("kiosk_engine_replicas_wanted", status.target, engine=engine.application)
+                noted.add((engine.app_id, engine.engine_id))
+        for app_id, engine_id in self._noted - noted:
+            await stores.engine_watch.forget(app_id, engine_id)
+        self._noted = noted
+
+    async def _take(self, step: Step, stores: OpenStores) -> None:
+        if isinstance(step, Send):
+            now_ms, placement = self._clock.now_ms(), step.placement
+
+            def moved(engine: Engine) -> Engine:
+                if engine.moving_to != placement:
+                    return engine
+                change = {"placement": placement, "moving_to": None, "moved_at": now_ms}
+                return engine.model_copy(update=change)
+
+            await stores.engines.change(step.engine.app_id, step.engine.engine_id, moved)
+            _log.info("engine_sent", engine=step.engine.application, placement=placement)
+        elif isinstance(step, Remove):
+            await asyncio.to_thread(remove, step.name)
+            _log.info("engine_removed", engine=step.name)
+        else:
+            await self._deploy(step)
+
+    async def _deploy(self, step: Deploy) -> None:
+        name, now_s = step.engine.application, self._clock.monotonic_s()
+        if now_s - self._tried_s.get(name, float("-inf")) < RETRY_S:
+            return
+        self._tried_s[name] = now_s
+        _log.info("engine_deployed", engine=name, **step.engine.scaling.model_dump())
+        try:
+            await asyncio.to_thread(deploy, self._build, name, step.engine.arguments())
+        except BaseException:
+            _log.error("engine_not_deployed", engine=name)
+            raise
+        del self._tried_s[name]
+        self._applications = True
+
+    def _complain(self, reason: str) -> None:
+        """Log a look that went wrong, once as long as it is the same trouble."""
+        if reason != self._trouble:
+            _log.warning("engines_not_kept", reason=reason[:400])
+        self._trouble = reason
+
+    def _guard(self) -> None:
+        """End the process when the loop stands still: a call to Serve that never returns is a kind of crash."""
+        pause = threading.Event()
+        while not pause.wait(5.0):
+            if self._clock.monotonic_s() - self._looked_s > STUCK_S:
+                _log.error("engine_keeper_stuck")
+                os._exit(1)
+
+
+def deploy(build: str, name: str, arguments: dict[str, Any]) -> None:
+    """Hand an engine's application to Serve; its replicas start afterwards."""
+    module, _, function = build.partition(":")
+    application = getattr(importlib.import_module(module), function)(arguments)
+    targets = [serve.RunTarget(target=application, name=name, route_prefix=None)]
+    serve.run_many(targets, wait_for_applications_running=False)
+
+
+def remove(name: str) -> None:
+    """Take an application away; its replicas finish what they have begun."""
+    serve.delete(name, _blocking=False)
+
+
+def applications() -> dict[str, Seen]:
+    """Look at all applications of engines."""
+    from ray.serve.context import _get_global_client
+
+    details = _get_global_client().get_serve_details()["applications"]
+    return {name: _seen(name, told) for name, told in details.items() if name.startswith(PREFIX)}
+
+
+def _seen(name: str, told: dict[str, Any]) -> Seen:
+    deployments = list(told["deployments"].values())
+    first = deployments[0] if deployments else None
+    replicas = [replica["state"] for replica in first["replicas"]] if first else []
+    message = told["message"] or (first["message"] if first else "")
+    return Seen(
+        name=name,
+        ours=told["source"] != "declarative",
+        # an application that is being changed answers as before
+        running=told["status"]
+        in (ApplicationStatus.RUNNING, ApplicationStatus.DEPLOYING, ApplicationStatus.UNHEALTHY),
+        failed=told["status"] in (ApplicationStatus.DEPLOY_FAILED, ApplicationStatus.UNHEALTHY),
+        ending=told["status"] == ApplicationStatus.DELETING,
+        replicas=sum(state == ReplicaState.RUNNING for state in replicas),
+        target=first["target_num_replicas"] if first else 0,
+        arguments=first["deployment_config"].get("user_config") if first else None,
+        message=" ".join(message.split())[:300],
+    )

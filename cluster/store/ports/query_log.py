@@ -1,0 +1,63 @@
+"""What the stores promise to search: the road of the query log to the shelf, and question banks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from cluster.records.bank_question import BankQuestion
+from cluster.records.logged_query import Searched
+
+
+@dataclass(frozen=True, slots=True)
+class Lot:
+    """Queries one door wrote at once."""
+
+    offset: str
+    queries: tuple[Searched, ...]
+    "Empty when what was written is damaged, so that its reader gets past it."
+
+
+class QueryStore(Protocol):
+    """Queries between the doors that noted them and the shelf: a bounded queue, the oldest lots go first."""
+
+    async def append(self, app_id: str, queries: Sequence[Searched]) -> None:
+        """Write a lot."""
+        ...
+
+    async def read(self, app_id: str, after: str, *, count: int) -> list[Lot]:
+        """Lots behind an offset (`"0"`: from the start), oldest first."""
+        ...
+
+    async def trim(self, app_id: str, upto: str) -> None:
+        """Forget lots up to an offset: they stand on the shelf."""
+        ...
+
+    async def salt(self, app_id: str) -> bytes:
+        """What pseudonyms of the app's readers are made with: made by the first who asks, the same for ever."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bank:
+    """All questions of an app, and their version."""
+
+    version: int
+    questions: tuple[BankQuestion, ...]
+
+
+class QuestionBankStore(Protocol):
+    """Question banks, one an app, written and read whole."""
+
+    async def replace(self, app_id: str, questions: Sequence[BankQuestion]) -> int:
+        """Put questions in the place of all there were; return the new version."""
+        ...
+
+    async def version(self, app_id: str) -> int:
+        """Read the counter that every replacement increments; 0 before the first."""
+        ...
+
+    async def load(self, app_id: str) -> Bank:
+        """Read the bank. What is damaged of it is left out."""
+        ...

@@ -1,0 +1,120 @@
+"""Where a Redis server is, read from a URL, and how a connection to it begins.
+
+redis://[user:password@]host[:port][/db]      rediss:// the same over TLS
+unix://[user:password@]/path/to/socket[?db=0]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from cluster.errors import Invalid, Unavailable
+from cluster.store.redis.multiplexer import Watch, Wire, pack
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A parsed Redis URL. Exactly one of `path` and `host` is set; the password never shows in a repr."""
+
+    path: str = ""
+    host: str = ""
+    port: int = 6379
+    tls: bool = False
+    username: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+    db: int = 0
+
+    @classmethod
+    def parse(cls, url: str) -> Address:
+        """Read a URL.
+
+        Errors:
+            Invalid: not a Redis URL; the message never repeats it
+        """
+        try:
+            parts = urlsplit(url)
+            query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+            username = unquote(parts.username or query.get("username", ""))
+            password = unquote(parts.password or "") or query.get("password", "")
+            if parts.scheme == "unix" and parts.path:
+                return cls(
+                    path=unquote(parts.path),
+                    username=username,
+                    password=password,
+                    db=int(query.get("db", "0")),
+                )
+            if parts.scheme in ("redis", "rediss") and not parts.path.strip("/").strip("0123456789"):
+                db = int(parts.path.strip("/") or query.get("db", "0"))
+                return cls(
+                    host=parts.hostname or "localhost",
+                    port=parts.port or 6379,
+                    tls=parts.scheme == "rediss",
+                    username=username,
+                    password=password,
+                    db=db,
+                )
+        except ValueError:
+            pass
+        raise Invalid("the store's URL is none of redis://, rediss://, unix://")
+
+    @property
+    def place(self) -> str:
+        """Where the server listens, without user and password."""
+        return self.path or f"{self.host}:{self.port}"
+
+    async def dial(self, watch: Watch, within_s: float) -> Wire:
+        """Connect and greet: password, database, and a first reply that proves a working server.
+
+        Errors:
+            Unavailable: nobody there, or not ready, or the password is refused
+        """
+        try:
+            return await asyncio.wait_for(self._dial(watch), within_s)
+        except asyncio.TimeoutError:
+            raise Unavailable("the store did not answer in time", retry_after_s=1) from None
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise Unavailable("the store can't be reached", retry_after_s=1, reason=reason) from None
+
+    async def _dial(self, watch: Watch) -> Wire:
+        loop = asyncio.get_running_loop()
+        transport: asyncio.BaseTransport
+        if self.path:
+            transport, wire = await loop.create_unix_connection(lambda: Wire(loop, watch), self.path)
+        else:
+            context = ssl.create_default_context() if self.tls else None
+            transport, wire = await loop.create_connection(
+                lambda: Wire(loop, watch), self.host, self.port, ssl=context
+            )
+            plain = transport.get_extra_info("socket")
+            if plain is not None:
+                plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        try:
+            # Deadlines are the caller's; here they only must not strike first.
+            far = loop.time() + 3600
+            greetings: list[asyncio.Future[Any]] = []
+            for command in self._greeting():
+                greetings.append(loop.create_future())
+                wire.ask(pack(command), greetings[-1], far)
+            for reply in await asyncio.gather(*greetings, return_exceptions=True):
+                if isinstance(reply, BaseException):
+                    raise reply
+        except BaseException:
+            wire.drop("the connection to the store was given up")
+            raise
+        return wire
+
+    def _greeting(self) -> list[tuple[str, ...]]:
+        commands: list[tuple[str, ...]] = []
+        if self.password:
+            commands.append(
+                ("AUTH", self.username, self.password) if self.username else ("AUTH", self.password)
+            )
+        if self.db:
+            commands.append(("SELECT", str(self.db)))
+        return [*commands, ("PING",)]

@@ -1,0 +1,85 @@
+"""The publisher's side of the archive over Redis: the book of calls, and the rules for clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pydantic import ValidationError
+
+from cluster.records.archive_call import ArchiveCall
+from cluster.records.client_rule import ClientRule, folded
+from cluster.store import keys
+from cluster.store.redis.client import Server
+from cluster.store.redis.multiplexer import name_of, text_of
+from cluster.store.redis.quarantine import Quarantine
+from cluster.store.redis.script import Script
+from cluster.store.redis.seal import salt_of, seal, unseal
+
+MOST_CALLS = 200_000
+"Calls kept in the book; the oldest go first. About 300 bytes each."
+_PAGE = 2_000
+_CLOCKS_APART_MS = 60_000
+
+_NOTE = Script.load("note_calls")
+
+
+class RedisArchiveCalls:
+    """`ArchiveCallStore` over Redis."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    async def append(self, app_id: str, calls: Sequence[ArchiveCall]) -> None:
+        if not calls:
+            return
+        name = keys.archive_call(app_id)
+        sealed = [seal(call.json(), salt_of(name)) for call in calls]
+        await self._server.run(_NOTE, [name], [MOST_CALLS, *sealed])
+
+    async def since(self, app_id: str, at_ms: int) -> list[ArchiveCall]:
+        name = keys.archive_call(app_id)
+        found: list[ArchiveCall] = []
+        # Entries are named by the clock of Redis, and written a moment after the call.
+        start = str(max(0, at_ms - _CLOCKS_APART_MS))
+        while True:
+            entries = await self._server.ask_slow("XRANGE", name, start, "+", "COUNT", _PAGE)
+            for _, pairs in entries:
+                body = unseal(pairs[1], salt_of(name))
+                call = ArchiveCall.parse(body) if body is not None else None
+                if call is not None and call.at >= at_ms:
+                    found.append(call)
+            if len(entries) < _PAGE:
+                return found
+            start = "(" + text_of(entries[-1][0])
+
+
+class RedisClientRules:
+    """`ClientRuleStore` over Redis."""
+
+    def __init__(self, server: Server, quarantine: Quarantine) -> None:
+        self._server = server
+        self._quarantine = quarantine
+
+    async def all(self, app_id: str) -> Mapping[str, ClientRule]:
+        name = keys.client_rule(app_id)
+        flat = await self._server.ask("HGETALL", name)
+        found: dict[str, ClientRule] = {}
+        for raw, sealed in zip(flat[::2], flat[1::2], strict=True):
+            field = name_of(raw)
+            body = unseal(sealed, salt_of(name, field))
+            try:
+                if body is not None:
+                    found[field] = ClientRule.model_validate_json(body)
+                    continue
+            except ValidationError:
+                pass
+            await self._quarantine.field(app_id, name, keys.quarantine(app_id), field, sealed)
+        return found
+
+    async def put(self, app_id: str, rule: ClientRule) -> None:
+        name, field = keys.client_rule(app_id), folded(rule.client)
+        sealed = seal(rule.model_dump_json().encode(), salt_of(name, field))
+        await self._server.ask_slow("HSET", name, field, sealed)
+
+    async def remove(self, app_id: str, client: str) -> bool:
+        return bool(await self._server.ask_slow("HDEL", keys.client_rule(app_id), folded(client)))

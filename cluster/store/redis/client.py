@@ -1,0 +1,138 @@
+"""A Redis server as the stores see it: quick questions, slow ones, scripts, and waiting for something new.
+
+    ask        short reads of the hot path            own connection, 150 ms
+    ask_slow   everything else that does not wait     own connection, 2 s: a large upload never delays a read
+    run        a script, on either of them            sent in full again when the server forgot it
+    wait       XREAD and XREADGROUP with BLOCK        a connection each while they wait
+
+All of them stand behind one breaker. While it is open a task of this object knocks every half second; the
+server's first working reply closes it. Nothing has to be restarted or called for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from cluster.clock import Clock
+from cluster.errors import HouseError, Unavailable
+from cluster.meter import Meter
+from cluster.store.redis.address import Address
+from cluster.store.redis.breaker import Breaker
+from cluster.store.redis.connection import Pipe
+from cluster.store.redis.error_replies import Forgotten
+from cluster.store.redis.multiplexer import SILENCE_S, Argument
+from cluster.store.redis.script import Script
+
+HOT_S = 0.15
+SLOW_S = 2.0
+KNOCK_S = 0.5
+BLOCK_GRACE_S = 2.0
+"How much later than its BLOCK time a waiting read may answer."
+MAX_WAITERS = 128
+
+
+class Server:
+    """One Redis server, used from one event loop."""
+
+    def __init__(
+        self, address: Address, *, clock: Clock, meter: Meter, hot_s: float = HOT_S, slow_s: float = SLOW_S
+    ) -> None:
+        self._address = address
+        self._hot_s = hot_s
+        self._slow_s = slow_s
+        self._breaker = Breaker(clock, meter, self._start_knocking)
+        self._hot = Pipe(address, self._breaker)
+        self._slow = Pipe(address, self._breaker)
+        self._idle: list[Pipe] = []
+        self._waiting: set[Pipe] = set()
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._knocking: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @property
+    def is_away(self) -> bool:
+        """Is the breaker open?"""
+        return self._breaker.is_open
+
+    def ask(self, *command: Argument) -> asyncio.Future[Any]:
+        """Send a short command of the hot path.
+
+        Errors:
+            Unavailable: at once while the store is away, else by the deadline
+        """
+        self._breaker.check()
+        return self._hot.ask(command, self._hot_s)
+
+    def ask_slow(self, *command: Argument) -> asyncio.Future[Any]:
+        """Send a command that may carry or bring much."""
+        self._breaker.check()
+        return self._slow.ask(command, self._slow_s)
+
+    async def run(
+        self, script: Script, keys: Sequence[str], args: Sequence[Argument], *, hot: bool = False
+    ) -> Any:
+        """Run a script; its keys are exactly `keys`."""
+        ask = self.ask if hot else self.ask_slow
+        try:
+            return await ask("EVALSHA", script.digest, len(keys), *keys, *args)
+        except Forgotten:
+            return await ask("EVAL", script.text, len(keys), *keys, *args)
+
+    async def wait(self, *command: Argument, block_ms: int) -> Any:
+        """Send a command that blocks up to `block_ms` on a connection nobody else uses meanwhile."""
+        self._breaker.check()
+        if self._closed or len(self._waiting) >= MAX_WAITERS:
+            raise Unavailable("too many are waiting for news from the store", retry_after_s=1)
+        pipe = self._idle.pop() if self._idle else Pipe(self._address, self._breaker)
+        self._waiting.add(pipe)
+        kept = False
+        try:
+            reply = await pipe.ask(command, block_ms / 1000 + BLOCK_GRACE_S)
+            kept = True
+            return reply
+        except Unavailable:
+            raise
+        except HouseError:
+            kept = True
+            raise
+        finally:
+            self._waiting.discard(pipe)
+            if kept and not self._closed:
+                self._idle.append(pipe)
+            else:
+                self._leave(pipe)
+
+    async def ready(self, within_s: float = 2.0) -> bool:
+        """Wait for the first connections; False when the server is not there yet (it is then waited for)."""
+        pings = [self._hot.ask(("PING",), within_s), self._slow.ask(("PING",), within_s)]
+        replies = await asyncio.gather(*pings, return_exceptions=True)
+        return not any(isinstance(reply, BaseException) for reply in replies)
+
+    async def close(self) -> None:
+        """Close every connection and wait until the sockets are gone."""
+        self._closed = True
+        if self._knocking is not None:
+            self._knocking.cancel()
+            await asyncio.gather(self._knocking, return_exceptions=True)
+        pipes = [self._hot, self._slow, *self._idle, *self._waiting]
+        self._idle.clear()
+        await asyncio.gather(*(pipe.close() for pipe in pipes), *self._leaving)
+
+    def _leave(self, pipe: Pipe) -> None:
+        """Close a connection whose reply nobody waits for, without making anybody wait for that."""
+        task = asyncio.get_running_loop().create_task(pipe.close())
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    def _start_knocking(self) -> None:
+        if not self._closed and (self._knocking is None or self._knocking.done()):
+            self._knocking = asyncio.get_running_loop().create_task(self._knock())
+
+    async def _knock(self) -> None:
+        while self._breaker.is_open:
+            try:
+                await self._hot.ask(("PING",), SILENCE_S)
+            except HouseError:
+                await asyncio.sleep(KNOCK_S)

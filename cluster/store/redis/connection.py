@@ -1,0 +1,115 @@
+"""A lasting connection: dials when first asked, dials again after a loss, and bounds what may wait in it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from cluster.errors import HouseError, TooLarge, Unavailable
+from cluster.store.redis.address import Address
+from cluster.store.redis.breaker import Breaker
+from cluster.store.redis.multiplexer import SILENCE_S, Argument, Watch, Wire, fail, pack
+
+MAX_WAITING = 4096
+"Commands in flight on one connection; more means that something is badly wrong."
+MAX_UNSENT = 128 * 1024 * 1024
+"Bytes the server has not taken; two of the largest bodies and a few smaller ones."
+
+MOST_ARGUMENTS = 1_000_000
+"Redis hangs up on a command with more than 1,048,576; nobody else's command may suffer from that."
+
+
+class Pipe:
+    """Sends commands over one connection at a time."""
+
+    def __init__(self, address: Address, breaker: Breaker) -> None:
+        self._address = address
+        self._breaker = breaker
+        self._watch = Watch(answered=breaker.answered, timed_out=breaker.timed_out, lost=self._lost)
+        self._wire: Wire | None = None
+        self._dialling: asyncio.Task[None] | None = None
+        self._early: list[tuple[bytes, asyncio.Future[Any], float]] = []
+        self._closed = False
+
+    def ask(self, command: tuple[Argument, ...], within_s: float) -> asyncio.Future[Any]:
+        """Send one command; the future brings the reply, or fails at the deadline.
+
+        Errors:
+            Unavailable: too much is waiting already
+            TooLarge: more arguments than Redis takes
+        """
+        if len(command) > MOST_ARGUMENTS:
+            raise TooLarge("too many records in one call")
+        loop = asyncio.get_running_loop()
+        packed = pack(command)
+        future: asyncio.Future[Any] = loop.create_future()
+        deadline = loop.time() + within_s
+        wire = self._wire
+        if wire is None:
+            self._ask_early(loop, packed, future, deadline)
+        elif wire.waiting >= MAX_WAITING or wire.unsent > MAX_UNSENT:
+            raise Unavailable("too much is waiting for the store", retry_after_s=1)
+        else:
+            wire.ask(packed, future, deadline)
+        return future
+
+    async def close(self) -> None:
+        """Close for good and wait until the socket is gone."""
+        self._closed = True
+        if self._dialling is not None:
+            self._dialling.cancel()
+            await asyncio.gather(self._dialling, return_exceptions=True)
+        self._settle_early(Unavailable("the store was closed", retry_after_s=1))
+        if (wire := self._wire) is not None:
+            wire.drop("the store was closed")
+            await wire.closed
+
+    def _ask_early(
+        self, loop: asyncio.AbstractEventLoop, packed: bytes, future: asyncio.Future[Any], deadline: float
+    ) -> None:
+        """Wait for the connection, but no longer than the command's own deadline."""
+        if self._closed or len(self._early) >= MAX_WAITING:
+            raise Unavailable(
+                "the store is closed" if self._closed else "too much is waiting", retry_after_s=1
+            )
+        self._early.append((packed, future, deadline))
+        handle = loop.call_at(deadline, self._expire_early, future)
+        future.add_done_callback(lambda _: handle.cancel())
+        if self._dialling is None:
+            self._dialling = loop.create_task(self._dial())
+
+    def _expire_early(self, future: asyncio.Future[Any]) -> None:
+        if fail(future, Unavailable("the store did not answer in time", retry_after_s=1)):
+            self._breaker.timed_out(1)
+
+    async def _dial(self) -> None:
+        error: HouseError | None = None
+        try:
+            wire = await self._address.dial(self._watch, SILENCE_S)
+            if wire.closed.done():
+                error = Unavailable("the connection to the store was lost", retry_after_s=1)
+            else:
+                self._wire = wire
+        except HouseError as caught:
+            error = caught
+        finally:
+            self._dialling = None
+        if error is not None:
+            # The breaker first: whoever is woken by the failure must already find it open.
+            self._breaker.unreachable(error.message)
+        self._settle_early(error)
+
+    def _settle_early(self, error: HouseError | None) -> None:
+        """Hand what waited for the connection to it, or fail it."""
+        early, self._early = self._early, []
+        for packed, future, deadline in early:
+            if future.done():
+                continue
+            if error is None and self._wire is not None:
+                self._wire.ask(packed, future, deadline)
+            else:
+                fail(future, error or Unavailable("the connection was lost", retry_after_s=1))
+
+    def _lost(self, wire: Wire) -> None:
+        if wire is self._wire:
+            self._wire = None

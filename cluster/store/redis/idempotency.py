@@ -1,0 +1,55 @@
+"""What a write with an Idempotency-Key answered, so that its repetition gets the same answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
+
+from cluster.store import keys
+from cluster.store.ports.stores import Replay
+from cluster.store.redis.client import Server
+from cluster.store.redis.salts import Salts
+from cluster.store.redis.script import Script
+
+LOCK_MS = 60 * 1000
+"A write that has not answered after this is taken for dead and may be begun again."
+LIFE_MS = 24 * 3600 * 1000
+COUNTED_MS = 3600 * 1000
+"Keys of browsers are counted by the hour."
+
+_STATES: Final[Mapping[bytes, Literal["new", "flying", "other", "full"]]] = {
+    b"new": "new", b"flying": "flying", b"other": "other", b"full": "full",
+}  # fmt: skip
+_BEGIN = Script.load("begin")
+_FINISH = Script.load("finish")
+
+
+class RedisIdempotency:
+    """`IdempotencyStore` over Redis."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._salts = Salts(server)
+
+    async def begin(self, app_id: str, token: str, body_sha256: str, *, most: int = 0) -> Replay:
+        names = [keys.idempotency(app_id, token), keys.idempotency_count(app_id)]
+        state, *facts = await self._server.run(_BEGIN, names, [body_sha256, LOCK_MS, most, COUNTED_MS])
+        if state == b"done":
+            return Replay("done", int(facts[0]), facts[1])
+        return Replay(_STATES[state])
+
+    async def finish(
+        self,
+        app_id: str,
+        token: str,
+        status: int,
+        reply: bytes,
+        readers: Sequence[str] = (),
+        *,
+        life_ms: int = LIFE_MS,
+    ) -> None:
+        marks = " ".join([await self._salts.pseudonym(app_id, reader) for reader in readers])
+        await self._server.run(_FINISH, [keys.idempotency(app_id, token)], [status, reply, life_ms, marks])
+
+    async def forget(self, app_id: str, token: str) -> None:
+        await self._server.ask_slow("DEL", keys.idempotency(app_id, token))

@@ -1,0 +1,254 @@
+"""Accepted batches between the door and the intake actor, one stream an app.
+
+    accept      door           stream entry + task, in one script
+    claim       intake actor   entries held before, entries of a dead consumer, new entries
+    apply_*     intake actor   records + change + end of the task + entry gone, in one script
+    give_up     intake actor   quarantine + end of the task + entry gone, in one script
+
+The entry is the proof that a batch was not applied yet: the applying scripts delete it first and write nothing
+when it was not there. So a batch may be delivered, computed and applied any number of times by any number of
+actors, with one effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import orjson
+import structlog
+
+from cluster.clock import Clock
+from cluster.errors import HouseError, TooMany
+from cluster.ids import DEFAULT_ENGINE
+from cluster.records.engine import Engine
+from cluster.store import keys
+from cluster.store.ports.stores import Accepted, Batch, Noun, Op, RecordPut
+from cluster.store.redis import quarantine
+from cluster.store.redis.client import Server
+from cluster.store.redis.error_replies import NoGroup
+from cluster.store.redis.multiplexer import Argument, name_of, text_of
+from cluster.store.redis.records import type_prefix
+from cluster.store.redis.script import Script
+from cluster.store.redis.seal import salt_of, seal, unseal
+from cluster.store.redis.tasks import LIFE_S
+
+GROUP = "intake"
+IDLE_MS = 10_000
+"A consumer that did not touch a batch for this long counts as dead."
+MOST_BYTES = 48 * 1024 * 1024
+"Payload one claim brings, about: what is read in time and fits into memory; a single batch always comes."
+MOST_WAITING = 10_000
+"Batches an app may have waiting before the door is told to come back later."
+
+_log = structlog.get_logger()
+_ACCEPT = Script.load("accept")
+_CLAIM = Script.load("claim")
+_START = Script.load("start")
+_APPLY_PUT = Script.load("apply_put")
+_APPLY_REMOVE = Script.load("apply_remove")
+_GIVE_UP = Script.load("give_up")
+
+
+class RedisIntake:
+    """`Intake` over Redis."""
+
+    def __init__(
+        self, server: Server, clock: Clock, *, idle_ms: int = IDLE_MS, most_waiting: int = MOST_WAITING
+    ) -> None:
+        self._server = server
+        self._clock = clock
+        self._idle_ms = idle_ms
+        self._most_waiting = most_waiting
+
+    async def accept(
+        self,
+        app_id: str,
+        noun: Noun,
+        op: Op,
+        payload: bytes,
+        *,
+        task_id: str,
+        total: int,
+        now_ms: int,
+        attribute_types: Mapping[str, str] | None = None,
+        errors: Sequence[str] = (),
+    ) -> Accepted:
+        names = [
+            keys.attribute_types(app_id, noun),
+            keys.intake(app_id),
+            keys.task(app_id, task_id),
+            keys.noun_seen(app_id, noun),
+            keys.task_open(app_id),
+        ]
+        args: list[Argument] = [
+            self._most_waiting, noun, op, task_id, seal(payload, salt_of(task_id)),
+            "upload" if op == "put" else "delete", total, len(errors), orjson.dumps(list(errors)), now_ms, LIFE_S,
+        ]  # fmt: skip
+        for name, kind in (attribute_types or {}).items():
+            args += (name, kind)
+        verdict, *facts = await self._server.run(_ACCEPT, names, args)
+        if verdict == b"full":
+            raise TooMany("too many uploads are waiting", retry_after_s=5)
+        clashes = {text_of(name): text_of(kind) for name, kind in zip(facts[::2], facts[1::2], strict=True)}
+        return Accepted(task_id, clashes)
+
+    async def claim(self, consumer: str, app_ids: Sequence[str], *, count: int, block_ms: int) -> list[Batch]:
+        batches = await self._claim_present(consumer, app_ids, count)
+        if not batches and block_ms > 0 and app_ids:
+            batches = await self._claim_coming(consumer, app_ids, block_ms)
+        if batches:
+            await self._server.run(_START, [keys.task(batch.app_id, batch.task_id) for batch in batches], [])
+        return batches
+
+    async def apply_put(
+        self,
+        batch: Batch,
+        records: Sequence[RecordPut],
+        *,
+        change_payload: bytes,
+        vectors: bytes,
+        embedder: str,
+        failed: Sequence[str],
+        now_ms: int,
+        set_aside: Sequence[bytes] = (),
+    ) -> bool:
+        app_id, noun = batch.app_id, batch.noun
+        names = self._keys_of(batch)
+        names.append(keys.engine(app_id))
+        args: list[Argument] = self._facts_of(batch, now_ms)
+        args += (
+            seal(change_payload, salt_of(noun)),
+            seal(vectors, salt_of(noun)),
+            embedder,
+            len(failed),
+            orjson.dumps(list(failed)),
+            _default_engine(app_id, now_ms) if noun == "product" else b"",
+        )
+        for record in records:
+            key = keys.record(app_id, noun, record.record_id)
+            names.append(key)
+            args += (
+                record.record_id,
+                seal(record.json, salt_of(key)),
+                b"" if record.product_type is None else type_prefix(record.product_type),
+            )
+        applied = await self._server.run(_APPLY_PUT, names, args) is not None
+        if applied and set_aside:
+            await self._set_aside(batch, failed, set_aside, now_ms)
+        return applied
+
+    async def apply_remove(self, batch: Batch, record_ids: Sequence[str], *, now_ms: int) -> bool:
+        names = self._keys_of(batch)
+        names += (keys.record(batch.app_id, batch.noun, record_id) for record_id in record_ids)
+        args: list[Argument] = self._facts_of(batch, now_ms)
+        args += (seal(orjson.dumps(list(record_ids)), salt_of(batch.noun)), *record_ids)
+        return await self._server.run(_APPLY_REMOVE, names, args) is not None
+
+    async def give_up(self, batch: Batch, reason: str, *, now_ms: int) -> bool:
+        names = [*self._keys_of(batch)[:3], keys.quarantine(batch.app_id)]
+        args: list[Argument] = self._facts_of(batch, now_ms)
+        args += (
+            reason,
+            batch.payload[: quarantine.MOST_BYTES],
+            orjson.dumps([reason]),
+            quarantine.CAP,
+        )
+        return bool(await self._server.run(_GIVE_UP, names, args))
+
+    async def depth(self, app_id: str) -> int:
+        return int(await self._server.ask_slow("XLEN", keys.intake(app_id)))
+
+    async def _set_aside(
+        self, batch: Batch, reasons: Sequence[str], records: Sequence[bytes], now_ms: int
+    ) -> None:
+        """Keep refused records for people to look at. The batch is applied already, so this may not fail."""
+        stream = keys.quarantine(batch.app_id)
+        try:
+            for reason, record in zip(reasons, records[: quarantine.MOST_A_BATCH], strict=False):
+                await self._server.ask_slow(
+                    "XADD", stream, "MAXLEN", "~", quarantine.CAP, "*",
+                    "kind", "record", "noun", batch.noun, "id", batch.task_id, "reason", reason,
+                    "at", now_ms, "payload", record[: quarantine.MOST_BYTES],
+                )  # fmt: skip
+        except HouseError as error:
+            _log.warning("quarantine_failed", app=batch.app_id, reason=error.message)
+
+    def _keys_of(self, batch: Batch) -> list[str]:
+        """The keys that every applying script begins with."""
+        app_id, noun = batch.app_id, batch.noun
+        return [
+            keys.intake(app_id),
+            keys.task(app_id, batch.task_id),
+            keys.task_open(app_id),
+            keys.change(app_id, noun),
+            keys.record_ids(app_id, noun),
+            keys.product_type(app_id),
+            keys.product_type_ids(app_id),
+        ]
+
+    def _facts_of(self, batch: Batch, now_ms: int) -> list[Argument]:
+        """The arguments that every applying script begins with."""
+        return [GROUP, batch.entry_id, batch.task_id, now_ms, LIFE_S, batch.noun]
+
+    async def _claim_present(self, consumer: str, app_ids: Sequence[str], count: int) -> list[Batch]:
+        names = [keys.intake(app_id) for app_id in app_ids]
+        answer = await self._server.run(_CLAIM, names, [GROUP, consumer, count, self._idle_ms, MOST_BYTES])
+        batches: list[Batch] = []
+        for app_id, entries in zip(app_ids, answer, strict=True):
+            for entry_id, fields, deliveries in entries:
+                batches += await self._open(app_id, entry_id, fields, deliveries)
+        return batches
+
+    async def _claim_coming(self, consumer: str, app_ids: Sequence[str], block_ms: int) -> list[Batch]:
+        """Wait for the first new batch of any app."""
+        names = [keys.intake(app_id) for app_id in app_ids]
+        try:
+            answer = await self._server.wait(
+                "XREADGROUP", "GROUP", GROUP, consumer, "COUNT", 1, "BLOCK", block_ms,
+                "STREAMS", *names, *([">"] * len(names)), block_ms=block_ms,
+            )  # fmt: skip
+        except NoGroup:
+            # The stores were emptied since `_claim_present` made the groups; it makes them again.
+            return await self._claim_present(consumer, app_ids, 1)
+        app_of = dict(zip(names, app_ids, strict=True))
+        batches: list[Batch] = []
+        for name, entries in answer or ():
+            for entry_id, fields in entries:
+                batches += await self._open(app_of[text_of(name)], entry_id, fields, 1)
+        return batches
+
+    async def _open(
+        self, app_id: str, entry_id: bytes, flat: list[bytes] | None, deliveries: int
+    ) -> list[Batch]:
+        """Read a stream entry as a batch; a broken one is given up on the spot."""
+        if flat is None:
+            await self._server.ask_slow("XACK", keys.intake(app_id), GROUP, entry_id)
+            return []
+        fields = dict(zip(flat[::2], flat[1::2], strict=True))
+        noun, op, task_id = (_text(fields, name) for name in (b"noun", b"op", b"task"))
+        sealed = fields.get(b"payload", b"")
+        payload = unseal(sealed, salt_of(task_id))
+        batch = Batch(
+            app_id=app_id,
+            entry_id=text_of(entry_id),
+            noun=cast(Noun, noun),
+            op=cast(Op, op),
+            task_id=task_id,
+            payload=sealed if payload is None else payload,
+            deliveries=deliveries,
+        )
+        if payload is None or noun not in ("user", "product") or op not in ("put", "remove"):
+            await self.give_up(batch, quarantine.BROKEN_BATCH, now_ms=self._clock.now_ms())
+            return []
+        return [batch]
+
+
+def _text(fields: dict[bytes, bytes], name: bytes) -> str:
+    return name_of(fields.get(name, b""))
+
+
+def _default_engine(app_id: str, now_ms: int) -> bytes:
+    """The engine an app has from its first product on, as the engine store would write it."""
+    engine = Engine(app_id=app_id, engine_id=DEFAULT_ENGINE, created_at=now_ms)
+    return seal(engine.model_dump_json().encode(), salt_of(keys.engine(app_id), DEFAULT_ENGINE))

@@ -1,0 +1,53 @@
+"""What a reader was already shown under one `pagination_id`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cluster.store import keys
+from cluster.store.redis.client import Server
+from cluster.store.redis.multiplexer import text_of
+from cluster.store.redis.salts import Salts
+from cluster.store.redis.script import Script
+
+IDLE_MS = 30 * 60 * 1000
+MOST = 10_000
+"Products remembered as shown; the oldest are forgotten first."
+STRANGERS_MOST = 200
+"The same of a reader without proof,"
+STRANGERS_PAGES = 5_000
+"of whom an app remembers so many in half an hour: at most about 20 MB. Pages of further ones may repeat a product."
+
+_SHOW = Script.load("show")
+
+
+class RedisPages:
+    """`PageStore` over Redis."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._salts = Salts(server)
+
+    async def shown(self, app_id: str, reader_id: str, pagination_id: str) -> list[str]:
+        name = await self._name(app_id, reader_id, pagination_id)
+        members = await self._server.ask("LRANGE", name, 0, -1)
+        return [text_of(member) for member in members]
+
+    async def show(
+        self,
+        app_id: str,
+        reader_id: str,
+        pagination_id: str,
+        product_ids: Sequence[str],
+        *,
+        is_strangers: bool = False,
+    ) -> None:
+        name = await self._name(app_id, reader_id, pagination_id)
+        names = [name, keys.page_count(app_id)]
+        most, pages = (STRANGERS_MOST, STRANGERS_PAGES) if is_strangers else (MOST, 0)
+        await self._server.run(_SHOW, names, [IDLE_MS, most, pages, *product_ids[-most:]], hot=True)
+
+    async def _name(self, app_id: str, reader_id: str, pagination_id: str) -> str:
+        """Name the list so that its name tells neither the reader nor what the caller calls the page."""
+        mark = await self._salts.pseudonym(app_id, reader_id)
+        return keys.page(app_id, mark, await self._salts.pseudonym(app_id, pagination_id))

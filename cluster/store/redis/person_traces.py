@@ -1,0 +1,340 @@
+"""Everything Redis keeps of a person, found by name where the key is known and by a walk through the app's keys.
+
+    known by name    profile, recent lists, links, threads, questions, quarantine, change logs
+    by the walk      exposures, answers kept for repeated requests, counters, pages, task messages, what cites
+                     a question, and any key whose name holds a reader id: also those of other releases
+
+One walk serves reading and erasing: every trace says what it is, and how it is removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from cluster.records.erasure import Person
+from cluster.records.exposure import Exposure
+from cluster.records.logged_query import pseudonym
+from cluster.store import keys, thread_keys
+from cluster.store.ports.erasures import (
+    ASKED,
+    COUNTERS,
+    EXPOSURES,
+    LINKS,
+    LOG,
+    PROFILE,
+    QUARANTINE,
+    QUESTIONS,
+    RECENTS,
+    REPLIES,
+    TASKS,
+    THREADS,
+)  # fmt: skip
+from cluster.store.redis.client import Server
+from cluster.store.redis.experiments import erase_exposures_of
+from cluster.store.redis.multiplexer import name_of, text_of
+from cluster.store.redis.questions import mark_of
+from cluster.store.redis.seal import WIDTH, salt_of, unseal
+
+_PAGE = 1_000
+_LOG_PAGE = 20
+_QUARANTINE_PAGE = 40
+_REFERENCES = ("question-same", "question-citing")
+_OWNED = frozenset(("user", "product", "recent", "linked", "question-by", "erasure", *_REFERENCES))
+"Families whose names are ids of records, or that have an owner who erases."
+_HIDDEN = "(names the person)"
+
+Act = Callable[[], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Some things of a person in one place."""
+
+    place: str
+    items: list[Any]
+    erase: Act | None = None
+    "Removes them; none: something else does, the intake or the store that owns them."
+
+
+class PersonTraces:
+    """Finds what Redis keeps of one person."""
+
+    def __init__(self, server: Server, person: Person, salt: bytes) -> None:
+        self._server = server
+        self._person = person
+        self._app = person.app_id
+        self._marks = frozenset(pseudonym(salt, reader) for reader in person.reader_ids)
+        self._questions: set[str] = set()
+
+    async def all(self) -> AsyncIterator[Trace]:
+        """Go through everything; what cites a question comes after the questions."""
+        for part in (
+            self._own,
+            self._threads,
+            self._question_traces,
+            self._quarantined,
+            self._logged,
+            self._walk,
+        ):
+            async for trace in part():
+                yield trace
+
+    # --- known by name ----------------------------------------------------------------------------------------
+
+    async def _own(self) -> AsyncIterator[Trace]:
+        person, ask = self._person, self._server.ask_slow
+        if person.user_id:
+            key = keys.record(self._app, "user", person.user_id)
+            if (sealed := await ask("GET", key)) is not None:
+                yield Trace(PROFILE, [_read(unseal(sealed, salt_of(key)))])
+            visitors = await ask("SMEMBERS", keys.linked(self._app, person.user_id))
+            if visitors:
+                yield Trace(LINKS, sorted(map(name_of, visitors)))
+        for reader in person.reader_ids:
+            if packed := await ask("LRANGE", keys.recent(self._app, reader), 0, -1):
+                yield Trace(RECENTS, [_read(one) for one in packed])
+
+    async def _threads(self) -> AsyncIterator[Trace]:
+        user, of = self._person.user_id, thread_keys
+        if not user:
+            return
+        sealed = await self._server.ask_slow("HGET", of.threads(self._app), user)
+        if sealed is not None:
+            body = _read(unseal(sealed, salt_of(of.threads(self._app), user)))
+            yield Trace(THREADS, body["threads"] if isinstance(body, dict) and "threads" in body else [body])
+        elif await self._server.ask_slow("HEXISTS", of.thread_revision(self._app), user):
+            yield Trace(THREADS, [{"revision": True}])
+
+    async def _question_traces(self) -> AsyncIterator[Trace]:
+        for reader in self._person.reader_ids:
+            for name in await self._server.ask_slow("SMEMBERS", keys.question_by(self._app, reader)):
+                self._questions.add(name_of(name))
+        for question_id in sorted(self._questions):
+            if shown := await self._question(question_id):
+                yield Trace(QUESTIONS, [shown])
+
+    async def _question(self, question_id: str) -> dict[str, Any]:
+        key = keys.question(self._app, question_id)
+        asked, shown = await self._server.ask_slow("HMGET", key, "asked", "shown")
+        if asked is None and shown is None:
+            return {}
+        return {
+            "question": _read(unseal(asked or b"", salt_of(key, "asked"))),
+            "answer": _read(unseal(shown or b"", salt_of(key, "shown"))),
+        }
+
+    async def _quarantined(self) -> AsyncIterator[Trace]:
+        name = keys.quarantine(self._app)
+        async for entry_id, fields in self._entries(name, _QUARANTINE_PAGE):
+            texts = [fields.get(part, b"") for part in (b"id", b"reason", b"payload")]
+            if name_of(texts[0]) in self._person.words or any(map(self._names, texts)):
+                item = {text_of(part): text_of(value) for part, value in fields.items()}
+                yield Trace(QUARANTINE, [item], self._act("XDEL", name, entry_id))
+
+    async def _logged(self) -> AsyncIterator[Trace]:
+        for noun in ("user", "interaction"):
+            async for _, fields in self._entries(keys.change(self._app, noun), _LOG_PAGE):
+                payload = fields.get(b"payload", b"")
+                if self._names(payload):
+                    yield Trace(LOG, self._mine(unseal(payload, salt_of(noun))))
+
+    def _mine(self, payload: bytes | None) -> list[Any]:
+        """Take what is of the person out of the payload of a change."""
+        tree = _read(payload)
+        items = tree if isinstance(tree, list) else [tree]
+        return [item for item in items if self._person.is_named_in(orjson.dumps(item))] or [_HIDDEN]
+
+    async def _entries(self, stream: str, count: int) -> AsyncIterator[tuple[bytes, dict[bytes, bytes]]]:
+        start = "-"
+        while entries := await self._server.ask_slow("XRANGE", stream, start, "+", "COUNT", count):
+            for entry_id, flat in entries:
+                yield entry_id, dict(zip(flat[::2], flat[1::2], strict=True))
+            start = "(" + text_of(entries[-1][0])
+
+    # --- by the walk ------------------------------------------------------------------------------------------
+
+    async def _walk(self) -> AsyncIterator[Trace]:
+        """Go through all keys of the app; what refers to a question comes after all questions are known."""
+        seen: set[str] = set()
+        references: list[str] = []
+        async for names in self._pages_of_keys():
+            references += [name for name in names if self._family(name) in _REFERENCES]
+            for name, trace in zip(names, await asyncio.gather(*map(self._look, names)), strict=True):
+                if trace is not None and name not in seen:  # a walk may come by a key twice
+                    seen.add(name)
+                    yield trace
+        for some in _pages(list(dict.fromkeys(references))):
+            for trace in await asyncio.gather(*map(self._refers, some)):
+                if trace is not None:
+                    yield trace
+
+    async def _look(self, name: str) -> Trace | None:
+        looks: dict[str, Callable[[str], Awaitable[Trace | None]]] = {
+            "exposure": self._exposures, "idempotency": self._reply, "task": self._task,
+            "question": self._stray_question, "question-asked": self._statistics,
+        }  # fmt: skip
+        look = looks.get(self._family(name))
+        return self._named(name) if look is None else await look(name)
+
+    async def _refers(self, name: str) -> Trace | None:
+        return await (self._same if self._family(name) == "question-same" else self._citing)(name)
+
+    def _family(self, name: str) -> str:
+        return name[len(self._app) + 3 :].partition(":")[0]
+
+    async def _pages_of_keys(self) -> AsyncIterator[list[str]]:
+        cursor, pattern = b"0", f"{{{self._app}}}:*"
+        while True:
+            cursor, names = await self._server.ask_slow("SCAN", cursor, "MATCH", pattern, "COUNT", _PAGE)
+            yield list(map(name_of, names))
+            if cursor == b"0":
+                return
+
+    def _named(self, name: str) -> Trace | None:
+        """Find keys that are named by the person, plainly or by a pseudonym; those of a known owner are not here."""
+        family, _, told = name[len(self._app) + 3 :].partition(":")
+        if family in _OWNED:
+            return None
+        plain = any(f":{reader}:" in f":{told}:" for reader in self._person.reader_ids)
+        if not plain and self._marks.isdisjoint(told.split(":")):
+            return None
+        return Trace(COUNTERS, [family], self._act("DEL", name))
+
+    async def _exposures(self, name: str) -> Trace | None:
+        experiment = name.rpartition(":")[2]
+        readers = list(self._person.reader_ids)
+        found = await self._server.ask_slow("HMGET", name, *readers)
+        given = [Exposure.unpack(name_of(one)) for one in found if one is not None]
+        if not given:
+            return None
+        items = [
+            {
+                "experiment_id": experiment,
+                "variant_id": one.variant_id if one else "",
+                "at": one.at_ms if one else 0,
+            }
+            for one in given
+        ]
+
+        async def erase() -> None:
+            await erase_exposures_of(self._server, self._app, experiment, readers)
+
+        return Trace(EXPOSURES, items, erase)
+
+    async def _reply(self, name: str) -> Trace | None:
+        reply, marks = await self._server.ask_slow("HMGET", name, "reply", "readers")
+        if not self._marks.isdisjoint(text_of(marks or b"").split()) or self._names(reply or b""):
+            return Trace(REPLIES, [_read(reply)], self._act("DEL", name))
+        return None
+
+    async def _task(self, name: str) -> Trace | None:
+        """Find messages that name the person; the count of failures stays, the words go."""
+        parts = ("errors", "late_errors")
+        texts = dict(zip(parts, await self._server.ask_slow("HMGET", name, *parts), strict=True))
+        told: list[Any] = []
+        kept: list[str | bytes] = []
+        for part, text in texts.items():
+            if text and self._names(text):
+                found = _read(text)
+                messages = found if isinstance(found, list) else [found]
+                mine = [one for one in messages if self._person.is_named_in(orjson.dumps(one))]
+                told += mine
+                kept += (
+                    part,
+                    orjson.dumps(["the message is erased" if one in mine else one for one in messages]),
+                )
+        return Trace(TASKS, told, self._act("HSET", name, *kept)) if told else None
+
+    async def _stray_question(self, name: str) -> Trace | None:
+        """Find a question of the person that no list of theirs holds any more."""
+        question_id = name.rpartition(":")[2]
+        if question_id in self._questions:
+            return None
+        asked = unseal(await self._server.ask_slow("HGET", name, "asked") or b"", salt_of(name, "asked"))
+        if not asked or not self._names(asked):
+            return None
+        found = _read(asked)
+        people = {found.get("user_id"), found.get("anonymous_id")} if isinstance(found, dict) else set()
+        if people.isdisjoint(self._person.words):
+            return None
+        self._questions.add(question_id)
+
+        async def erase() -> None:
+            await self._server.ask_slow("DEL", name)
+            await self._server.ask_slow("ZREM", keys.question_open(self._app), question_id)
+
+        return Trace(QUESTIONS, [await self._question(question_id)], erase)
+
+    async def _same(self, name: str) -> Trace | None:
+        question_id = name_of(await self._server.ask_slow("GET", name) or b"")
+        erase = self._act("DEL", name)
+        return Trace(COUNTERS, ["question-same"], erase) if question_id in self._questions else None
+
+    async def _citing(self, name: str) -> Trace | None:
+        """Find where a product remembers which questions cite it."""
+        if not self._questions:
+            return None
+        wanted = sorted(self._questions)
+        found = await self._server.ask_slow("SMISMEMBER", name, *wanted)
+        mine = [question_id for question_id, is_in in zip(wanted, found, strict=True) if is_in]
+        return (
+            Trace(COUNTERS, ["question-citing"] * len(mine), self._act("SREM", name, *mine)) if mine else None
+        )
+
+    async def _statistics(self, name: str) -> Trace | None:
+        """Find what the person asked among the questions that were asked often."""
+        day = int(name.rpartition(":")[2])
+        texts = [name_of(text) for text in await self._server.ask_slow("ZRANGE", name, 0, -1)]
+        marks = [(text, mark_of(text, reader)) for text in texts for reader in self._person.reader_ids]
+        asker, found = keys.question_asker(self._app, day), list[tuple[str, str]]()
+        for some in _pages(marks):
+            known = await self._server.ask_slow("SMISMEMBER", asker, *(mark for _, mark in some))
+            found += [pair for pair, is_in in zip(some, known, strict=True) if is_in]
+        if not found:
+            return None
+
+        async def erase() -> None:
+            for text, mark in found:
+                if await self._server.ask_slow("SREM", asker, mark):
+                    await self._server.ask_slow("ZINCRBY", name, -1, text)
+            await self._server.ask_slow("ZREMRANGEBYSCORE", name, "-inf", 0)
+
+        return Trace(ASKED, [text for text, _ in found], erase)
+
+    # --- inside -----------------------------------------------------------------------------------------------
+
+    def _names(self, data: bytes) -> bool:
+        sealed = data[:1] == b"1" and data[WIDTH : WIDTH + 1] in (b"{", b"[")
+        return self._person.is_named_in(data[WIDTH:] if sealed else data)
+
+    def _act(self, *command: str | bytes) -> Act:
+        async def erase() -> None:
+            await self._server.ask_slow(*command)
+
+        return erase
+
+
+async def erase_all(traces: Iterable[Trace]) -> None:
+    """Remove what was found."""
+    acts = [trace.erase for trace in traces if trace.erase is not None]
+    for some in _pages(acts):
+        await asyncio.gather(*(act() for act in some))
+
+
+def _pages(things: Sequence[Any]) -> list[Any]:
+    return [things[start : start + _PAGE] for start in range(0, len(things), _PAGE)]
+
+
+def _read(body: bytes | None) -> Any:
+    """Read JSON; what is none comes as text."""
+    if body is None:
+        return "(damaged)"
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return text_of(body)

@@ -1,0 +1,69 @@
+"""Reading what `Quarantine` and the intake set aside, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cluster.records.quarantine_entry import QuarantineEntry
+from cluster.store import keys
+from cluster.store.redis.client import Server
+from cluster.store.redis.multiplexer import name_of, text_of
+from cluster.store.redis.quarantine import BROKEN, BROKEN_BATCH
+from cluster.store.redis.seal import WIDTH
+
+_LOT = 100
+"Entries of one reading: each may hold 256 KiB."
+MOST_BYTES = 64 << 20
+"Of all payloads that are read at once; when these entries are settled, the next ones follow."
+_DAMAGED = {BROKEN, BROKEN_BATCH}
+
+
+class QuarantineReader:
+    """Entries of the streams in Redis: one of every app, and two of what belongs to no app."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    async def read(self, app_id: str) -> list[QuarantineEntry]:
+        """Read the entries of an app, or without an id those of no app: the newest, up to `MOST_BYTES` of them."""
+        found: list[QuarantineEntry] = []
+        for key in _streams(app_id):
+            end, room = "+", MOST_BYTES
+            while room > 0:
+                lot = await self._server.ask_slow("XREVRANGE", key, end, "-", "COUNT", _LOT)
+                found += [_entry(text_of(entry_id), flat, app_id) for entry_id, flat in lot]
+                if len(lot) < _LOT:
+                    break
+                end = "(" + text_of(lot[-1][0])
+                room -= sum(len(entry.payload) for entry in found[-_LOT:])
+        return found
+
+    async def remove(self, app_id: str, entry_ids: Sequence[str]) -> None:
+        """Remove entries for good."""
+        for key in _streams(app_id):
+            await self._server.ask_slow("XDEL", key, *entry_ids)
+
+
+def _streams(app_id: str) -> list[str]:
+    return [keys.quarantine(app_id)] if app_id else [keys.access_quarantine(), keys.account_quarantine()]
+
+
+def _entry(entry_id: str, flat: list[bytes], app_id: str) -> QuarantineEntry:
+    fields = {name_of(name): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
+    kind, noun, name, reason = (name_of(fields.get(name, b"")) for name in ("kind", "noun", "id", "reason"))
+    at, payload = fields.get("at", b""), fields.get("payload", b"")
+    is_damaged = reason in _DAMAGED
+    if is_damaged and payload[:1] not in (b"{", b"["):
+        payload = payload[WIDTH:]  # its checksum
+    return QuarantineEntry(
+        entry_id=entry_id,
+        source="store",
+        app_id=app_id,
+        kind=kind,
+        noun=noun,
+        name=name,
+        reason=reason,
+        at=int(at) if at.isdigit() else int(entry_id.partition("-")[0]),
+        payload=payload,
+        is_damaged=is_damaged,
+    )

@@ -1,0 +1,260 @@
+"""Questions with their answers: a hash each, and beside them who waits, who cites what, and what is asked often."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from cluster.errors import TooMany
+from cluster.ids import anonymous_reader, user_reader
+from cluster.records.question import Answer, Question
+from cluster.store import keys
+from cluster.store.ports.questions import Recorded
+from cluster.store.redis.append_plan import MOST_ADDRESSES
+from cluster.store.redis.client import Server
+from cluster.store.redis.multiplexer import Argument, name_of, text_of
+from cluster.store.redis.quarantine import Quarantine
+from cluster.store.redis.salts import Salts
+from cluster.store.redis.script import Script
+from cluster.store.redis.seal import salt_of, seal, unseal
+
+DAY_MS = 86_400_000
+LIFE_MS = 30 * DAY_MS
+STRANGER_LIFE_MS = 2 * DAY_MS
+"Of a question that came with a publishable key and nobody's proof."
+LOGGED_LIFE_MS = 400 * DAY_MS
+"Of a question that stands in somebody's history."
+ASKED_LIFE_MS = 8 * DAY_MS
+ASKED_DAYS = 7
+"Days within which a reader's question counts once."
+COUNT_LIFE_MS = 2 * DAY_MS
+MOST_OPEN = 1_000
+"Unfinished questions of an app."
+MOST_TEXTS = 20_000
+"Different questions of an app noted on one day."
+MOST_CITING = 1_000
+"Answers checked again when one product changes."
+_TOP = 200
+
+_ASK = Script.load("ask_question")
+_WRITE = Script.load("write_answer")
+_REVISE = Script.load("revise_answer")
+_CLAIM = Script.load("claim_question")
+_RENEW = Script.load("renew_question")
+_ERASE = Script.load("erase_questions")
+_NOTE = Script.load("note_asked")
+_COUNT = Script.load("count_stranger")
+_SPEND = Script.load("spend_tokens")
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class RedisQuestions:
+    """`QuestionStore` over Redis."""
+
+    def __init__(self, server: Server, quarantine: Quarantine, *, most_open: int = MOST_OPEN) -> None:
+        self._server = server
+        self._quarantine = quarantine
+        self._salts = Salts(server)
+        self._most_open = most_open
+
+    async def ask(
+        self, question: Question, answer: Answer, shown: bytes, *, holder: str, until_ms: int
+    ) -> bool:
+        app_id, question_id = question.app_id, question.question_id
+        name, reader_id = keys.question(app_id, question_id), reader_of(question)
+        args: list[Argument] = [
+            question_id, _sealed(question, name, "asked"), _sealed(answer, name, "answer"),
+            seal(shown, salt_of(name, "shown")), answer.revision, _flag(answer.finished), holder, until_ms,
+            life_ms(question), self._most_open, _flag(bool(reader_id)),
+        ]  # fmt: skip
+        names = [name, keys.question_open(app_id), keys.question_by(app_id, reader_id)]
+        done = int(await self._server.run(_ASK, names, args))
+        if done < 0:
+            raise TooMany("too many questions wait for their answers", retry_after_s=2)
+        return done == 1
+
+    async def shown(self, app_id: str, question_id: str) -> bytes | None:
+        name = keys.question(app_id, question_id)
+        sealed = await self._server.ask("HGET", name, "shown")
+        return None if sealed is None else unseal(sealed, salt_of(name, "shown"))
+
+    async def shown_many(self, app_id: str, question_ids: Sequence[str]) -> list[bytes | None]:
+        return list(await asyncio.gather(*(self.shown(app_id, one) for one in question_ids)))
+
+    async def read(self, app_id: str, question_id: str) -> Recorded | None:
+        name = keys.question(app_id, question_id)
+        found = await self._server.ask_slow("HMGET", name, "asked", "answer", "attempts")
+        return await self._recorded(app_id, name, found)
+
+    async def write(
+        self, question: Question, answer: Answer, shown: bytes, *, holder: str, until_ms: int
+    ) -> bool:
+        app_id, question_id = question.app_id, question.question_id
+        name = keys.question(app_id, question_id)
+        shown_beside = (*answer.passages, *answer.related) if answer.finished else ()
+        cited = dict.fromkeys(one.product_id for one in shown_beside)
+        names = [
+            name,
+            keys.question_open(app_id),
+            *(keys.question_citing(app_id, product_id) for product_id in cited),
+        ]
+        args: list[Argument] = [
+            question_id, holder, _sealed(answer, name, "answer"), seal(shown, salt_of(name, "shown")),
+            answer.revision, _flag(answer.finished), until_ms, life_ms(question),
+        ]  # fmt: skip
+        return bool(await self._server.run(_WRITE, names, args))
+
+    async def revise(self, question: Question, answer: Answer, shown: bytes, *, since: int) -> bool:
+        name = keys.question(question.app_id, question.question_id)
+        args: list[Argument] = [
+            since, _sealed(answer, name, "answer"), seal(shown, salt_of(name, "shown")), answer.revision,
+        ]  # fmt: skip
+        return bool(await self._server.run(_REVISE, [name], args))
+
+    async def due(self, app_id: str, *, now_ms: int, count: int) -> list[str]:
+        found = await self._server.ask_slow(
+            "ZRANGEBYSCORE", keys.question_open(app_id), "-inf", now_ms, "LIMIT", 0, count
+        )
+        return [name_of(one) for one in found]
+
+    async def waiting(self, app_id: str) -> int:
+        return int(await self._server.ask_slow("ZCARD", keys.question_open(app_id)))
+
+    async def claim(
+        self, app_id: str, question_id: str, *, holder: str, now_ms: int, until_ms: int
+    ) -> Recorded | None:
+        name = keys.question(app_id, question_id)
+        args: list[Argument] = [question_id, holder, now_ms, until_ms]
+        found = await self._server.run(_CLAIM, [name, keys.question_open(app_id)], args)
+        return await self._recorded(app_id, name, found) if found else None
+
+    async def renew(self, app_id: str, question_id: str, *, holder: str, until_ms: int) -> bool:
+        names = [keys.question(app_id, question_id), keys.question_open(app_id)]
+        return bool(await self._server.run(_RENEW, names, [question_id, holder, until_ms]))
+
+    async def release(self, app_id: str, question_id: str, *, holder: str) -> None:
+        await self.renew(app_id, question_id, holder=holder, until_ms=0)
+
+    async def remember(self, app_id: str, digest: str, question_id: str, *, ttl_ms: int) -> None:
+        await self._server.ask_slow("SET", keys.question_same(app_id, digest), question_id, "PX", ttl_ms)
+
+    async def recall(self, app_id: str, digest: str) -> str | None:
+        found = await self._server.ask_slow("GET", keys.question_same(app_id, digest))
+        return None if found is None else name_of(found)
+
+    async def citing(self, app_id: str, product_id: str) -> list[str]:
+        found = await self._server.ask_slow("SMEMBERS", keys.question_citing(app_id, product_id))
+        return sorted(name_of(one) for one in found)[:MOST_CITING]
+
+    async def count(self, app_id: str, reader_id: str, day: int) -> int:
+        mark = await self._salts.pseudonym(app_id, reader_id)
+        name = keys.question_count(app_id, mark, day)
+        counted = int(await self._server.ask_slow("INCR", name))
+        if counted == 1:
+            await self._server.ask_slow("PEXPIRE", name, COUNT_LIFE_MS)
+        return counted
+
+    async def count_stranger(self, app_id: str, address: str, day: int, *, each: int, total: int) -> bool:
+        args: list[Argument] = ["ask", address, each, total, MOST_ADDRESSES, COUNT_LIFE_MS // 1000]
+        return bool(await self._server.run(_COUNT, [keys.stranger(app_id, day)], args))
+
+    async def spend_tokens(self, app_id: str, day: int, tokens: int, *, most: int) -> bool:
+        names = [keys.provider_tokens(app_id, day)]
+        return bool(await self._server.run(_SPEND, names, [tokens, most, COUNT_LIFE_MS]))
+
+    async def note_asked(self, app_id: str, text: str, reader_id: str, day: int) -> None:
+        earlier = [keys.question_asker(app_id, day - ago) for ago in range(1, ASKED_DAYS)]
+        names = [keys.question_asker(app_id, day), keys.question_asked(app_id, day), *earlier]
+        await self._server.run(_NOTE, names, [text, mark_of(text, reader_id), ASKED_LIFE_MS, MOST_TEXTS])
+
+    async def often_asked(self, app_id: str, days: Sequence[int], *, readers: int, rows: int) -> list[str]:
+        asked: Counter[str] = Counter()
+        for day in days:
+            name = keys.question_asked(app_id, day)
+            flat = await self._server.ask_slow("ZREVRANGE", name, 0, _TOP - 1, "WITHSCORES")
+            for text, count in zip(flat[::2], flat[1::2], strict=True):
+                asked[text_of(text)] += int(float(count))
+        return most_asked(asked, readers, rows)
+
+    async def erase(self, app_id: str, reader_ids: Sequence[str]) -> int:
+        return await erase_questions(self._server, app_id, reader_ids)
+
+    async def checked_up_to(self, app_id: str, checker: str) -> str:
+        found = await self._server.ask_slow("HGET", keys.question_checked(app_id), checker)
+        return "" if found is None else name_of(found)
+
+    async def note_checked(self, app_id: str, checker: str, offset: str) -> None:
+        await self._server.ask_slow("HSET", keys.question_checked(app_id), checker, offset)
+
+    async def _recorded(self, app_id: str, name: str, found: Sequence[bytes | None]) -> Recorded | None:
+        question = await self._open(Question, app_id, name, "asked", found[0])
+        answer = await self._open(Answer, app_id, name, "answer", found[1])
+        if question is None or answer is None:
+            return None
+        return Recorded(question, answer, int(found[2] or 0))
+
+    async def _open(
+        self, model: type[M], app_id: str, name: str, field: str, sealed: bytes | None
+    ) -> M | None:
+        if sealed is None:
+            return None
+        body = unseal(sealed, salt_of(name, field))
+        try:
+            if body is not None:
+                return model.model_validate_json(body)
+        except ValidationError:
+            pass
+        await self._quarantine.field(app_id, name, keys.quarantine(app_id), field, sealed)
+        return None
+
+
+async def erase_questions(server: Server, app_id: str, reader_ids: Sequence[str]) -> int:
+    """Forget what readers asked and were answered; `RedisQuestions` says more."""
+    gone = 0
+    for reader_id in reader_ids:
+        own = keys.question_by(app_id, reader_id)
+        ids = [name_of(one) for one in await server.ask_slow("SMEMBERS", own)]
+        for start in range(0, len(ids), 500):
+            some = ids[start : start + 500]
+            names = [own, keys.question_open(app_id), *(keys.question(app_id, one) for one in some)]
+            gone += int(await server.run(_ERASE, names, some))
+    return gone
+
+
+def reader_of(question: Question) -> str:
+    """Name the reader who asked; empty when nobody knows."""
+    if question.user_id:
+        return user_reader(question.user_id)
+    return anonymous_reader(question.anonymous_id) if question.anonymous_id else ""
+
+
+def life_ms(question: Question) -> int:
+    """Say how long a question is kept."""
+    if question.logged:
+        return LOGGED_LIFE_MS
+    return STRANGER_LIFE_MS if question.is_strangers else LIFE_MS
+
+
+def mark_of(text: str, reader_id: str) -> str:
+    """Stand for a reader's question without naming the reader."""
+    return hashlib.sha256(f"{text}\0{reader_id}".encode()).hexdigest()[:24]
+
+
+def most_asked(asked: Counter[str], readers: int, rows: int) -> list[str]:
+    """Choose what enough readers asked, the most asked first."""
+    often = sorted((-count, text) for text, count in asked.items() if count >= readers)
+    return [text for _, text in often[:rows]]
+
+
+def _sealed(value: BaseModel, name: str, field: str) -> bytes:
+    return seal(value.model_dump_json().encode(), salt_of(name, field))
+
+
+def _flag(truth: bool) -> str:
+    return "1" if truth else "0"

@@ -1,0 +1,72 @@
+"""Runs of an app: one hash, beside it their revisions, an index by time, and which of them have not ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+
+from cluster.records.run import Run
+from cluster.store import keys
+from cluster.store.redis.client import Server
+from cluster.store.redis.multiplexer import name_of
+from cluster.store.redis.quarantine import Quarantine
+from cluster.store.redis.script import Script
+from cluster.store.redis.seal import salt_of, seal, unseal
+
+MOST_KEPT = 500
+"Runs remembered an app; the oldest ended ones are forgotten first."
+
+_SWAP = Script.load("swap_run")
+
+
+class RedisRuns:
+    """`RunStore` over Redis."""
+
+    def __init__(self, server: Server, quarantine: Quarantine) -> None:
+        self._server = server
+        self._quarantine = quarantine
+
+    async def get(self, app_id: str, run_id: str) -> Run | None:
+        found = await self._many(app_id, [run_id])
+        return found[0] if found else None
+
+    async def swap(self, run: Run) -> Run | None:
+        app_id, run_id = run.app_id, run.run_id
+        after = run.model_copy(update={"revision": run.revision + 1})
+        sealed = seal(after.model_dump_json().encode(), salt_of(keys.run(app_id), run_id))
+        names = [keys.run(app_id), keys.run_revision(app_id), keys.run_ids(app_id), keys.run_open(app_id)]
+        args: list[str | int | bytes] = [
+            run_id, run.revision, sealed, run.created_at, int(not run.has_ended), MOST_KEPT,
+        ]  # fmt: skip
+        return after if await self._server.run(_SWAP, names, args) else None
+
+    async def newest(self, app_id: str, limit: int = 50) -> list[Run]:
+        members = await self._server.ask_slow("ZREVRANGE", keys.run_ids(app_id), 0, limit - 1)
+        return await self._many(app_id, [name_of(member) for member in members])
+
+    async def open(self, app_id: str) -> list[Run]:
+        members = await self._server.ask_slow("SMEMBERS", keys.run_open(app_id))
+        found = await self._many(app_id, sorted(name_of(member) for member in members))
+        return sorted(found, key=lambda run: (run.created_at, run.run_id))
+
+    async def _many(self, app_id: str, run_ids: Sequence[str]) -> list[Run]:
+        if not run_ids:
+            return []
+        bodies = await self._server.ask_slow("HMGET", keys.run(app_id), *run_ids)
+        found = []
+        for run_id, sealed in zip(run_ids, bodies, strict=True):
+            if sealed is not None and (run := await self._open(app_id, run_id, sealed)) is not None:
+                found.append(run)
+        return found
+
+    async def _open(self, app_id: str, run_id: str, sealed: bytes) -> Run | None:
+        key = keys.run(app_id)
+        body = unseal(sealed, salt_of(key, run_id))
+        try:
+            if body is not None:
+                return Run.model_validate_json(body)
+        except ValidationError:
+            pass
+        await self._quarantine.field(app_id, key, keys.quarantine(app_id), run_id, sealed)
+        return None

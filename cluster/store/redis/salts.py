@@ -1,0 +1,32 @@
+"""The secret of an app by which readers become pseudonyms, read once by each process."""
+
+from __future__ import annotations
+
+import secrets
+
+from cluster.records.logged_query import pseudonym
+from cluster.store import keys
+from cluster.store.redis.client import Server
+
+SALT_BYTES = 16
+
+
+class Salts:
+    """Salts of apps; the first who asks for one makes it."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._read: dict[str, bytes] = {}
+
+    async def of(self, app_id: str) -> bytes:
+        """Read the salt of an app."""
+        salt = self._read.get(app_id)
+        if salt is None:
+            name = keys.query_salt(app_id)
+            await self._server.ask_slow("SET", name, secrets.token_bytes(SALT_BYTES), "NX")
+            salt = self._read[app_id] = bytes(await self._server.ask_slow("GET", name))
+        return salt
+
+    async def pseudonym(self, app_id: str, reader_id: str) -> str:
+        """Name a reader in the name of a key, so that the name tells nobody who it is."""
+        return pseudonym(await self.of(app_id), reader_id)

@@ -1,0 +1,75 @@
+"""What became of accepted uploads and deletes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import structlog
+
+from cluster.records.task import Task
+from cluster.store import keys
+from cluster.store.ports.stores import Noun
+from cluster.store.redis.client import Server
+from cluster.store.redis.multiplexer import name_of, text_of
+from cluster.store.redis.script import Script
+
+LIFE_S = 24 * 3600
+"How long a task can be asked for after its status last changed."
+LOST = "the batch was lost before it was applied; upload it again"
+CHECKED_AT_ONCE = 10
+"Tasks one watchdog step looks at: the script reads each one's batch if it is still there."
+
+_log = structlog.get_logger()
+
+_END_LOST = Script.load("end_lost")
+
+
+class RedisTasks:
+    """`TaskStore` over Redis."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    async def get(self, app_id: str, noun: Noun, task_id: str) -> Task | None:
+        # Asked for just while the server writes what the task is about, so it is worth a longer wait.
+        flat = await self._server.ask_slow("HGETALL", keys.task(app_id, task_id))
+        fields = {text_of(name): text_of(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
+        try:
+            return task_of(task_id, fields) if fields.get("noun") == noun else None
+        except (KeyError, ValueError):
+            _log.error("task_unreadable", app=app_id, noun=noun)
+            return None
+
+    async def end_lost(self, app_id: str, *, before_ms: int, now_ms: int) -> int:
+        members = await self._server.ask_slow(
+            "ZRANGEBYSCORE", keys.task_open(app_id), "-inf", f"({before_ms}", "LIMIT", 0, CHECKED_AT_ONCE
+        )
+        task_ids = [name_of(member) for member in members]
+        if not task_ids:
+            return 0
+        names = [keys.task(app_id, task_id) for task_id in task_ids]
+        ended: int = await self._server.run(
+            _END_LOST,
+            [keys.intake(app_id), keys.task_open(app_id), *names],
+            [now_ms, LIFE_S, orjson.dumps([LOST]), *task_ids],
+        )
+        return ended
+
+
+def task_of(task_id: str, fields: dict[str, Any]) -> Task:
+    """Read a task from the fields of its hash."""
+    errors = orjson.loads(fields.get("errors") or "[]") + orjson.loads(fields.get("late_errors") or "[]")
+    finished_at = fields.get("finished_at")
+    return Task(
+        task_id=task_id,
+        noun=fields["noun"],
+        type=fields["type"],
+        status=fields["status"],
+        total=int(fields["total"]),
+        succeeded=int(fields["succeeded"]),
+        failed=int(fields["failed"]),
+        errors=tuple(errors),
+        created_at=int(fields["created_at"]),
+        finished_at=None if finished_at is None else int(finished_at),
+    )

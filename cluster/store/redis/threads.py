@@ -1,0 +1,119 @@
+"""Threads of an app in one hash by reader, beside it their revisions, who has something new, and who watches what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pydantic import ValidationError
+
+from cluster.records.thread import ReaderThreads
+from cluster.store import keys, thread_keys
+from cluster.store.ports.threads import Watcher
+from cluster.store.redis.client import Server
+from cluster.store.redis.multiplexer import Argument, name_of, text_of
+from cluster.store.redis.quarantine import Quarantine
+from cluster.store.redis.script import Script
+from cluster.store.redis.seal import salt_of, seal, unseal
+
+_SWAP = Script.load("swap_threads")
+_READ = Script.load("read_threads")
+_ERASE = Script.load("erase_threads")
+_PAGE = 100
+_DERIVED = {"revision"}
+"Kept beside the value, not in it."
+
+
+class RedisThreads:
+    """`ThreadStore` over Redis."""
+
+    def __init__(self, server: Server, quarantine: Quarantine) -> None:
+        self._server = server
+        self._quarantine = quarantine
+
+    async def read(self, app_id: str, user_id: str) -> ReaderThreads:
+        return (await self.read_many(app_id, [user_id]))[0]
+
+    async def read_many(self, app_id: str, user_ids: Sequence[str]) -> list[ReaderThreads]:
+        names = [thread_keys.threads(app_id), thread_keys.thread_revision(app_id)]
+        found = []
+        for page in _pages(user_ids):
+            bodies, revisions = await self._server.run(_READ, names, page)
+            for user_id, sealed, revision in zip(page, bodies, revisions, strict=True):
+                known = await self._open(app_id, user_id, sealed)
+                found.append(known.model_copy(update={"revision": int(revision or 0)}))
+        return found
+
+    async def swap(self, app_id: str, user_id: str, before: ReaderThreads, after: ReaderThreads) -> bool:
+        sealed = b""
+        if after.threads:
+            body = after.model_dump_json(exclude=_DERIVED, exclude_defaults=True).encode()
+            sealed = seal(body, salt_of(thread_keys.threads(app_id), user_id))
+        watching = (
+            "nothing" if not after.watched else "same" if after.watched == before.watched else "changed"
+        )
+        args: list[Argument] = [user_id, before.revision, sealed, int(after.has_new), watching]
+        return bool(await self._server.run(_SWAP, _names(app_id), args))
+
+    async def has_new(self, app_id: str, user_id: str) -> bool:
+        return bool(await self._server.ask("SISMEMBER", thread_keys.thread_new(app_id), user_id))
+
+    async def erase(self, app_id: str, user_ids: Sequence[str]) -> int:
+        return await erase_threads(self._server, app_id, user_ids)
+
+    async def watchers(self, app_id: str, after: int, limit: int) -> list[Watcher]:
+        flat = await self._server.ask_slow(
+            "ZRANGEBYSCORE",
+            thread_keys.thread_watch(app_id),
+            f"({after}",
+            "+inf",
+            "WITHSCORES",
+            "LIMIT",
+            0,
+            limit,
+        )
+        return [
+            Watcher(name_of(name), int(float(score)))
+            for name, score in zip(flat[::2], flat[1::2], strict=True)
+        ]
+
+    async def judged(self, app_id: str) -> str:
+        return text_of(await self._server.ask_slow("GET", thread_keys.thread_judged(app_id)) or b"")
+
+    async def note_judged(self, app_id: str, offset: str) -> None:
+        await self._server.ask_slow("SET", thread_keys.thread_judged(app_id), offset)
+
+    async def _open(self, app_id: str, user_id: str, sealed: bytes | None) -> ReaderThreads:
+        if sealed is None:
+            return ReaderThreads()
+        key = thread_keys.threads(app_id)
+        body = unseal(sealed, salt_of(key, user_id))
+        try:
+            if body is not None:
+                return ReaderThreads.model_validate_json(body)
+        except ValidationError:
+            pass
+        await self._quarantine.field(app_id, key, keys.quarantine(app_id), user_id, sealed)
+        # what can't be shown must not be announced
+        await self._server.ask_slow("SREM", thread_keys.thread_new(app_id), user_id)
+        return ReaderThreads()
+
+
+async def erase_threads(server: Server, app_id: str, user_ids: Sequence[str]) -> int:
+    """Forget all threads of readers; `ThreadStore` says more."""
+    gone = 0
+    for page in _pages(list(dict.fromkeys(user_ids))):
+        gone += int(await server.run(_ERASE, _names(app_id), page))
+    return gone
+
+
+def _names(app_id: str) -> list[str]:
+    of = thread_keys
+    return [
+        name(app_id)
+        for name in (of.threads, of.thread_revision, of.thread_new, of.thread_watch, of.thread_version)
+    ]
+
+
+def _pages(user_ids: Sequence[str]) -> Iterator[list[str]]:
+    for start in range(0, len(user_ids), _PAGE):
+        yield list(user_ids[start : start + _PAGE])

@@ -1,0 +1,147 @@
+"""What a publishable key may write: for whom, how much at a time, and what remains of it.
+
+Everybody who opens a page has the key. So a `user_id` needs a proof (`prove_writers`), a request carries few events of
+few readers, and a stranger's new list lives for a day until they return (`cluster.store.redis.append_plan`).
+
+    {"data": [...], "user_hash": "...", "anonymous_hash": "..."}      proofs for all events of a body
+    {"data": [{"type": ..., "user_id": ..., "user_hash": "..."}]}     or for one; they are not stored
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cluster.records.validation.upload import refused
+from cluster.store.ports.stores import BrowserWriter
+from deployments.edge.address_buckets import digest_address
+from deployments.edge.proof import Claimed, prove_reader
+from deployments.edge.request import Arrival
+
+PROOFS = ("user_hash", "anonymous_hash", "user_type")
+_DAY_MS = 86_400_000
+BYTES_PER_EVENT = 2_048
+"Of change log that an event of a browser may cost on average, at the app's rate of queries."
+
+
+class WriterCheck:
+    """Checks the interactions of one request; `UploadCheck` for any key."""
+
+    def __init__(self, request: Arrival) -> None:
+        self._request = request
+        self._settings = request.credential.app.settings
+        self._is_secret = request.credential.is_secret
+        self._body: Mapping[str, Any] = {}
+        self._items: list[Any] = []
+        self._proofs: dict[int, dict[str, Any]] = {}
+        self._checked: set[tuple[str, str, int]] = set()
+        self._readers: set[str] = set()
+        self._origin = "" if self._is_secret else origin_of(request)
+        self.proven: set[str] = set()
+        "User ids that the request proved."
+        self.checkouts = 0
+        "Checkouts of readers without proof."
+
+    def take_proofs(self, body: dict[str, Any], items: list[Any]) -> None:
+        """Take the proofs out of a body, so that its events are those of the interface.
+
+        Errors:
+            Unprocessable: more events than a browser may send at once
+        """
+        most = self._settings.browser_events
+        if not self._is_secret and most and len(items) > most:
+            text = f"The attribute should have at most {most} entries with a publishable key."
+            raise refused("interaction", f"data is invalid. {text}")
+        self._body, self._items = body, items
+        if b"_hash" not in self._request.body:
+            return
+        for at, item in enumerate(items):
+            if type(item) is dict and ("user_hash" in item or "anonymous_hash" in item):
+                self._proofs[at] = {name: item.pop(name) for name in PROOFS if name in item}
+
+    def check(self, at: int, user_id: str, anonymous_id: str) -> str:
+        """Check one event's readers; return the pseudonym of the address when none of them is proven.
+
+        Errors:
+            Unauthenticated: a reader that is not proven and must be
+            Unprocessable: more readers than a browser may write for at once
+        """
+        if self._is_secret:
+            return ""
+        proof_at = at if at in self._proofs else -1
+        if (user_id, anonymous_id, proof_at) not in self._checked:
+            self._checked.add((user_id, anonymous_id, proof_at))
+            self._count(user_id or anonymous_id)
+            self._prove(at, user_id, anonymous_id)
+        if user_id in self.proven:
+            return ""
+        self.checkouts += self._items[at].get("type") == "checkout"
+        return self._origin
+
+    def _prove(self, at: int, user_id: str, anonymous_id: str) -> None:
+        own = self._proofs.get(at, {})
+        claimed = Claimed.of({"user_id": user_id, "anonymous_id": anonymous_id, **own}, self._body)
+        if self._needs_proof(claimed, own):
+            prove_reader(self._request, claimed)
+        token = self._request.token
+        if user_id and ((token is not None and token.user_id == user_id) or claimed.user_hash):
+            self.proven.add(user_id)
+
+    def _needs_proof(self, claimed: Claimed, own: Mapping[str, Any]) -> bool:
+        """Check whether an event's proofs must be looked at: where one is asked for, and where one is given."""
+        settings = self._settings
+        if own or claimed.anonymous_hash:
+            return True
+        if not claimed.user_id:
+            # The hash of a body is its user's; beside it stand what the visitor did before they signed in.
+            return settings.prove_writers and settings.strict_user_hash
+        has_pair = bool(claimed.anonymous_id)
+        return bool(claimed.user_hash) or settings.prove_writers or (has_pair and settings.strict_user_hash)
+
+    def writer(self, now_ms: int) -> BrowserWriter | None:
+        """Return how much this request may write; None for a secret key, which has no bounds."""
+        if self._is_secret:
+            return None
+        return browser_writer(self._request, now_ms, frozenset(self.proven))
+
+    def _count(self, reader: str) -> None:
+        self._readers.add(reader)
+        most = self._settings.browser_readers
+        if most and len(self._readers) > most:
+            text = f"The entries should be of at most {most} readers with a publishable key."
+            raise refused("interaction", f"data is invalid. {text}")
+
+
+def browser_writer(request: Arrival, now_ms: int, proven: frozenset[str] = frozenset()) -> BrowserWriter:
+    """Return how much a request with a publishable key may write."""
+    settings = request.credential.app.settings
+    return BrowserWriter(
+        address=address_digest(request, now_ms),
+        now_ms=now_ms,
+        proven=proven,
+        readers_per_address=settings.new_readers_per_address,
+        readers_per_day=settings.new_readers_per_day,
+        bytes_per_minute=int(settings.limits.queries_per_s * 60 * BYTES_PER_EVENT),
+    )
+
+
+def stranger_of(request: Arrival, proven_id: str) -> BrowserWriter | None:
+    """Return how many readers this request may add; None when its key or its user is proven."""
+    if request.credential.is_secret or proven_id:
+        return None
+    return browser_writer(request, request.clock.now_ms())
+
+
+def origin_of(request: Arrival) -> str:
+    """Name the client's address for counting different people, the same for 30 days."""
+    return _digest(request, request.clock.now_ms() // (30 * _DAY_MS))
+
+
+def address_digest(request: Arrival, now_ms: int) -> str:
+    """Name the client's address for counting, so that the store never holds it."""
+    return _digest(request, now_ms // _DAY_MS)
+
+
+def _digest(request: Arrival, period: int) -> str:
+    secrets = request.credential.secrets
+    return digest_address(secrets[0] if secrets else b"", period, request.ip)

@@ -1,0 +1,274 @@
+"""The page people read at /docs: the OpenAPI document as plain HTML, complete without a network or a script.
+
+What nearly every body has stands once, under "Fields that many bodies share". Statuses that mean the same everywhere
+stand once, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from deployments.api.http.html_pages import frame, inline, page_headers, prose
+
+HEADERS = page_headers()
+_MOST_VALUES = 12
+_LINE = 96
+_SHARED_BY = 4
+"Models that must have a field with the same type and text before it is listed once."
+_EVERYWHERE = ("400", "401", "403", "409", "413", "429", "500", "503")
+
+Fields = dict[str, str]
+
+
+def page(document: dict[str, Any]) -> bytes:
+    """Write the page."""
+    title = f"{document['info']['title']} {document['info']['version']}"
+    separate = _separate(document)
+    schemas = document["components"]["schemas"]
+    shared = _shared_fields(schemas)
+    tags = document["tags"]
+    names = " ".join(f'<a href="#{_anchor(tag["name"])}">{escape(tag["name"])}</a>' for tag in tags)
+    parts = (
+        f"<h1>{escape(title)}</h1>",
+        '<nav><a href="docs/try">Try it</a><a href="openapi.json">openapi.json</a></nav>',
+        prose(document["info"]["description"]),
+        f'<nav>{names} <a href="#shared">Shared fields</a> <a href="#schemas">Schemas</a></nav>',
+        *_keys(document["components"]["securitySchemes"]),
+        "<h2>Use the examples</h2>",
+        "<pre>export URL=localhost:8000\nexport KEY=...   # the secret key of the app development</pre>",
+        *_groups(document, shared, separate),
+        *_statuses(document["paths"]),
+        *_refusals(schemas),
+        '<h2 id="shared">Fields that many bodies share</h2><table>',
+        *(f'<tr id="f-{escape(name)}">{row}' for name, row in sorted(shared.items())),
+        "</table>",
+        *_schemas({name: schemas[name] for name in separate}, shared),
+    )
+    return frame(title, "".join(parts))
+
+
+def _keys(schemes: dict[str, Any]) -> Iterator[str]:
+    yield "<h2>Keys</h2><table>"
+    for scheme in schemes.values():
+        place = f"{scheme['in']} {scheme['name']}" if "in" in scheme else "header Authorization: Bearer"
+        yield f"<tr><td><code>{escape(place)}</code></td><td>{inline(scheme['description'])}</td></tr>"
+    yield "</table>"
+
+
+def _groups(document: dict[str, Any], shared: Fields, separate: Sequence[str]) -> Iterator[str]:
+    schemas = document["components"]["schemas"]
+    for tag in document["tags"]:
+        yield f'<h2 id="{_anchor(tag["name"])}">{escape(tag["name"])}</h2>{prose(tag["description"])}'
+        for path, operations in document["paths"].items():
+            for method, operation in operations.items():
+                if operation["tags"][0] == tag["name"]:
+                    body = _body_model(operation) if "requestBody" in operation else ""
+                    mark = "" if not body or body in separate else f' id="schema-{body}"'
+                    yield from _operation(method.upper(), path, operation, shared, schemas, mark)
+
+
+def _operation(
+    method: str, path: str, operation: dict[str, Any], shared: Fields, schemas: dict[str, Any], mark: str
+) -> Iterator[str]:
+    name = escape(operation["operationId"])
+    head = f'<span class="m">{method}</span><code>{escape(path)}</code>'
+    yield f'<details id="{name}"><summary>{head} {escape(operation["summary"])}</summary>'
+    yield prose(operation["description"])
+    if operation["parameters"]:
+        yield "<table>"
+        for given in operation["parameters"]:
+            need = "" if given["required"] else ", optional"
+            yield "<tr>" + _row(given["name"], f"{given['in']}{need}", given["description"])
+        yield "</table>"
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+    if body:
+        table = _table(schemas.get(_body_model(operation), body["schema"]), shared)
+        yield f"<h3{mark}>Body</h3>{table}"
+    yield f"<h3>Example</h3><pre>{escape(curl(method, path, operation), quote=False)}</pre>"
+    for status, reply in operation["responses"].items():
+        content = reply["content"]["application/json"]
+        if "example" in content:
+            text = pretty(content["example"])
+            kind = _type(_data_of(content["schema"], schemas))
+            yield f"<h3>{status}: {kind}</h3><pre>{escape(text, quote=False)}</pre>"
+    yield "<table>"
+    for status, reply in operation["responses"].items():
+        if status not in ("200", *_EVERYWHERE):
+            yield f"<tr><td>{status}</td><td>{inline(reply['description'])}</td></tr>"
+    yield f'</table><p><a href="docs/try#{name}">Try it</a></p></details>'
+
+
+def curl(method: str, path: str, operation: Mapping[str, Any]) -> str:
+    """Write the example of an operation as a command for a shell."""
+    query = {}
+    for given in operation["parameters"]:
+        if given["in"] == "path":
+            path = path.replace(f"{{{given['name']}}}", quote(str(given.get("example", "")), safe=""))
+        elif given["in"] == "query" and "example" in given:
+            query[given["name"]] = given["example"]
+    address = path + (f"?{urlencode(query)}" if query else "")
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("example")
+    usual = "GET" if body is None else "POST"
+    words = [
+        "curl -s",
+        *([] if method == usual else [f"-X {method}"]),
+        f'"$URL{address}" -H "X-API-KEY: $KEY"',
+    ]
+    if body is not None:
+        text = pretty(body).replace("'", "'\\''")
+        words.append(f"-d '{text}'")
+    return " ".join(words)
+
+
+def pretty(value: Any, indent: str = "") -> str:
+    """Write JSON for people: what fits a line stands on one line."""
+    flat = json.dumps(value, ensure_ascii=False)
+    if not value or not isinstance(value, dict | list) or len(indent) + len(flat) <= _LINE:
+        return flat
+    inner = indent + "  "
+    if isinstance(value, dict):
+        parts = [f"{json.dumps(name)}: {pretty(item, inner)}" for name, item in value.items()]
+        return "{\n" + ",\n".join(inner + part for part in parts) + f"\n{indent}}}"
+    return "[\n" + ",\n".join(inner + pretty(item, inner) for item in value) + f"\n{indent}]"
+
+
+def _statuses(paths: dict[str, Any]) -> Iterator[str]:
+    """List statuses with the meaning that most operations give them."""
+    meanings: dict[str, Counter[str]] = {}
+    for operations in paths.values():
+        for operation in operations.values():
+            for status, reply in operation["responses"].items():
+                meanings.setdefault(status, Counter())[reply["description"]] += 1
+    yield "<h2>Statuses of every operation</h2><table>"
+    for status in _EVERYWHERE:
+        if status in meanings:
+            yield f"<tr><td>{status}</td><td>{'<br>'.join(map(inline, meanings[status]))}</td></tr>"
+    yield "</table>"
+
+
+def _separate(document: dict[str, Any]) -> list[str]:
+    """List the schemas that stand by themselves: neither the body of one operation nor an envelope around data."""
+    schemas = document["components"]["schemas"]
+    bodies, replies, members = Counter[str](), Counter[str](), set[str]()
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            if "requestBody" in operation:
+                bodies[_body_model(operation)] += 1
+            for reply in operation["responses"].values():
+                schema = reply["content"]["application/json"]["schema"]
+                replies[_model(schema)] += 1
+                members.update(map(_model, schema.get("anyOf", ())))
+    return [
+        name
+        for name, schema in schemas.items()
+        if bodies[name] != 1 and (name in members or not replies[name] or not _is_envelope(schema))
+    ]
+
+
+def _body_model(operation: dict[str, Any]) -> str:
+    return _model(operation["requestBody"]["content"]["application/json"]["schema"])
+
+
+def _is_envelope(schema: dict[str, Any]) -> bool:
+    is_pair = set(schema.get("properties", ())) == {"message", "data"} and "examples" not in schema
+    return is_pair and "$ref" in schema["properties"]["data"]
+
+
+def _data_of(schema: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
+    """Look through the envelope of a reply."""
+    model = schemas.get(_model(schema), {})
+    data: dict[str, Any] = model["properties"]["data"] if _is_envelope(model) else schema
+    return data
+
+
+def _model(schema: dict[str, Any]) -> str:
+    name: str = schema.get("$ref", "").rpartition("/")[2]
+    return name
+
+
+def _refusals(schemas: dict[str, Any]) -> Iterator[str]:
+    """Show an example of each shape that a refusal may have."""
+    yield "<h2>Shapes of refusals</h2>"
+    for name, schema in schemas.items():
+        for example in schema.get("examples", ()):
+            kind = _type({"$ref": name})
+            yield f"<h3>{kind}</h3>{prose(schema['description'])}<pre>{escape(pretty(example), quote=False)}</pre>"
+
+
+def _schemas(schemas: dict[str, Any], shared: Fields) -> Iterator[str]:
+    yield '<h2 id="schemas">Schemas</h2>'
+    for name, schema in schemas.items():
+        text = schema.get("description", "").split("\n\n")[0]
+        yield f'<details id="schema-{escape(name)}"><summary><code>{escape(name)}</code></summary>{prose(text)}'
+        yield _table(schema, shared) or f"<p>{_type(schema)}</p>"
+        yield "</details>"
+
+
+def _table(schema: dict[str, Any], shared: Fields) -> str:
+    """List the fields of an object: its own in full, shared ones by name."""
+    required = schema.get("required", ())
+    own, others = [], []
+    for name, field in schema.get("properties", {}).items():
+        if _cells(name, field, name in required) == shared.get(name):
+            others.append(f'<a href="#f-{escape(name)}">{escape(name)}</a>')
+        else:
+            own.append(f"<tr>{_cells(name, field, name in required)}")
+    more = f"<p>Shared fields: {', '.join(others)}.</p>" if others else ""
+    return (f"<table>{''.join(own)}</table>" if own else "") + more
+
+
+def _shared_fields(schemas: dict[str, Any]) -> Fields:
+    """Find the fields that many models have with the same type and text."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for schema in schemas.values():
+        required = schema.get("required", ())
+        for name, field in schema.get("properties", {}).items():
+            counts[name, _cells(name, field, name in required)] += 1
+    found: Fields = {}
+    for (name, cells), count in counts.most_common():
+        if count >= _SHARED_BY:
+            found.setdefault(name, cells)
+    return found
+
+
+def _cells(name: str, field: dict[str, Any], is_required: bool) -> str:
+    text = field.get("description", "")
+    default = field.get("default")
+    if default not in (None, "", [], {}):
+        text += f" Default: `{json.dumps(default)}`."
+    return _row(name, _type(field) + (", required" if is_required else ""), text)
+
+
+def _row(name: str, kind: str, text: str) -> str:
+    # The end tags of cells and rows may be absent, and there are a thousand of them.
+    return f"<td><code>{escape(name)}</code><td>{kind}<td>{inline(text)}"
+
+
+def _type(schema: dict[str, Any]) -> str:
+    """Write a type in few words, as HTML."""
+    name = _model(schema)
+    if name:
+        return f'<a href="#schema-{escape(name)}">{escape(name)}</a>'
+    options = [one for one in schema.get("anyOf", schema.get("oneOf", ())) if one.get("type") != "null"]
+    if options:
+        return " or ".join(dict.fromkeys(map(_type, options)))
+    values = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    if values:
+        more = ", ..." if len(values) > _MOST_VALUES else ""
+        return ", ".join(escape(json.dumps(value), quote=False) for value in values[:_MOST_VALUES]) + more
+    kind = schema.get("type", schema.get("format", "any"))
+    if kind == "array":
+        return f"{_type(schema.get('items', {}))}[]"
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if least is None and most is None:
+        return escape(str(kind))
+    return escape(f"{kind} {'' if least is None else least}..{'' if most is None else most}")
+
+
+def _anchor(tag: str) -> str:
+    return "tag-" + tag.lower().replace(" ", "-")

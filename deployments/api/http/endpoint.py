@@ -1,0 +1,63 @@
+"""What an endpoint is: everything the door, the framework's routes and the OpenAPI page need to know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from deployments.edge.admission import Rules, examine
+from deployments.edge.envelope import Reply
+from deployments.edge.errors import Family
+from deployments.edge.request import Arrival
+
+Answer = Callable[[Arrival], Awaitable[Reply]]
+Schema = Callable[[Arrival], Any]
+_REFUSED = 400
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What people read about an endpoint; models are pydantic models, type adapters or JSON schemas."""
+
+    summary: str
+    tag: str
+    body: Any = None
+    replies: Mapping[int, Any] = field(default_factory=dict)
+    "Status -> model, beyond the ones every endpoint has."
+    query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    "Query parameter -> JSON schema."
+    needs_reader: bool = False
+    "A publishable key needs a reader token beside it."
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One method on one path.
+
+    A path holds at most one `{name}`; without a suffix it takes the rest of the path, slashes included.
+    """
+
+    name: str
+    method: str
+    path: str
+    rules: Rules
+    family: Family
+    answer: Answer
+    about: About
+    schema: Schema | None = None
+    hot: bool = False
+    "Answered in front of the framework."
+
+
+async def examine_and_answer(arrival: Arrival, endpoint: Endpoint) -> Reply:
+    """Answer a request that was admitted; link the user and the visitor it names.
+
+    Errors:
+        HouseError: it is refused
+    """
+    await examine(arrival, endpoint.rules, endpoint.schema)
+    reply = await endpoint.answer(arrival)
+    if reply.status < _REFUSED:
+        arrival.gate.link_identities(arrival)
+    return reply

@@ -1,0 +1,86 @@
+"""Who asks: what a token, a proof or a server says, and nothing a browser merely claims.
+
+    publishable key   a token or `user_hash` proves the user; the user type is the token's, or the one that the second
+                      form of the hash proves; a proven user without a type is `free`, everybody else `anonymous`
+    secret key        the body is the word of the shop's own server
+
+Source: reference 3.3, 3.4
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from deployments.api.http.browser_writes import origin_of
+from deployments.api.resources.interactions import default_anonymous_id
+from deployments.api.wire.ask import AskBody
+from deployments.edge.proof import proven_type
+from deployments.edge.request import Arrival
+
+_OWN_CLAIMS = frozenset({"user_id", "sub", "user_type", "exp", "nbf", "iat", "iss", "aud"})
+PROVEN = "free"
+"User type of a reader who proved who they are and not what."
+NOBODY = "anonymous"
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """A reader, as far as they are known."""
+
+    user_id: str
+    "Empty unless proven."
+    anonymous_id: str
+    user_type: str
+    "Tier for metering; a claim nobody proved counts for nothing."
+    metadata: Mapping[str, Any]
+    claims: Mapping[str, Any] = field(default_factory=dict)
+    "Of the token, beside who it names; only the asker's own server sees them."
+    origin: str = ""
+    "Pseudonym of the client's address of an asker without proof; empty for everybody else."
+
+    @property
+    def reader_id(self) -> str:
+        """Name the reader for counting."""
+        return "u:" + self.user_id if self.user_id else "a:" + self.anonymous_id
+
+    @property
+    def voter_id(self) -> str:
+        """Name the reader where different people are counted: strangers of one address are one."""
+        return "o:" + self.origin if self.origin else self.reader_id
+
+
+def asker_of(request: Arrival, body: AskBody, now_ms: int) -> Asker:
+    """Find out who asks.
+
+    Errors:
+        Unauthenticated: a `user_hash` that is wrong
+    """
+    token = request.token
+    metadata = dict((body.metadata if body.metadata is not None else body.meta) or {})
+    claims: dict[str, Any] = {}
+    if token is not None:
+        claims = {name: value for name, value in token.claims.items() if name not in _OWN_CLAIMS}
+        metadata = {name: value for name, value in metadata.items() if name not in claims}
+    anonymous_id = body.anonymous_id or default_anonymous_id(request, now_ms)
+    user_id, user_type, is_proven = _identity(request, body)
+    origin = "" if is_proven else origin_of(request)
+    return Asker(user_id, anonymous_id, user_type, metadata, claims, origin)
+
+
+def _identity(request: Arrival, body: AskBody) -> tuple[str, str, bool]:
+    """Return the user, the user type, and whether either was proven."""
+    token, credential = request.token, request.credential
+    token_type = token.user_type if token is not None else ""
+    if credential.is_secret:
+        user_id = token.user_id if token is not None and token.user_id else body.user_id or ""
+        return user_id, token_type or str(body.user_type or NOBODY), True
+    if token is not None and token.user_id:
+        return token.user_id, token_type or PROVEN, True
+    user_id = body.user_id or ""
+    reader_id = user_id or body.anonymous_id or ""
+    if not body.user_hash or not reader_id:
+        return "", token_type or NOBODY, bool(token_type)
+    proven = proven_type(credential, body.user_hash, reader_id, body.user_type or "")
+    return user_id, token_type or proven or (PROVEN if user_id else NOBODY), True

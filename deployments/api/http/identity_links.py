@@ -1,0 +1,132 @@
+"""Link the visitor to the user on every endpoint that takes both ids, as `POST /v1/interactions` does.
+
+    token names a user           any key; a publishable key proves the visitor as `prove_reader` asks it to
+    `user_hash` proves a user    publishable key
+
+The reply never waits for it and never fails by it. A process writes each pair once in a while, and only when the store
+does not have it yet; how many visitors a browser may link is bounded as for interactions (`append_browser.lua`).
+
+Source: reference 3.4
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import OrderedDict
+
+import structlog
+
+from cluster.errors import HouseError, Unauthenticated
+from cluster.meter import Meter
+from cluster.records.fields import NAMED_ID
+from cluster.store.ports.stores import BrowserWriter, InteractionStore
+from deployments.api.http.browser_writes import browser_writer
+from deployments.edge.proof import Claimed, prove_reader
+from deployments.edge.request import Arrival
+
+LINKED_FOR_S = 900.0
+"How long a process believes that a pair it wrote is still linked."
+
+_MOST_PAIRS = 10_000
+_MOST_WRITES = 100
+_LONGEST_USER, _LONGEST_VISITOR = 512, 1_024
+_NAME = re.compile(NAMED_ID)
+_NO_EVENTS = b"[]"
+
+
+class IdentityLinks:
+    """Writes links in the background, within bounds."""
+
+    def __init__(self, store: InteractionStore, meter: Meter) -> None:
+        self._store = store
+        self._meter = meter
+        self._linked: OrderedDict[tuple[str, str], tuple[str, float]] = OrderedDict()
+        self._writes: set[asyncio.Task[None]] = set()
+        self._log = structlog.get_logger()
+
+    def record(self, request: Arrival) -> None:
+        """Link the ids of an answered request, if both are there and the user is proven.
+
+        Cost:
+            0.1 microseconds without an `anonymous_id` in a JSON body; one look-up for a known pair
+        """
+        body = request.payload
+        if type(body) is not dict or "anonymous_id" not in body:
+            return
+        claimed = Claimed.of(body)
+        token = request.token
+        user_id = token.user_id if token is not None else ""
+        if not user_id and claimed.user_hash and not request.credential.is_secret:
+            user_id = claimed.user_id
+        visitor_id = claimed.anonymous_id
+        if not user_id or not visitor_id:
+            return
+        now_s = request.clock.monotonic_s()
+        known = self._linked.get((request.app_id, visitor_id))
+        if known is not None and known[0] == user_id and now_s < known[1]:
+            return
+        if (
+            request.credential.app.read_only
+            or request.gate.why_no_writes()
+            or not _is_proven(request, claimed)
+        ):
+            return
+        if len(self._writes) >= _MOST_WRITES:
+            self._meter.count("kiosk_identity_links_missed_total")
+            return
+        self._remember(request.app_id, visitor_id, user_id, now_s + LINKED_FOR_S)
+        writer = None
+        if not request.credential.is_secret:
+            writer = browser_writer(request, request.clock.now_ms(), frozenset({user_id}))
+        task = asyncio.get_running_loop().create_task(self._link(request.app_id, user_id, visitor_id, writer))
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
+
+    async def wait_for_writes(self) -> None:
+        """Wait for the links that are being written."""
+        while self._writes:
+            await asyncio.wait(self._writes)
+
+    async def _link(self, app_id: str, user_id: str, visitor_id: str, writer: BrowserWriter | None) -> None:
+        try:
+            linked = await self._store.links(app_id, [visitor_id])
+            if linked.get(visitor_id) != user_id:
+                await self._store.append(app_id, _NO_EVENTS, [(user_id, visitor_id, b"")], writer)
+                self._meter.count("kiosk_identity_links_total")
+        except HouseError as error:
+            # the next request with this pair tries again
+            self._linked.pop((app_id, visitor_id), None)
+            self._meter.count("kiosk_identity_links_missed_total")
+            self._log.info("identity_link_missed", app=app_id, reason=error.message)
+        except Exception:  # noqa: BLE001 - nobody waits for this task
+            self._linked.pop((app_id, visitor_id), None)
+            self._meter.count("kiosk_identity_links_missed_total")
+            self._log.exception("identity_link_failed", app=app_id)
+
+    def _remember(self, app_id: str, visitor_id: str, user_id: str, until_s: float) -> None:
+        self._linked[app_id, visitor_id] = user_id, until_s
+        self._linked.move_to_end((app_id, visitor_id))
+        if len(self._linked) > _MOST_PAIRS:
+            self._linked.popitem(last=False)
+
+
+def _can_write(request: Arrival) -> bool:
+    return not request.credential.app.read_only and not request.gate.why_no_writes()
+
+
+def _are_valid_ids(user_id: str, visitor_id: str) -> bool:
+    """Check ids as interactions do."""
+    short = len(user_id) <= _LONGEST_USER and len(visitor_id) <= _LONGEST_VISITOR
+    return short and bool(_NAME.fullmatch(user_id) and _NAME.fullmatch(visitor_id))
+
+
+def _is_proven(request: Arrival, claimed: Claimed) -> bool:
+    """Check the proofs of a publishable key; an endpoint that uses one id only need not have done so."""
+    if request.credential.is_secret:
+        return True
+    try:
+        prove_reader(request, claimed)
+    except Unauthenticated:
+        return False
+    return True

@@ -1,0 +1,263 @@
+"""The door: from an ASGI scope to bytes on the wire, for every endpoint and both ways in.
+
+    find the endpoint -> admit (edge/admission) -> endpoint's answer -> write
+
+The fast layer calls it in front of the framework, the framework's generated routes call it from inside; what is
+answered is the same to the byte but for the request id.
+
+A request counts when its key is known and its body is here. Quick reads, slow reads and writes have a bound each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cluster.clock import Clock
+from cluster.errors import HouseError, TooMany, Unauthenticated, Unavailable, messages
+from cluster.store.ports.stores import IdempotencyStore
+from deployments.api.http.endpoint import Endpoint, examine_and_answer
+from deployments.api.http.paths import Match, Paths
+from deployments.edge import cors, idempotency
+from deployments.edge.admission import Gate, bearer_user, enter
+from deployments.edge.body import Gone, Receive
+from deployments.edge.client_address import DIRECT, ClientAddresses
+from deployments.edge.compression import ENCODED, LEAST_BYTES, LEAST_HOT_BYTES, accepts_gzip, gzip_beside
+from deployments.edge.credentials import HEADER as KEY_HEADER
+from deployments.edge.credentials import PARAMETER, find_key, key_fault
+from deployments.edge.deadline import Deadline, TookTooLong
+from deployments.edge.envelope import NO_STORE, NOSNIFF, REVALIDATED, Header, Reply, is_known
+from deployments.edge.errors import method_not_allowed, not_found, reply_to, timed_out
+from deployments.edge.request import Arrival, Scope, Send
+from deployments.edge.request_log import Tally
+from deployments.edge.trace import AccessLog
+
+
+@dataclass(slots=True)
+class Places:
+    """How many requests of one kind are under way, and how many may be."""
+
+    most: int
+    taken: int = 0
+
+
+class Door:
+    """An ASGI application that answers the endpoints of one table."""
+
+    def __init__(
+        self,
+        endpoints: tuple[Endpoint, ...],
+        gate: Gate,
+        *,
+        replays: IdempotencyStore,
+        clock: Clock,
+        tally: Tally,
+        access_log: AccessLog,
+        most_reads: int = 256,
+        most_slow_reads: int = 64,
+        most_writes: int = 128,
+        deadline_s: float = 30.0,
+        addresses: ClientAddresses = DIRECT,
+    ) -> None:
+        self.endpoints = endpoints
+        self._paths = Paths(endpoints)
+        self._gate = gate
+        self._replays = replays
+        self._clock = clock
+        self._tally = tally
+        self._access_log = access_log
+        self._deadline_s = deadline_s
+        self._addresses = addresses
+        self.reads, self.slow_reads, self.writes = (
+            Places(most_reads),
+            Places(most_slow_reads),
+            Places(most_writes),
+        )
+        "Reads answered in front of the framework, other reads, and writes; more of a kind are refused with 429."
+        self.busy_s = 0.0
+        "Seconds spent in requests so far, summed over them: its growth per second is how many ran at once."
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that are being answered."""
+        return self.reads.taken + self.slow_reads.taken + self.writes.taken
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        await self.serve(self.find(scope), scope, receive, send)
+
+    def find(self, scope: Scope) -> Match | None:
+        """Find the path of a request; None when there is none."""
+        return self._paths.find(raw_path(scope))
+
+    async def serve(self, match: Match | None, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request whose path was looked up already."""
+        arrival = Arrival(scope, receive, self._clock, self._addresses)
+        endpoint = match.endpoint(arrival.method) if match is not None else None
+        try:
+            if endpoint is None:
+                reply = self._elsewhere(match, arrival)
+            else:
+                assert match is not None
+                arrival.ids = match.ids
+                reply = await self._reply(arrival, endpoint)
+            await _write(
+                reply,
+                arrival,
+                send,
+                LEAST_HOT_BYTES if endpoint is not None and endpoint.hot else LEAST_BYTES,
+            )
+        except Gone:
+            return
+        took_s = self._clock.monotonic_s() - arrival.started_s
+        self._note(arrival, endpoint, reply, took_s * 1000)
+
+    async def _reply(self, arrival: Arrival, endpoint: Endpoint) -> Reply:
+        if endpoint.rules.body == "ignored" and not endpoint.rules.writes:
+            # Reads wait for the store only, which has deadlines of its own.
+            return await self._answer(arrival, endpoint)
+        try:
+            with Deadline(self._deadline_s):
+                return await self._answer(arrival, endpoint)
+        except TookTooLong:
+            if endpoint.rules.writes:
+                return timed_out()
+            slow = Unavailable("deadline exceeded", retry_after_s=1)
+            return reply_to(slow, endpoint.family, request_id=arrival.request_id)
+
+    async def _answer(self, arrival: Arrival, endpoint: Endpoint) -> Reply:
+        try:
+            await enter(arrival, endpoint.rules, self._gate)
+            return await self._answer_in_place(arrival, endpoint)
+        except Gone:
+            raise
+        except Exception as error:  # noqa: BLE001 - the edge's last layer: everything becomes a reply
+            return reply_to(error, endpoint.family, request_id=arrival.request_id)
+
+    def _elsewhere(self, match: Match | None, arrival: Arrival) -> Reply:
+        """Answer a path or a method that does not exist; whoever shows a wrong key hears of that first.
+
+        HAProxy takes a 404 to a request with a key for a proof of the key.
+        """
+        if arrival.method == "OPTIONS":
+            return cors.preflight()
+        given = arrival.headers.get(KEY_HEADER)
+        query = arrival.query_string
+        shown = given is not None or PARAMETER.encode() in query
+        if shown and self._gate.keyring.find(find_key(given, query)) is None:
+            wrong = Unauthenticated(messages.INVALID_KEY, key_fault=key_fault(given, query, None))
+            return reply_to(wrong, "message", request_id=arrival.request_id)
+        return not_found() if match is None else method_not_allowed(match.place.allowed)
+
+    async def _answer_in_place(self, arrival: Arrival, endpoint: Endpoint) -> Reply:
+        """Answer a request that is whole and whose key is known.
+
+        Errors:
+            TooMany: there are too many of its kind
+        """
+        places = self.writes if endpoint.rules.writes else self.reads if endpoint.hot else self.slow_reads
+        if places.taken >= places.most:
+            raise TooMany(messages.OVERLOADED, retry_after_s=1)
+        places.taken += 1
+        begun_s = self._clock.monotonic_s()
+        try:
+            key = arrival.headers.get(idempotency.HEADER)
+            if key is None or not endpoint.rules.writes:
+                return await examine_and_answer(arrival, endpoint)
+            return await self._once(arrival, endpoint, key)
+        finally:
+            places.taken -= 1
+            self.busy_s += self._clock.monotonic_s() - begun_s
+
+    async def _once(self, arrival: Arrival, endpoint: Endpoint, key: bytes) -> Reply:
+        async def answer() -> Reply:
+            return await examine_and_answer(arrival, endpoint)
+
+        def refused(error: HouseError) -> Reply:
+            return reply_to(error, endpoint.family, request_id=arrival.request_id)
+
+        same = (endpoint.name.encode(), *_pairs(arrival), arrival.body)
+        credential = arrival.credential
+        try:
+            user_id = bearer_user(arrival) if endpoint.rules.reads_token else ""
+        except Unauthenticated:
+            # Whoever can't say who they are shares a key with nobody; `examine` finds the right words.
+            return await answer()
+        owner = idempotency.KeyOwner(
+            arrival.app_id, credential.key_id, user_id, is_browser=not credential.is_secret
+        )
+        return await idempotency.once(
+            self._replays, owner, key, same, answer, refused, lambda: arrival.reader_ids
+        )
+
+    def _note(self, arrival: Arrival, endpoint: Endpoint | None, reply: Reply, took_ms: float) -> None:
+        name = endpoint.name if endpoint is not None else "none"
+        app = ""
+        if arrival.caller is not None:
+            credential = arrival.caller.credential
+            app = credential.app.app_id
+            if credential.is_secret and not arrival.headers.get(KEY_HEADER):
+                self._gate.keyring.record_exposed(credential, self._clock.now_ms())
+                self._gate.meter.count("kiosk_secret_keys_in_addresses", app=app)
+        self._tally.note(name, reply.status, took_ms)
+        self._access_log.note(arrival.request_id, name, reply.status, took_ms, app=app)
+
+
+def raw_path(scope: Scope) -> bytes:
+    """Take the path as it was sent, before anybody decoded it."""
+    raw: Any = scope.get("raw_path")
+    path = bytes(raw) if raw else scope["path"].encode("utf-8", "surrogatepass")
+    return path.partition(b"?")[0]
+
+
+def _pairs(arrival: Arrival) -> tuple[bytes, ...]:
+    """What of path and query makes a write another write; a key in the query does not."""
+    ids = [f"{name}={value}".encode() for name, value in sorted(arrival.ids.items())]
+    query = [f"{name}={value}".encode() for name, value in sorted(arrival.query.items()) if name != "api_key"]
+    return tuple(ids + query)
+
+
+_ALWAYS: Final = (cors.ORIGIN, cors.EXPOSE, NOSNIFF)
+_USUAL: Final = (*_ALWAYS, NO_STORE)
+_TAGGED: Final = (*_ALWAYS, *REVALIDATED)
+
+
+async def _write(reply: Reply, arrival: Arrival, send: Send, least_gzip_bytes: int) -> None:
+    request_id = (b"x-request-id", arrival.request_id.encode())
+    if reply.etag:
+        tag = (b"etag", reply.etag)
+        given = arrival.headers.get(b"if-none-match")
+        if given is not None and is_known(reply.etag, given):
+            headers = [request_id, tag, *_TAGGED, *reply.headers]
+            await send({"type": "http.response.start", "status": 304, "headers": headers})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        usual: tuple[Header, ...] = (tag, *_TAGGED)
+    else:
+        usual = _USUAL
+    body = reply.body
+    if len(body) >= least_gzip_bytes and _takes_gzip(arrival):
+        body = await gzip_beside(body)
+        usual = _encoded(reply.etag)
+    headers = [
+        reply.content_type,
+        (b"content-length", b"%d" % len(body)),
+        request_id,
+        *usual,
+        *reply.headers,
+    ]
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if arrival.method == "HEAD" else body})
+
+
+def _takes_gzip(arrival: Arrival) -> bool:
+    given = arrival.headers.get(b"accept-encoding")
+    return given is not None and arrival.method != "HEAD" and accepts_gzip(given)
+
+
+def _encoded(etag: bytes) -> tuple[Header, ...]:
+    """Make the usual headers of a compressed answer; its tag names the content, not the bytes (RFC 9110, 8.8.1)."""
+    if not etag:
+        return (*_USUAL, *ENCODED)
+    vary = (b"vary", b"X-API-KEY, Authorization, Accept-Encoding")
+    return ((b"etag", b"W/" + etag), *_ALWAYS, REVALIDATED[0], vary, ENCODED[0])

@@ -1,0 +1,105 @@
+"""The ordinary way in: a FastAPI application whose routes are generated from the table of endpoints.
+
+Every route leads to the same door as the fast layer, so there is one behaviour; what the framework adds is the
+OpenAPI document and its page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import cache
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from deployments.api.http.docs import HEADERS, page
+from deployments.api.http.html_pages import page_headers
+from deployments.api.http.openapi import TITLE, describe
+from deployments.api.http.published_document import PublishedDocument
+from deployments.api.http.request_handler import Door
+from deployments.api.http.start_page import start_json, start_page
+from deployments.api.http.try_out import try_page
+from deployments.edge.cors import ORIGIN
+from deployments.edge.envelope import NOSNIFF, dumps
+
+Closing = Callable[[], Awaitable[None]]
+
+_OPEN = {name.decode(): value.decode() for name, value in (ORIGIN, NOSNIFF)} | {
+    "cache-control": "public, max-age=300"
+}
+
+
+def ordinary_way(
+    door: Door, *, version: str, close: Closing | None = None, more: Sequence[BaseRoute] = ()
+) -> FastAPI:
+    """Build the application; `close` runs when it shuts down, `more` are routes of other doors."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        if close is not None:
+            await close()
+
+    app = FastAPI(
+        title=TITLE,
+        version=version,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        lifespan=lifespan,
+        redirect_slashes=False,
+    )
+
+    @cache
+    def document() -> dict[str, Any]:
+        # Asked for by few and rarely, so it is not built while a replica starts.
+        return describe(door.endpoints, version)
+
+    app.openapi = document  # type: ignore[method-assign]
+    seen: set[str] = set()
+    for endpoint in sorted(door.endpoints, key=lambda endpoint: "{" in endpoint.path):
+        if endpoint.path not in seen:
+            seen.add(endpoint.path)
+            # No methods: the door knows them, and answers the wrong ones in our own shape.
+            app.router.routes.append(Route(endpoint.path.replace("}", ":path}"), endpoint=_AsEndpoint(door)))
+    described = PublishedDocument(lambda: dumps(document()), "application/json", _OPEN)
+    written = PublishedDocument(lambda: page(document()), "text/html", HEADERS)
+    app.router.routes.append(Route("/openapi.json", endpoint=described.endpoint, methods=["GET"]))
+    app.router.routes.append(Route("/docs", endpoint=written.endpoint, methods=["GET"]))
+    app.router.routes.append(Route("/docs/try", endpoint=_show_try_page, methods=["GET"]))
+    app.router.routes.append(Route("/", endpoint=_start(version), methods=["GET"]))
+    app.router.routes.extend(more)
+    app.router.default = door
+    return app
+
+
+class _AsEndpoint:
+    """The door as the endpoint of a route: an object, so that the framework calls it as an ASGI application."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self._door(scope, receive, send)
+
+
+async def _show_try_page(_: Request) -> Response:
+    written, headers = try_page()
+    return Response(written, media_type="text/html", headers=headers)
+
+
+def _start(version: str) -> Callable[[Request], Awaitable[Response]]:
+    """Make the answer at `/`: a page for browsers, JSON for everything else."""
+
+    async def show(request: Request) -> Response:
+        vary = {"vary": "Accept"}
+        if "text/html" in request.headers.get("accept", ""):
+            page_bytes = start_page(TITLE, version)
+            return Response(page_bytes, media_type="text/html", headers={**page_headers(), **vary})
+        return JSONResponse(start_json(TITLE, version), headers={**_OPEN, **vary})
+
+    return show

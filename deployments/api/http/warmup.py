@@ -1,0 +1,113 @@
+"""A new replica loads what is being asked before it takes its first request, so that nobody waits for that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from actors.recommender.messages import ReaderQuery
+from actors.serving.client import RecommenderClient
+from cluster.clock import Clock
+from cluster.errors import HouseError
+from cluster.ids import DEFAULT_ENGINE
+from cluster.store.ports.stores import Stores
+
+LATELY_MS = 10 * 60_000
+WITHIN_S = 10.0
+"So long it waits in any case; what is not loaded by then loads when it is asked for."
+WHILE_OTHERS_S = 120.0
+"So long it waits while others answer: a replica that opens before it is loaded makes a part of the requests wait."
+
+EVERY_S = 2.0
+MOST_WATCHED = 16
+"Apps of which a replica looks whether they were written; who has more has requests that load them."
+
+_log = structlog.get_logger()
+
+
+async def warm_up(
+    stores: Stores,
+    client: RecommenderClient,
+    clock: Clock,
+    *,
+    within_s: float = WITHIN_S,
+    while_others_s: float = WHILE_OTHERS_S,
+) -> int:
+    """Ask every engine that was asked lately something small, the busiest first; return how many answered."""
+    begun_s, begun_ms, warm = clock.monotonic_s(), clock.now_ms(), 0
+    try:
+        wanted = await _asked_lately(stores, clock)
+        for app_id, engine_id in wanted:
+            query = ReaderQuery(kind="user_to_trending", app_id=app_id, engine_id=engine_id, rows=1)
+            limit_s = within_s
+            while (left_s := limit_s - (clock.monotonic_s() - begun_s)) > 0:
+                if await _answers(client, query, min(left_s, within_s)):
+                    warm += 1
+                    break
+                if not await _others_answer(stores, clock, app_id, engine_id, begun_ms):
+                    break
+                limit_s = while_others_s
+        took_ms = round((clock.monotonic_s() - begun_s) * 1000)
+        _log.info("replica_warmed", engines=warm, wanted=len(wanted), took_ms=took_ms)
+    except HouseError as error:
+        _log.warning("replica_not_warmed", reason=error.message)
+    return warm
+
+
+async def warm_written(
+    stores: Stores,
+    client: RecommenderClient,
+    app_ids: Callable[[], Sequence[str]],
+    *,
+    every_s: float = EVERY_S,
+) -> None:
+    """Load each app once whose products are written while this replica runs, before somebody asks; never returns.
+
+    So the first search after a first upload does not wait for the load.
+
+    Cost:
+        one read of the store for each app that is not loaded, every two seconds, for 16 apps at most
+    """
+    begun: dict[str, str] = {}
+    loaded: set[str] = set()
+    while True:
+        try:
+            for app_id in [one for one in app_ids() if one not in loaded][:MOST_WATCHED]:
+                offset = await stores.changes.last(app_id, "product")
+                if offset == begun.setdefault(app_id, offset):
+                    continue
+                query = ReaderQuery(kind="user_to_trending", app_id=app_id, engine_id=DEFAULT_ENGINE, rows=1)
+                if await _answers(client, query, WITHIN_S):
+                    loaded.add(app_id)
+                    _log.info("app_loaded_ahead", app=app_id)
+        except HouseError as error:
+            _log.debug("apps_not_watched", reason=error.message)
+        except Exception:  # noqa: BLE001 - a loop goes on; whatever is not loaded ahead loads when it is asked for
+            _log.exception("app_not_loaded_ahead")
+        await asyncio.sleep(every_s)
+
+
+async def _answers(client: RecommenderClient, query: ReaderQuery, within_s: float) -> bool:
+    try:
+        await asyncio.wait_for(client.answer(query), within_s)
+    except (HouseError, asyncio.TimeoutError):
+        return False
+    return True
+
+
+async def _others_answer(stores: Stores, clock: Clock, app_id: str, engine_id: str, since_ms: int) -> bool:
+    """Was the engine asked in the doors since a moment? Then another replica answers."""
+    asked = (await stores.engine_watch.asked(app_id, clock.now_ms())).get(("door", engine_id))
+    return asked is not None and asked.last_ms > since_ms
+
+
+async def _asked_lately(stores: Stores, clock: Clock) -> list[tuple[str, str]]:
+    now_ms = clock.now_ms()
+    busy: dict[tuple[str, str], float] = {}
+    for app_id in (await stores.access.book()).apps:
+        for (_, engine_id), asked in (await stores.engine_watch.asked(app_id, now_ms)).items():
+            if now_ms - asked.last_ms < LATELY_MS:
+                busy[app_id, engine_id] = busy.get((app_id, engine_id), 0.0) + asked.per_s
+    return sorted(busy, key=lambda name: -busy[name])

@@ -1,0 +1,231 @@
+"""Search that may be a question: products by the words they are described with and by what their passages say.
+
+    passages  ranked by words and meaning  --\\
+                                             +--> fused by rank --> order, page --> records, snippets
+    products  ranked by words              --/
+    filters, facets and the total are the engine's, over both
+
+Source: reference 8.8, endpoint 30
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic_core import PydanticCustomError
+
+from actors.answers.archive.messages import ArchiveQuery, Snippet
+from actors.recommender.messages import ReaderQuery, RecommendationResult
+from actors.serving.client import RecommenderClient
+from cluster.errors import NotFound
+from cluster.ids import ServiceId
+from deployments.api.http.confidential_fields import (
+    check_names,
+    check_query,
+    hide,
+    hide_suggestions,
+    secrets_of,
+)
+from deployments.api.http.identity import Asker, asker_of
+from deployments.api.http.query_log import QueryLog
+from deployments.api.resources.browser_questions import check_browser_question
+from deployments.api.resources.filtered_products import few_that_pass
+from deployments.api.resources.questions import AskMeans, Questions, read_body
+from deployments.api.wire.ask import AskSearch, question_id_of
+from deployments.api.wire.search import ManyProducts, Search, to_named_query, to_search_query
+from deployments.edge.envelope import Reply, success
+from deployments.edge.request import Arrival
+
+MOST_RANKED = 1_000
+"Products ordered by words and passages together; beyond them the engine's order goes on."
+MOST_PASSAGES = 200
+ALWAYS_SHOWN = ("title", "authors", "tags", "categories")
+SNIPPET_CHARS = 320
+_RANK_DAMPING = 60.0
+"Source: reciprocal rank fusion, Cormack et al. 2009"
+_PASSAGES_WEIGH = 1.2
+MEANS_IT = 0.25
+"Score from which a passage is about the question though it shares no word with it."
+_MATCHED = 1e-3
+"`_search_score` of what the engine found itself; what it was told to include has less."
+_LIGHT = 1
+"How much taste counts, of 5: what was asked for comes first."
+
+
+class AskSearches:
+    """Endpoint 30."""
+
+    def __init__(
+        self,
+        means: AskMeans,
+        questions: Questions,
+        recommender: RecommenderClient,
+        new_service_id: Callable[[], ServiceId],
+        query_log: QueryLog,
+    ) -> None:
+        self._query_log = query_log
+        self._means = means
+        self._questions = questions
+        self._recommender = recommender
+        self._new_service_id = new_service_id
+
+    def read(self, request: Arrival) -> tuple[AskSearch, Asker, ReaderQuery]:
+        """Read the body."""
+        body: AskSearch = read_body(AskSearch, request.payload)
+        check_browser_question(request, body)
+        asker = asker_of(request, body, self._means.clock.now_ms())
+        check_names(secrets_of(request), "fl", (name for name in body.fl if "*" not in name), may_cover=True)
+        return body, asker, check_query(request, self._query(request, body, asker))
+
+    async def answer(self, request: Arrival) -> Reply:
+        """Search, and ask."""
+        body, asker, query = request.parsed
+        question_id = await self._asked(request, body, asker) if body.answer else None
+        snippets = await self._passages(request.app_id, body)
+        found = await self._found(query, list(snippets))
+        products = await self._page(request, body, query, found, snippets)
+        total = found.search.total if found.search is not None else 0
+        self._query_log.note(
+            request, "ask", body.q, total=total, served_by="ask_search", engine_id=query.engine_id
+        )
+        data: dict[str, Any] = {
+            "took": request.took_ms(),
+            "service_id": self._new_service_id(),
+            "total": total,
+            "start": body.start,
+            "products": products,
+        }
+        if body.facets:
+            facets = found.search.facets if found.search is not None else {}
+            data["facet_counts"] = {"facet_fields": facets}
+        warnings = [dict(one) for one in getattr(found, "warnings", ())]
+        if warnings:
+            hide_suggestions(secrets_of(request), warnings)
+            data["warnings"] = warnings
+        if question_id is not None:
+            data["question_id"] = question_id
+        return success(data)
+
+    def _query(self, request: Arrival, body: AskSearch, asker: Asker) -> ReaderQuery:
+        given: dict[str, Any] = {
+            "q": body.q,
+            "user_id": asker.user_id or None,
+            "anonymous_id": body.anonymous_id,
+            "rows": body.rows,
+            "start": body.start,
+            "fl": [],
+            "fq": body.fq,
+            "boost_fq": body.boost_fq,
+            "exclude": body.exclude,
+            "type": body.type,
+            "facets": body.facets,
+            "facet_filters": body.facet_filters,
+            "order_by": _order(body.order_by),
+            "personalization_weight": _LIGHT,
+        }
+        search: Search = read_body(Search, given)
+        return to_search_query(
+            search, app_id=request.app_id, user_id=asker.user_id, now_ms=self._means.clock.now_ms()
+        )
+
+    async def _asked(self, request: Arrival, body: AskSearch, asker: Asker) -> str:
+        """Ask, or on a later page name the question of the first."""
+        known = asker.metadata.get("question_id")
+        if body.start and known is not None:
+            try:
+                return question_id_of(known)
+            except PydanticCustomError:
+                pass
+        question = self._questions.made(request, body, body.q, asker, exclude=tuple(body.exclude))
+        return await self._questions.accept(request, question, asker, body.parent_question_id)
+
+    async def _passages(self, app_id: str, body: AskSearch) -> dict[str, Snippet]:
+        """Find the best passage of each product, best first."""
+        only = await few_that_pass(self._recommender, app_id, body.fq, body.type)
+        query = ArchiveQuery(
+            app_id, body.q, rows=MOST_PASSAGES, per_product=1, type=body.type,
+            yearly_decay=body.yearly_decay, exclude=tuple(body.exclude),
+            only=None if only is None else frozenset(only),
+        )  # fmt: skip
+        found = await self._means.client.retrieve(query)
+        return {one.product_id: one for one in found if one.lexical or one.score >= MEANS_IT}
+
+    async def _found(self, query: ReaderQuery, by_passage: Sequence[str]) -> RecommendationResult:
+        """Let the engine search, what the passages found included; nothing without an engine."""
+        assert query.search is not None
+        wide = replace(
+            query,
+            start=0 if not query.search.order else query.start,
+            rows=MOST_RANKED if not query.search.order else query.rows,
+            search=replace(query.search, include=tuple(by_passage)),
+        )
+        try:
+            return await self._recommender.answer(wide)
+        except NotFound:
+            return RecommendationResult()
+
+    async def _page(
+        self,
+        request: Arrival,
+        body: AskSearch,
+        query: ReaderQuery,
+        found: RecommendationResult,
+        snippets: Mapping[str, Snippet],
+    ) -> list[dict[str, Any]]:
+        assert query.search is not None
+        page: Sequence[Mapping[str, Any]] = found.products
+        if not query.search.order:
+            page = fused(found.products, list(snippets))[body.start : body.start + body.rows]
+        marks = {str(one["product_id"]): one for one in page}
+        named = ManyProducts.model_construct(
+            product_ids=list(marks), fl=["*"] if "*" in body.fl else [*body.fl, *ALWAYS_SHOWN, "description"]
+        )
+        asked = to_named_query(named, app_id=request.app_id)
+        records = hide(request, asked, await self._recommender.answer(asked)).products if page else []
+        return [
+            self._shown(body, record, marks, snippets) for record in records if record.pop("_found", True)
+        ]
+
+    def _shown(
+        self,
+        body: AskSearch,
+        record: dict[str, Any],
+        marks: Mapping[str, Mapping[str, Any]],
+        snippets: Mapping[str, Snippet],
+    ) -> dict[str, Any]:
+        product_id = str(record["product_id"])
+        passage = snippets.get(product_id)
+        text = passage.text if passage is not None else str(record.get("description") or "")
+        chars = SNIPPET_CHARS if body.snippet_max_chars is None else body.snippet_max_chars
+        if not {"description", "*"} & set(body.fl):
+            record.pop("description", None)
+        underscored = {name: value for name, value in marks[product_id].items() if name.startswith("_")}
+        if passage is not None:
+            underscored["_search_score"] = max(underscored.get("_search_score", 0.0), round(passage.score, 6))
+        snippet = self._means.client.excerpt(text, body.q, chars) if chars else ""
+        return {**record, "snippet": snippet, **underscored}
+
+
+def fused(found: Sequence[Mapping[str, Any]], by_passage: Sequence[str]) -> list[Mapping[str, Any]]:
+    """Order what the engine found by its rank there, when its words matched, and by the rank of its passage.
+
+    Boosted products stay before the others.
+    """
+    passage_rank = {product_id: rank for rank, product_id in enumerate(by_passage)}
+    scores = []
+    for rank, product in enumerate(found):
+        score = 1.0 / (_RANK_DAMPING + rank) if product.get("_search_score", 0.0) >= _MATCHED else 0.0
+        place = passage_rank.get(str(product["product_id"]))
+        if place is not None:
+            score += _PASSAGES_WEIGH / (_RANK_DAMPING + place)
+        scores.append((not product.get("_boosted", False), -score, rank))
+    return [found[rank] for _, _, rank in sorted(scores)]
+
+
+def _order(order_by: str | list[Any]) -> list[Any]:
+    """Read both spellings of an order."""
+    if isinstance(order_by, list):
+        return order_by
+    return [] if order_by == "relevance" else [{"field": order_by}]

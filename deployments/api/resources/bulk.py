@@ -1,0 +1,169 @@
+"""Several queries in one call: each is answered as if it had come alone, and stands in its own place.
+
+    bulk -> for every request: find its endpoint in the table -> reach, robot, rate -> examine -> answer
+
+Which endpoints can be asked is read off the table: queries of search, recommendation, ask and qa with one slash in
+their name. A request costs one token of the key's rate, the first one the token the call itself paid. A request for
+which there is no token waits for one a while (`PATIENCE_S`), so that a call of a hundred fits into the default rate;
+if none came, its entry says how long to wait.
+
+Source: reference 8.10, endpoint 47
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from cluster.errors import TooMany, Unavailable
+from deployments.api.http.endpoint import Endpoint, examine_and_answer
+from deployments.api.wire.bulk import Bulk, BulkItem
+from deployments.api.wire.faults import unprocessable
+from deployments.edge.admission import Gate, Rules, find_live, reach
+from deployments.edge.caller import Caller
+from deployments.edge.deadline import Deadline, TookTooLong
+from deployments.edge.envelope import Reply, dumps
+from deployments.edge.errors import not_found, reply_to
+from deployments.edge.request import Arrival
+
+GROUPS = frozenset({"search", "recommendation", "ask", "qa"})
+AT_ONCE = 8
+"Requests of one call that are answered at the same time."
+DEADLINE_S = 25.0
+"So long after the call arrived a request may still be answered; the others keep their answers."
+PATIENCE_S = 5.0
+"So long after the call arrived its requests wait for tokens; 100 requests need 2 s of the default rate."
+MOST_WAITING = 16
+"Calls of one replica whose requests may wait for tokens at the same time."
+_SHORTEST_S, _LONGEST_S = 0.02, 0.25
+
+
+@dataclass(slots=True)
+class _Patience:
+    """Until when the requests of one call wait for tokens; None while none of them had to."""
+
+    until_s: float | None = None
+
+
+class BulkCalls:
+    """Endpoint 47."""
+
+    def __init__(self, table: Sequence[Endpoint]) -> None:
+        self._table: Mapping[str, Endpoint] = {
+            endpoint.path.removeprefix("/v1/"): endpoint for endpoint in table if _is_query(endpoint)
+        }
+        self._waiting = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What can be asked, in order."""
+        return tuple(sorted(self._table))
+
+    def read(self, request: Arrival) -> Bulk:
+        """Read the body."""
+        try:
+            return Bulk.model_validate(request.payload)
+        except ValidationError as error:
+            raise unprocessable(error) from error
+
+    async def answer(self, request: Arrival) -> Reply:
+        """Answer all of them."""
+        asked: Bulk = request.parsed
+        room = asyncio.Semaphore(AT_ONCE)
+        patience = _Patience()
+
+        async def one(at: int, item: BulkItem) -> Reply:
+            async with room:
+                return await self._alone(request, item, patience, first=not at)
+
+        tasks = [asyncio.ensure_future(one(at, item)) for at, item in enumerate(asked.requests)]
+        try:
+            replies = await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            self._waiting -= patience.until_s is not None
+        return _joined(replies)
+
+    async def _alone(self, request: Arrival, item: BulkItem, patience: _Patience, *, first: bool) -> Reply:
+        endpoint = self._table.get(item.api_name)
+        if endpoint is None:
+            return not_found()
+        inner = Arrival(request.scope, request.receive, request.clock, request.addresses)
+        inner.request_id = request.request_id
+        inner.gate = request.gate
+        left_s = DEADLINE_S - (request.clock.monotonic_s() - request.started_s)
+        try:
+            with Deadline(max(0.0, left_s)):
+                # A key that was revoked since the call began opens nothing more.
+                inner.caller = Caller(find_live(request.credential, request.gate))
+                await self._reach(inner, endpoint.rules, request.gate, patience, spend=not first)
+                inner.body = dumps(item.body)
+                return await examine_and_answer(inner, endpoint)
+        except TookTooLong:
+            error: Exception = Unavailable("deadline exceeded", retry_after_s=1)
+        except Exception as caught:  # noqa: BLE001 - as at the door: whatever one request raises is its own reply
+            error = caught
+        return reply_to(error, endpoint.family, request_id=request.request_id)
+
+    async def _reach(
+        self, inner: Arrival, rules: Rules, gate: Gate, patience: _Patience, *, spend: bool
+    ) -> None:
+        """Check whether a request may be answered now, and wait for its token while that makes sense.
+
+        Errors:
+            TooMany: no token will come in time, or too many calls wait already
+        """
+        while True:
+            try:
+                return await reach(inner, rules, gate, spend=spend)
+            except TooMany as error:
+                wait_s = max(error.facts.get("wait_s", PATIENCE_S), _SHORTEST_S)
+                if not self._may_wait(patience, wait_s):
+                    raise
+            await asyncio.sleep(min(wait_s, _LONGEST_S))
+
+    def _may_wait(self, patience: _Patience, wait_s: float) -> bool:
+        """Check whether a request of a call may wait so long; the first one that waits takes a place for its call."""
+        now_s = asyncio.get_running_loop().time()
+        if patience.until_s is None:
+            if self._waiting >= MOST_WAITING:
+                return False
+            self._waiting += 1
+            patience.until_s = now_s + PATIENCE_S
+        return now_s + wait_s <= patience.until_s
+
+
+def _is_query(endpoint: Endpoint) -> bool:
+    version, _, name = endpoint.path.removeprefix("/").partition("/")
+    group, slash, rest = name.partition("/")
+    asks = group in GROUPS and (not endpoint.rules.writes or group == "ask")
+    one_slash = bool(slash) and "/" not in rest and "{" not in rest
+    return endpoint.method == "POST" and version == "v1" and asks and one_slash
+
+
+def _joined(replies: Sequence[Reply]) -> Reply:
+    """Put replies behind each other; their bodies are JSON already."""
+    entries = [
+        b'{"error":%s,"status_code":%d,"body":%s%s}'
+        % (_truth(reply.status >= 400), reply.status, reply.body, _retry(reply))
+        for reply in replies
+    ]
+    wrong = any(reply.status >= 400 for reply in replies)
+    return Reply(200, b'{"errors":%s,"data":[%s]}' % (_truth(wrong), b",".join(entries)))
+
+
+def _retry(reply: Reply) -> bytes:
+    """Say how long to wait, which a single answer says by its header `Retry-After`."""
+    if reply.status < 400:
+        return b""
+    return next(
+        (b',"retry_after_s":' + value for name, value in reply.headers if name == b"retry-after"), b""
+    )
+
+
+def _truth(value: bool) -> bytes:
+    return b"true" if value else b"false"

@@ -1,0 +1,83 @@
+"""Completions for a search bar.
+
+Source: reference 8.5, endpoint 18
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from pydantic import ValidationError
+
+from actors.recommender.messages import ReaderQuery
+from cluster.clock import Clock
+from cluster.ids import ServiceId
+from deployments.api.http.confidential_fields import check_query
+from deployments.api.http.query_log import QueryLog
+from deployments.api.http.query_treatment import TreatedQueries
+from deployments.api.http.result_notices import notices_of
+from deployments.api.resources.suggested_queries import BankSuggestions
+from deployments.api.wire.autocomplete import Autocomplete, to_completion_query
+from deployments.api.wire.faults import unprocessable
+from deployments.edge.envelope import Reply, dumps, result
+from deployments.edge.request import Arrival
+
+LEAST_USERS = 5
+"Different people whose query a publishable key may learn at the least: fewer could be one of them."
+
+
+class Completions:
+    """Endpoint 18."""
+
+    def __init__(
+        self,
+        queries: TreatedQueries,
+        clock: Clock,
+        new_service_id: Callable[[], ServiceId],
+        query_log: QueryLog,
+        suggestions: BankSuggestions,
+    ) -> None:
+        self._queries = queries
+        self._suggestions = suggestions
+        self._clock = clock
+        self._new_service_id = new_service_id
+        self._query_log = query_log
+
+    def read(self, request: Arrival) -> ReaderQuery:
+        """Read the body."""
+        try:
+            body = Autocomplete.model_validate(request.payload)
+        except ValidationError as error:
+            raise unprocessable(error) from error
+        token = request.token
+        query = to_completion_query(
+            body,
+            app_id=request.app_id,
+            user_id=token.user_id if token is not None and token.user_id else body.user_id or "",
+            primary_language=request.credential.app.settings.primary_language,
+            pages=request.credential.app.settings.completion_paging,
+            now_ms=self._clock.now_ms(),
+        )
+        check_query(request, query)
+        if not request.credential.is_secret:
+            query = replace(query, min_users=max(query.min_users, LEAST_USERS))
+        return query
+
+    async def answer(self, request: Arrival) -> Reply:
+        """Complete."""
+        answered = await self._queries.answer(request)
+        query: ReaderQuery = request.parsed
+        completions = await self._suggestions.fill(query, answered.completions)
+        self._query_log.note(
+            request, "autocomplete", query.typed,
+            total=sum(map(len, completions.values())), language=query.language,
+            served_by=answered.served_by, engine_id=query.engine_id,
+        )  # fmt: skip
+        return result(
+            "completions",
+            dumps(completions) + notices_of(answered),
+            took_ms=request.took_ms(),
+            service_id=self._new_service_id(),
+            alias=request.credential.app.settings.service_id_response_alias,
+        )

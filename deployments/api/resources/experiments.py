@@ -1,0 +1,112 @@
+"""Experiment events: who gets which variant.
+
+The body is parsed here and not by admission, because this endpoint alone says where bad JSON went wrong.
+
+Source: reference 8.7; decision I3
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import ValidationError
+
+from actors.experiments.client import ExperimentClient
+from actors.experiments.messages import ExperimentEvent
+from cluster.clock import Clock
+from cluster.errors import Malformed
+from cluster.records.validation.json_limits import load_json
+from deployments.api.http.browser_writes import stranger_of
+from deployments.api.resources.interactions import default_anonymous_id
+from deployments.api.wire.experiments import ExperimentBody
+from deployments.api.wire.faults import unprocessable
+from deployments.edge.envelope import Reply, bare
+from deployments.edge.proof import Claimed, prove_reader
+from deployments.edge.request import Arrival
+
+NAMED = "experiment_id_or_slug"
+_MOST_TOLD = 1 << 20
+"Bodies beyond this size are refused without saying where they went wrong."
+
+
+class ExperimentEvents:
+    """Endpoint 26."""
+
+    def __init__(self, client: ExperimentClient, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+
+    def read(self, request: Arrival) -> ExperimentEvent:
+        """Read the body; who names nobody is a visitor made from key, address, agent and day."""
+        given = parsed(request.body)
+        try:
+            body = ExperimentBody.model_validate(given)
+        except ValidationError as error:
+            raise unprocessable(error) from error
+        credential = request.credential
+        if not credential.is_secret and credential.app.settings.prove_writers:
+            prove_reader(request, Claimed.of(given))
+        user_id, anonymous_id = body.user_id or "", body.anonymous_id or ""
+        if not user_id and not anonymous_id:
+            anonymous_id = default_anonymous_id(request, self._clock.now_ms())
+        return ExperimentEvent(
+            request.app_id,
+            request.ids[NAMED],
+            user_id,
+            anonymous_id,
+            body.variant_name or None,
+            body.timestamp,
+            device_of(request.user_agent),
+            stranger_of(request, user_id if credential.app.settings.prove_writers else ""),
+        )
+
+    async def answer(self, request: Arrival) -> Reply:
+        """Record the event and say which variant it is."""
+        assigned = await self._client.record(request.parsed)
+        variant = assigned.variant
+        shown = {
+            "id": variant.variant_id,
+            "name": variant.name,
+            "slug": variant.slug,
+            "status": variant.status,
+            "configuration": variant.configuration,
+        }
+        return bare({"took": request.took_ms(), "in_experiment": assigned.in_experiment, "variant": shown})
+
+
+def parsed(body: bytes) -> Any:
+    """Parse a body.
+
+    Errors:
+        Malformed: no JSON, with the place and the words of a well-known parser; or beyond the limits of any body
+    """
+    try:
+        return load_json(body, refuse_duplicates=False)
+    except Malformed as error:
+        place = _place(body)
+        raise error if place is None else Malformed(error.message, detail=[place]) from None
+
+
+def device_of(user_agent: str) -> str:
+    """Sort a user agent into one of a few kinds, good enough to see that one of them breaks a split."""
+    if "iPad" in user_agent or "Tablet" in user_agent:
+        return "tablet"
+    if "Mobi" in user_agent:
+        return "phone"
+    if user_agent.startswith("Mozilla/"):
+        return "desktop"
+    return "server" if user_agent else ""
+
+
+def _place(body: bytes) -> dict[str, Any] | None:
+    """Say where a body stops being JSON; None when that is not its fault."""
+    if len(body) > _MOST_TOLD:
+        return None
+    try:
+        json.loads(body)
+    except json.JSONDecodeError as error:
+        return {"loc": ["body", error.pos], "msg": str(error), "type": "value_error.jsondecode"}
+    except (ValueError, RecursionError):
+        return None
+    return None

@@ -1,0 +1,36 @@
+"""Which products a filter lets through, when they are few.
+
+Passages are found first and sieved by the filter afterwards; a filter that lets through little would leave nothing of
+them. So the engine, which knows every product's fields, says among which products to look.
+"""
+
+from __future__ import annotations
+
+from actors.recommender.messages import ReaderQuery
+from actors.retrieval.messages import SearchQuery
+from actors.serving.client import RecommenderClient
+from cluster.errors import HouseError
+from cluster.ids import DEFAULT_ENGINE
+from cluster.query.language.parser import parse
+
+FEW = 1_000
+
+
+async def few_that_pass(
+    recommender: RecommenderClient, app_id: str, fq: str | None, kind: str | None
+) -> tuple[str, ...] | None:
+    """Name the products a filter lets through; None when they are many, or when no engine can say."""
+    if fq is None or not fq.strip():
+        return None
+    asked = SearchQuery(campaigns=False, personalization=0)
+    query = ReaderQuery(
+        kind="search", app_id=app_id, engine_id=DEFAULT_ENGINE, rows=FEW, type=kind, dedupe=False,
+        filter=parse(fq), search=asked,
+    )  # fmt: skip
+    try:
+        found = await recommender.answer(query)
+    except HouseError:
+        return None
+    if found.search is None or found.search.total > FEW:
+        return None
+    return tuple(str(one["product_id"]) for one in found.products)

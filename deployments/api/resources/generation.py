@@ -1,0 +1,47 @@
+"""Text generation: the rule for its body. Behind it there is nothing yet.
+
+The interface names the endpoint by this one rule. What it generates, and from which templates and tasks, no source
+says; so a body that keeps the rule names something that is not there, instead of being given an invented answer.
+
+Source: reference section 2, endpoint 51, and section 9
+"""
+
+from __future__ import annotations
+
+from pydantic import ValidationError
+
+from cluster.errors import NotFound
+from deployments.api.http.endpoint import About, Endpoint
+from deployments.api.wire.faults import unprocessable
+from deployments.api.wire.generation import Generated, Generation
+from deployments.api.wire.records import Told, enveloped
+from deployments.edge.admission import Rules
+from deployments.edge.envelope import Reply
+from deployments.edge.request import Arrival
+
+NO_PROVIDER = (
+    "no text generator is installed, so there is no template, task or instruction to run; "
+    "ask questions at POST /v1/ask/questions"
+)
+
+
+def generation_endpoint() -> Endpoint:
+    """Make the row."""
+    return Endpoint(
+        "genai.generate", "POST", "/v1/genai/generate", Rules(body="json"), "detail", _answer, schema=_read,
+        about=About(
+            "Generate text (no generator is installed)",
+            "Generation", Generation, {200: enveloped(Generated), 404: Told},
+        ),
+    )  # fmt: skip
+
+
+def _read(request: Arrival) -> Generation:
+    try:
+        return Generation.model_validate(request.payload)
+    except ValidationError as error:
+        raise unprocessable(error) from error
+
+
+async def _answer(request: Arrival) -> Reply:
+    raise NotFound(NO_PROVIDER)

@@ -1,0 +1,128 @@
+"""Interactions: the short road. One script appends and pushes; no task, no intake.
+
+Source: reference 5.3, 7; decisions I7, I8
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from cluster.clock import Clock, from_ms
+from cluster.errors import messages
+from cluster.records.validation.accepted import AcceptedInteractions
+from cluster.records.validation.deletes import parse_interaction_delete
+from cluster.records.validation.upload import parse_upload
+from cluster.store.ports.stores import BrowserWriter, InteractionStore, RecordStore
+from deployments.api.http.browser_writes import WriterCheck
+from deployments.api.resources.records import checked_only, is_dry_run
+from deployments.edge.envelope import Reply, bare, told
+from deployments.edge.request import Arrival
+
+MOST_WARNINGS = 20
+MOST_LOOKED_UP = 500
+"Products that a dry run looks for."
+_SHOWN = 100
+AHEAD = "the time is more than a day ahead; recommendations count it as now"
+UNNAMED = (
+    b"%d interactions name neither user_id nor anonymous_id; all of them count for one visitor, this server"
+)
+
+
+class Interactions:
+    """Endpoints 1 and 2, and the alias of 2."""
+
+    def __init__(self, store: InteractionStore, records: RecordStore, clock: Clock) -> None:
+        self._store = store
+        self._records = records
+        self._clock = clock
+
+    def read_upload(self, request: Arrival) -> tuple[AcceptedInteractions, BrowserWriter | None, int]:
+        """Validate interactions; those without any id get a default visitor's id."""
+        now_ms = self._clock.now_ms()
+        check = WriterCheck(request)
+        accepted = parse_upload(
+            "interaction",
+            request.body,
+            now_ms=now_ms,
+            service_id_aliases=request.credential.app.settings.service_id_aliases,
+            default_anonymous_id=lambda: default_anonymous_id(request, now_ms),
+            token_user_id=request.token.user_id if request.token is not None else "",
+            check=check,
+        )
+        return accepted, check.writer(now_ms), check.checkouts
+
+    async def upload(self, request: Arrival) -> Reply:
+        """Append the interactions; they count in the next recommendation.
+
+        Errors:
+            TooMany: a browser sends more than it may
+        """
+        accepted: AcceptedInteractions
+        accepted, writer, checkouts = request.parsed
+        if checkouts:
+            most = request.credential.app.settings.checkouts_per_address
+            request.gate.limits.spend_daily(request.credential, "checkout", request.ip, checkouts, most)
+        warnings = [_warning(at, "timestamp", AHEAD) for at in accepted.ahead[:MOST_WARNINGS]]
+        if is_dry_run(request):
+            warnings += await self._missing(request, accepted)
+            return checked_only(_taken(request, accepted, warnings))
+        if accepted.count:
+            links = [(user_id, visitor_id, b"") for user_id, visitor_id in accepted.links]
+            await self._store.append(request.app_id, accepted.payload, [*accepted.recents, *links], writer)
+        return _taken(request, accepted, warnings)
+
+    async def _missing(self, request: Arrival, accepted: AcceptedInteractions) -> list[dict[str, Any]]:
+        """Warn of interactions with products that are not there; a dry run only, because it asks the store."""
+        named: dict[str, int] = {}
+        for at, interaction in enumerate(orjson.loads(accepted.payload)):
+            for product_id in interaction.get("product_ids") or ():
+                named.setdefault(product_id, at)
+        product_ids = list(named)[:MOST_LOOKED_UP]
+        found = await self._records.get_many(request.app_id, "product", product_ids)
+        lost = [product_id for product_id, record in zip(product_ids, found, strict=True) if record is None]
+        return [_warning(named[one], "product_ids", f"no product has the id {one[:_SHOWN]}") for one in lost]
+
+    def read_erase(self, request: Arrival) -> list[str]:
+        """Validate whose interactions to erase; the alias wraps the ids in `data`."""
+        return parse_interaction_delete(request.body)
+
+    async def erase(self, request: Arrival) -> Reply:
+        """Erase all interactions of these users and of visitors linked to them, at once."""
+        user_ids: list[str] = request.parsed
+        if user_ids:
+            await self._store.erase(request.app_id, user_ids)
+        return told(messages.SUCCESS)
+
+
+def _warning(index: int, field: str, message: str) -> dict[str, Any]:
+    return {"index": index, "field": field, "message": message}
+
+
+def _taken(request: Arrival, accepted: AcceptedInteractions, warnings: list[dict[str, Any]]) -> Reply:
+    """Answer an upload; the interface fixes the body of one that is in order."""
+    found = {"message": messages.SUCCESS, "warnings": warnings[:MOST_WARNINGS]} if warnings else None
+    reply = told(messages.SUCCESS) if found is None else bare(found)
+    if accepted.unnamed and request.credential.is_secret:
+        return replace(reply, headers=((b"x-kiosk-warning", UNNAMED % accepted.unnamed),))
+    return reply
+
+
+def default_anonymous_id(request: Arrival, now_ms: int) -> str:
+    """Name a visitor who named nobody: `SHA1("<api key>:<ip>:<user agent>:<date>")`.
+
+    With `keyed_visitor_ids` it is HMAC-SHA1 of the same text under the secret key, because a neighbour behind the
+    same address knows everything in it and could read the visitor's history by it.
+
+    Source: reference 5.3.1. SHA-1 is the interface's choice; without the secret key it names and protects nothing.
+    """
+    day = from_ms(now_ms).date().isoformat()
+    credential = request.credential
+    text = f"{credential.text}:{request.ip}:{request.user_agent}:{day}".encode("utf-8", "surrogatepass")
+    if credential.app.settings.keyed_visitor_ids and credential.secrets:
+        return hmac.digest(credential.secrets[0], text, "sha1").hex()
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest()

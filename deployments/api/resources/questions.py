@@ -1,0 +1,283 @@
+"""Questions and their answers: accepted at once, answered behind, read from the store.
+
+Source: reference 8.8, endpoints 27 to 29
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import structlog
+from pydantic import ValidationError
+from pydantic_core import PydanticCustomError
+
+from actors.answers.archive.client import ArchiveClient, QuestionClient
+from actors.history.client import LocalHistoryClient
+from actors.serving.client import RecommenderClient
+from cluster.clock import Clock
+from cluster.errors import HouseError, NotFound, TooMany, Unauthenticated, Unavailable, messages
+from cluster.ids import new_question_id
+from cluster.records.links import has_link
+from cluster.records.logged_query import UNKNOWN
+from cluster.records.question import ANSWER_WITHIN_MS, CLAIMS_MARK, Format, Question
+from cluster.store.ports.stores import QuestionStore, Recorded
+from deployments.api.http.identity import Asker, asker_of
+from deployments.api.http.query_log import QueryLog
+from deployments.api.resources.browser_questions import check_browser_format, check_browser_question
+from deployments.api.resources.filtered_products import few_that_pass
+from deployments.api.wire.ask import AskAnswers, AskQuestion, question_id_of
+from deployments.api.wire.faults import refuse, unprocessable
+from deployments.api.wire.shared import tree_of
+from deployments.edge.admission import bearer_user
+from deployments.edge.envelope import Reply, dumps, success, success_json, tagged
+from deployments.edge.request import Arrival
+
+NAMED = "question_id"
+_AGAIN_S = 3600
+"When a stranger may try again whose address asked too much today."
+QUOTA_SPENT = "The number of questions for today is used up."
+_DAY_MS = 86_400_000
+_HISTORY_WAIT_S = 1.0
+"How long a reply waits until the question stands in the reader's history."
+_HISTORY_PAUSES_S = (0.2, 1.0, 5.0)
+
+
+@dataclass(frozen=True, slots=True)
+class AskMeans:
+    """What asking works with."""
+
+    client: QuestionClient
+    archive: ArchiveClient
+    store: QuestionStore
+    clock: Clock
+    history: LocalHistoryClient
+    new_question_id: Callable[[], str] = new_question_id
+
+
+class Questions:
+    """Endpoints 27 to 29."""
+
+    def __init__(self, means: AskMeans, recommender: RecommenderClient, query_log: QueryLog) -> None:
+        self._query_log = query_log
+        self._means = means
+        self._recommender = recommender
+        self._put = noted_in(means.history)
+        self._noting: set[asyncio.Task[None]] = set()
+        self._log = structlog.get_logger()
+
+    def read(self, request: Arrival) -> tuple[AskQuestion, Asker]:
+        """Read a question."""
+        body = read_body(AskQuestion, request.payload)
+        check_browser_question(request, body)
+        tree_of(body.fq, "fq")
+        tree_of(body.boost_fq, "boost_fq")
+        return body, asker_of(request, body, self._means.clock.now_ms())
+
+    async def ask(self, request: Arrival) -> Reply:
+        """Accept a question."""
+        body, asker = request.parsed
+        question = self.made(request, body, body.question, asker)
+        question_id = await self.accept(request, question, asker, body.parent_question_id)
+        self._query_log.note(
+            request,
+            "ask",
+            question.text,
+            total=UNKNOWN,
+            language=question.language,
+            served_by="ask_questions",
+        )
+        return success({"question_id": question_id})
+
+    def made(self, request: Arrival, body: Any, text: str, asker: Asker, **more: Any) -> Question:
+        """Make a question out of a body."""
+        now_ms = self._means.clock.now_ms()
+        default = Format(related_resource_fl=tuple(getattr(body, "related_resource_fl", None) or ("title",)))
+        return Question(
+            question_id=self._means.new_question_id(),
+            app_id=request.app_id,
+            text=" ".join(text.split()),
+            asked_at=now_ms,
+            deadline_at=now_ms + ANSWER_WITHIN_MS,
+            user_id=asker.user_id,
+            anonymous_id=asker.anonymous_id,
+            user_type=asker.user_type,
+            logged=bool(asker.user_id) and body.log_user_history,
+            fq=body.fq or "",
+            boost_fq=body.boost_fq or "",
+            yearly_decay=body.yearly_decay,
+            type=body.type,
+            language=(getattr(body, "language", None) or "").lower(),
+            format=body.format(default),
+            metadata=asker.metadata,
+            claims=asker.claims,
+            is_strangers=bool(asker.origin),
+            **more,
+        )
+
+    async def accept(self, request: Arrival, question: Question, asker: Asker, parent_id: str | None) -> str:
+        """Write a question down, unless its reader may not ask any more; its answer begins behind the reply.
+
+        Errors:
+            NotFound: no such parent, or another reader's
+            TooMany
+            Unavailable: also while there is no room for writes
+        """
+        means = self._means
+        if parent_id is not None:
+            question = self._after(question, await means.store.read(request.app_id, parent_id), parent_id)
+        reason = request.gate.why_no_writes()
+        if reason:
+            raise Unavailable(reason, retry_after_s=10, told=True)
+        day = question.asked_at // _DAY_MS
+        await self._admit(request, asker, day)
+        quotas = request.credential.app.settings.questions_per_day.items()
+        quota = next((bound for kind, bound in quotas if kind == asker.user_type), None)
+        if quota is not None and await self._is_over(request.app_id, asker, day, quota):
+            await means.client.refuse(question, QUOTA_SPENT)
+            return question.question_id
+        only = await few_that_pass(self._recommender, question.app_id, question.fq, question.type)
+        await means.client.take(question.model_copy(update={"only": only}))
+        if not has_link(question.text):
+            self._later(means.store.note_asked(request.app_id, question.text, asker.voter_id, day))
+        if question.logged:
+            await asyncio.wait({self._later(self._note(question))}, timeout=_HISTORY_WAIT_S)
+        return question.question_id
+
+    async def _admit(self, request: Arrival, asker: Asker, day: int) -> None:
+        """Refuse a stranger whose address, or whose kind, asked too much today; nothing is written then.
+
+        Errors:
+            TooMany
+        """
+        settings = request.credential.app.settings
+        each, total = settings.questions_per_address, settings.questions_without_proof
+        if not asker.origin or not (each or total):
+            return
+        counted = self._means.store.count_stranger(request.app_id, asker.origin, day, each=each, total=total)
+        if not await counted:
+            raise TooMany(QUOTA_SPENT, retry_after_s=_AGAIN_S)
+
+    async def _is_over(self, app_id: str, asker: Asker, day: int, quota: int) -> bool:
+        """Count a question against its asker, and a stranger's against their address too: ids cost nothing."""
+        counts = [
+            await self._means.store.count(app_id, one, day) for one in {asker.reader_id, asker.voter_id}
+        ]
+        return max(counts) > quota
+
+    def read_id(self, request: Arrival) -> str:
+        """Read the id in the path."""
+        try:
+            return question_id_of(request.ids[NAMED])
+        except PydanticCustomError as error:
+            refuse(error.message(), NAMED, kind=error.type, within="path")
+
+    async def answer(self, request: Arrival) -> Reply:
+        """Give an answer as far as it is: bytes out of the store."""
+        shown = await self._means.store.shown(request.app_id, request.parsed)
+        if shown is None:
+            raise NotFound(messages.NOT_FOUND)
+        if shown.endswith(CLAIMS_MARK):
+            shown = await self._with_claims(request, shown.removesuffix(CLAIMS_MARK) + b"}")
+        return tagged(success_json(shown))
+
+    def read_many(self, request: Arrival) -> AskAnswers:
+        """Read a list of ids."""
+        body: AskAnswers = read_body(AskAnswers, request.payload)
+        check_browser_format(request, body)
+        return body
+
+    async def answers(self, request: Arrival) -> Reply:
+        """Give several answers, in the format asked for."""
+        body: AskAnswers = request.parsed
+        store, ids = self._means.store, body.question_ids
+        if not body.formats:
+            shown = await store.shown_many(request.app_id, ids)
+            plain = (b"null" if one is None else _without_mark(one) for one in shown)
+            return success_json(b"[" + b",".join(plain) + b"]")
+        found = await asyncio.gather(*(store.read(request.app_id, one) for one in ids))
+        return success_json(dumps([await self._formatted(one, body) for one in found]))
+
+    async def close(self) -> None:
+        """Wait for what is still being noted."""
+        await asyncio.gather(*self._noting, return_exceptions=True)
+
+    async def _with_claims(self, request: Arrival, shown: bytes) -> bytes:
+        """Add what the asker's token said, for the asker and for their own server; nobody else is shown it."""
+        try:
+            user_id = bearer_user(request)
+        except Unauthenticated:
+            user_id = ""
+        if not user_id and not request.credential.is_secret:
+            return shown
+        recorded = await self._means.store.read(request.app_id, request.parsed)
+        if recorded is None or not (request.credential.is_secret or user_id == recorded.question.user_id):
+            return shown
+        record = orjson.loads(shown)
+        record["metadata"].update(recorded.question.claims)
+        return dumps(record)
+
+    def _after(self, question: Question, parent: Recorded | None, parent_id: str) -> Question:
+        if parent is None or (parent.question.user_id and parent.question.user_id != question.user_id):
+            raise NotFound(messages.NOT_FOUND)
+        before = (*parent.question.before, parent.question.text)[-5:]
+        return question.model_copy(update={"parent_id": parent_id, "before": before})
+
+    async def _formatted(self, recorded: Recorded | None, body: AskAnswers) -> dict[str, Any] | None:
+        if recorded is None:
+            return None
+        return await self._means.client.formatted(recorded, body.format(recorded.question.format))
+
+    async def _note(self, question: Question) -> None:
+        """Put a question into its reader's history; what fails for good is logged, the question stands."""
+        for pause_s in (*_HISTORY_PAUSES_S, 0.0):
+            try:
+                return await self._put(question)
+            except HouseError as error:
+                reason = error.message
+            await asyncio.sleep(pause_s)
+        self._log.warning("history_missed", question_id=question.question_id, reason=reason)
+
+    def _later(self, work: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(_quietly(work))
+        self._noting.add(task)
+        task.add_done_callback(self._noting.discard)
+        return task
+
+
+def noted_in(history: LocalHistoryClient) -> Callable[[Question], Awaitable[None]]:
+    """Make what puts a question into its reader's history; putting it there again changes nothing."""
+
+    async def note(question: Question) -> None:
+        await history.asked(
+            question.app_id, question.user_id, question.question_id, question.text, question.parent_id
+        )
+
+    return note
+
+
+def read_body(model: Any, payload: Any) -> Any:
+    """Read a body.
+
+    Errors:
+        Unprocessable
+    """
+    try:
+        return model.model_validate(payload)
+    except ValidationError as error:
+        raise unprocessable(error) from error
+
+
+def _without_mark(shown: bytes) -> bytes:
+    return shown.removesuffix(CLAIMS_MARK) + b"}" if shown.endswith(CLAIMS_MARK) else shown
+
+
+async def _quietly(work: Any) -> None:
+    """Do what no caller waits for; the store's absence is told elsewhere."""
+    try:
+        await work
+    except HouseError as error:
+        structlog.get_logger().info("note_missed", reason=error.message)

@@ -1,0 +1,129 @@
+"""The six recommendation endpoints: one wire model each, one query, one call, one reply.
+
+Source: reference 8.6
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from actors.recommender.messages import Kind, ReaderQuery, RecommendationResult
+from cluster.clock import Clock
+from cluster.errors import Forbidden
+from cluster.ids import ServiceId
+from deployments.api.http.confidential_fields import check_query
+from deployments.api.http.endpoint import Answer, Schema
+from deployments.api.http.query_treatment import TreatedQueries
+from deployments.api.http.result_notices import notices_of
+from deployments.api.wire.faults import unprocessable
+from deployments.api.wire.recommendation import (
+    ProductToProducts,
+    Recommendation,
+    UserToAttributes,
+    UserToCategories,
+    UserToHistory,
+    UserToProducts,
+    UserToTrending,
+    to_query,
+)
+from deployments.edge.envelope import Reply, dumps, result
+from deployments.edge.request import Arrival
+
+NOT_FOR_BROWSERS = "Publishable key is not allowed to explain; use the secret key"
+
+BODIES: dict[Kind, type[Recommendation]] = {
+    "user_to_products": UserToProducts,
+    "user_to_categories": UserToCategories,
+    "user_to_attributes": UserToAttributes,
+    "user_to_trending": UserToTrending,
+    "user_to_history": UserToHistory,
+    "product_to_products": ProductToProducts,
+}
+"Kind -> wire model, in the order of the specification."
+
+
+class Recommendations:
+    """Endpoints 20 to 25."""
+
+    def __init__(
+        self,
+        queries: TreatedQueries,
+        clock: Clock,
+        new_service_id: Callable[[], ServiceId],
+    ) -> None:
+        self._queries = queries
+        self._clock = clock
+        self._new_service_id = new_service_id
+
+    def reader(self, kind: Kind) -> Schema:
+        """Make the schema step of one endpoint."""
+        model = BODIES[kind]
+
+        def read(request: Arrival) -> ReaderQuery:
+            try:
+                body = model.model_validate(request.payload)
+            except ValidationError as error:
+                raise unprocessable(error) from error
+            if body.explain[0] and not request.credential.is_secret:
+                raise Forbidden(NOT_FOR_BROWSERS)
+            token = request.token
+            user_id = token.user_id if token is not None and token.user_id else body.user_id or ""
+            query = to_query(body, kind, app_id=request.app_id, user_id=user_id, now_ms=self._clock.now_ms())
+            if query.pagination_id and not (user_id or request.credential.is_secret):
+                query = replace(query, is_strangers=True)
+            return check_query(request, query)
+
+        return read
+
+    def answerer(self, kind: Kind) -> Answer:
+        """Make the answer of one endpoint."""
+        write = _WRITERS.get(kind, _products)
+
+        async def answer(request: Arrival) -> Reply:
+            answered = await self._queries.answer(request)
+            name, found = write(answered)
+            return result(
+                name,
+                _with_explanation(dumps(found), answered),
+                took_ms=request.took_ms(),
+                service_id=self._new_service_id(),
+                alias=request.credential.app.settings.service_id_response_alias,
+            )
+
+        return answer
+
+
+def _with_explanation(found: bytes, answered: RecommendationResult) -> bytes:
+    """Put what is said of the whole list behind it."""
+    found += notices_of(answered)
+    if answered.explanation is None:
+        return found
+    return found + b',"explanation":' + dumps(answered.explanation)
+
+
+def _products(found: RecommendationResult) -> tuple[str, Any]:
+    return "products", found.products
+
+
+def _categories(found: RecommendationResult) -> tuple[str, Any]:
+    return "categories", [
+        {"category": group.value, "total": group.total, "recommended_products": group.products}
+        for group in found.groups
+    ]
+
+
+def _attributes(found: RecommendationResult) -> tuple[str, Any]:
+    return "attributes", [
+        {"value": group.value, "total": group.total, "recommended_products": group.products}
+        for group in found.groups
+    ]
+
+
+_WRITERS: dict[Kind, Callable[[RecommendationResult], tuple[str, Any]]] = {
+    "user_to_categories": _categories,
+    "user_to_attributes": _attributes,
+}

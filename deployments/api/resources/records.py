@@ -1,0 +1,194 @@
+"""What users and products have in common: upload, read, delete, ids, tasks.
+
+A read parses nothing: the stored JSON is spliced into the reply.
+
+Source: reference 8.1 to 8.3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, ClassVar, Final
+
+from cluster.clock import Clock, iso_ms
+from cluster.errors import Conflict, NotFound, messages
+from cluster.ids import TaskId
+from cluster.records.task import Task
+from cluster.records.validation.accepted import AcceptedRecords, RecordNoun, Standing
+from cluster.records.validation.upload import parse_upload
+from cluster.store.ports.stores import Stores
+from deployments.api.wire.faults import refuse
+from deployments.edge.envelope import Header, Reply, bare, dumps, success, success_json, tagged
+from deployments.edge.request import Arrival
+
+INCONSISTENT = (
+    "Some of the records are not inserted, because the data types of their custom attributes are not consistent "
+    "with other records. Please see `data` field for details."
+)
+DRY_RUN: Final[Header] = (b"x-dry-run", b"1")
+"Says that nothing was written, and that `task_id` names no task."
+_CODES = {"queued": 202, "running": 202, "finished": 200, "failed": 500}
+_MOST_TRIES = 5
+
+
+class Records:
+    """Endpoints of one noun; `Users` and `Products` say how they differ."""
+
+    noun: ClassVar[RecordNoun]
+    id_field: ClassVar[str]
+    deleted_one: ClassVar[str]
+    deleted_many: ClassVar[str]
+
+    def __init__(self, stores: Stores, clock: Clock, new_task_id: Callable[[], TaskId]) -> None:
+        self._stores = stores
+        self._clock = clock
+        self._new_task_id = new_task_id
+
+    # --- upload -----------------------------------------------------------------------------------------------
+
+    def read_upload(self, request: Arrival) -> AcceptedRecords:
+        """Validate an upload body: all or nothing."""
+        return parse_upload(self.noun, request.body, now_ms=self._clock.now_ms())
+
+    async def upload(self, request: Arrival) -> Reply:
+        """Queue the records that agree with the data set's attribute types; say which do not."""
+        accepted: AcceptedRecords = request.parsed
+        if is_dry_run(request):
+            known = await self._stores.records.attribute_types(request.app_id, self.noun)
+            return checked_only(_uploaded(self._new_task_id(), accepted.against(known)))
+        known = {}
+        for _ in range(_MOST_TRIES):
+            # Nothing is read first: the store says which attributes clash, which is rare, and then we know.
+            standing = accepted.against(known)
+            took = await self._stores.intake.accept(
+                request.app_id,
+                self.noun,
+                "put",
+                standing.payload,
+                task_id=self._new_task_id(),
+                total=len(accepted.records),
+                now_ms=self._clock.now_ms(),
+                attribute_types=standing.attribute_types,
+                errors=standing.messages,
+            )
+            if not took.conflicts:
+                return _uploaded(took.task_id, standing)
+            known = {**known, **took.conflicts}
+        raise Conflict("attribute types changed while the upload was checked; please retry")
+
+    # --- read -------------------------------------------------------------------------------------------------
+
+    def read_id(self, request: Arrival) -> str:
+        """Take the id of a record out of the path.
+
+        Errors:
+            Unprocessable: longer than 512 characters, or not UTF-8
+        """
+        record_id = request.ids[self.id_field]
+        if len(record_id) > 512:
+            refuse(
+                "ensure this value has at most 512 characters",
+                self.id_field,
+                kind="value_error.any_str.max_length",
+                within="path",
+            )
+        if "\ufffd" in record_id:
+            refuse("not valid UTF-8", self.id_field, kind="value_error.str", within="path")
+        return record_id
+
+    async def read(self, request: Arrival) -> Reply:
+        """Answer with one record in the envelope."""
+        return tagged(success_json(await self._stored(request)))
+
+    async def _stored(self, request: Arrival) -> bytes:
+        found = await self._stores.records.get(request.app_id, self.noun, request.parsed)
+        if found is None:
+            raise NotFound(await self._why_not(request.app_id))
+        return found
+
+    async def _why_not(self, app_id: str) -> str:
+        return messages.NOT_FOUND
+
+    async def list_ids(self, request: Arrival) -> Reply:
+        """Answer with all ids, sorted."""
+        if not await self._stores.records.seen(request.app_id, self.noun):
+            raise NotFound(messages.NOT_FOUND, status_code=True)
+        ids = await self._stores.records.ids(request.app_id, self.noun, self._type_of(request))
+        return success({"ids": ids})
+
+    def _type_of(self, request: Arrival) -> str | None:
+        return None
+
+    # --- delete -----------------------------------------------------------------------------------------------
+
+    def read_delete(self, request: Arrival) -> list[str]:
+        """Validate the body of a bulk delete."""
+        raise NotImplementedError
+
+    async def delete_many(self, request: Arrival) -> Reply:
+        """Queue a bulk delete; unknown ids are as good as deleted."""
+        return await self._delete(request, request.parsed, self.deleted_many)
+
+    async def delete_one(self, request: Arrival) -> Reply:
+        """Queue the delete of one record."""
+        return await self._delete(request, [request.parsed], self.deleted_one)
+
+    async def _delete(self, request: Arrival, record_ids: list[str], message: str) -> Reply:
+        took = await self._stores.intake.accept(
+            request.app_id,
+            self.noun,
+            "remove",
+            dumps(record_ids),
+            task_id=self._new_task_id(),
+            total=len(record_ids),
+            now_ms=self._clock.now_ms(),
+        )
+        return success({"task_id": took.task_id}, message)
+
+    # --- task -------------------------------------------------------------------------------------------------
+
+    async def status(self, request: Arrival) -> Reply:
+        """Answer with the state of a task of this noun."""
+        task = await self._stores.tasks.get(request.app_id, self.noun, request.ids["task_id"])
+        if task is None:
+            raise NotFound(messages.NOT_FOUND)
+        return bare(_task_body(task, self._clock.now_ms()))
+
+
+def is_dry_run(request: Arrival) -> bool:
+    """Tell whether an upload is only to be checked (decision I8)."""
+    return request.query.get("dry_run", "").lower() in ("1", "true")
+
+
+def checked_only(reply: Reply) -> Reply:
+    """Mark the reply of a dry run; its body is the usual one, as the interface asks."""
+    return replace(reply, headers=(*reply.headers, DRY_RUN))
+
+
+def _uploaded(task_id: str, standing: Standing) -> Reply:
+    if not standing.messages:
+        return success({"task_id": task_id})
+    body = {"errors": True, "message": INCONSISTENT, "data": list(standing.messages), "task_id": task_id}
+    return bare({**body, "details": list(standing.details)} if standing.details else body)
+
+
+def _task_body(task: Task, now_ms: int) -> dict[str, Any]:
+    until_ms = task.finished_at if task.finished_at is not None else now_ms
+    return {
+        "message": messages.SUCCESS,
+        "took": max(0, until_ms - task.created_at),
+        "errors": task.failed > 0 or task.status == "failed",
+        "code": _CODES[task.status],
+        "data": {
+            "task_id": task.task_id,
+            "type": task.type,
+            "status": task.status,
+            "total": task.total,
+            "succeeded": task.succeeded,
+            "failed": task.failed,
+            "errors": list(task.errors),
+            "created_at": iso_ms(task.created_at),
+            "finished_at": None if task.finished_at is None else iso_ms(task.finished_at),
+        },
+    }

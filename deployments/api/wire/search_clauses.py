@@ -1,0 +1,356 @@
+"""Parts of a search's body: facets, orders, anchors; and what they become.
+
+Source: reference 6.7
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    GetJsonSchemaHandler,
+    PlainValidator,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import CoreSchema
+
+from actors.retrieval.messages import DISTANCE, SCORES, Anchoring, Facet, FacetFilter, OrderKey
+from cluster.errors import FilterSyntax
+from cluster.query.columnar.formula import MOST_DEAR, Formula, is_plain_field, parse_formula
+from cluster.query.language import tree
+from cluster.query.language.automaton import Effort
+from cluster.query.language.field_values import canonical, is_moment
+from cluster.query.language.parser import parse
+from cluster.query.language.patterns import regex
+from cluster.query.language.scalars import moment_of, number_of, period_of
+from cluster.records.product import TRANSLATION_NAME, Product
+from deployments.api.wire.faults import refuse, refuse_filter, wrong
+from deployments.api.wire.shared import Count, Name, Real, Wire, tree_of
+
+MOST_FACETS = 32
+MOST_KEYS = 200
+"Ranges and queries of one facet."
+MOST_TERMS = 1_000
+_MOST_FORMULAS = 1_000
+"Characters of all formulas of one order."
+_NUMERIC = frozenset(
+    {"price", "original_price", "sale_price", "margin", "rating", "enable_question_answering"}
+)
+_NO_FIELD = "there is no such product field; name one, for example brand, or custom_attributes.<name>"
+_NO_NUMBER = (
+    "an order needs a field of numbers, booleans or dates, for example price or custom_attributes.<name>, "
+    "one of _search_score, _personalization_score, _boosting_score and _geo_distance, or a formula of them"
+)
+
+
+class _OrName:
+    """Says in the schema that the name of a field may stand alone."""
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"anyOf": [{"type": "string", "minLength": 1, "maxLength": 512}, handler(core)]}
+
+
+def _bound(value: Any) -> str:
+    """Read an end of a range as the text a filter would have."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and number_of(value) is not None:
+        return repr(value)
+    if isinstance(value, str) and (number_of(value) is not None or period_of(value) is not None):
+        return value
+    raise wrong("an end of a range is a number or a date", "type_error.number")
+
+
+def _is_reversed(start: str | None, end: str | None) -> bool:
+    """Tell whether a range of two numbers or two dates begins above its end."""
+    if start is None or end is None:
+        return False
+    lower, upper = number_of(start), number_of(end)
+    if lower is not None and upper is not None:
+        return lower > upper
+    first, last = period_of(start), period_of(end)
+    return first is not None and last is not None and first[0] > last[0]
+
+
+def _moment(value: Any) -> int:
+    at_ms = moment_of(value)
+    if at_ms is None:
+        raise wrong("invalid datetime format", "value_error.datetime")
+    return at_ms
+
+
+def _term(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(value) if isinstance(value, (int, float)) else value
+
+
+Bound = Annotated[
+    Any, PlainValidator(_bound), WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string"}]})
+]
+Moment = Annotated[Any, PlainValidator(_moment), WithJsonSchema({"type": "string", "format": "date-time"})]
+FieldName = Annotated[str, Field(min_length=1, max_length=512)]
+Term = Annotated[str, Field(max_length=4_096), BeforeValidator(_term)]
+
+
+class ChosenRange(Wire):
+    """A range of values from `from` to `to`, which is not included. `key` may be absent."""
+
+    from_: Bound | None = Field(None, alias="from")
+    to: Bound | None = None
+    key: Name | None = None
+
+    @model_validator(mode="after")
+    def _check_ends(self) -> ChosenRange:
+        if self.from_ is None and self.to is None:
+            raise wrong("a range needs from, to or both")
+        if _is_reversed(self.from_, self.to):
+            raise wrong("a range needs a from that is not above its to: swap them")
+        return self
+
+
+class FacetRange(ChosenRange):
+    """A range of values that is counted under its name."""
+
+    key: Name
+
+
+class ChosenQuery(Wire):
+    """A filter. `key` may be absent."""
+
+    query: Annotated[str, Field(min_length=1, max_length=65_536)]
+    key: Name | None = None
+
+
+class FacetQuery(ChosenQuery):
+    """A filter whose products are counted under its name."""
+
+    key: Name
+
+
+class FacetField(Wire):
+    """What to count."""
+
+    field: FieldName
+    alias: Annotated[str, Field(min_length=1, max_length=512)] | None = None
+    size: Count = 10
+    include: Annotated[str, Field(max_length=4_096)] | None = None
+    exclude: Annotated[str, Field(max_length=4_096)] | None = None
+    ranges: Annotated[list[FacetRange], Field(max_length=MOST_KEYS)] = Field(default_factory=list)
+    queries: Annotated[list[FacetQuery], Field(max_length=MOST_KEYS)] = Field(default_factory=list)
+
+
+class FacetChoice(Wire):
+    """The chosen values of a facet. One of them must match."""
+
+    terms: Annotated[list[Term], Field(max_length=MOST_TERMS)] = Field(default_factory=list)
+    ranges: Annotated[list[ChosenRange], Field(max_length=MOST_KEYS)] = Field(default_factory=list)
+    queries: Annotated[list[ChosenQuery], Field(max_length=MOST_KEYS)] = Field(default_factory=list)
+
+
+FacetEntry = Annotated[
+    FacetField,
+    BeforeValidator(lambda value: {"field": value} if isinstance(value, str) else value),
+    _OrName(),
+]
+
+
+class TieBreaker(Wire):
+    """When neighbours count as equal."""
+
+    type: Literal["relative_difference"] = "relative_difference"
+    threshold: Annotated[Real, Field(ge=0)] = 0.0
+
+
+class Point(Wire):
+    """A place."""
+
+    lat: Annotated[Real, Field(ge=-90, le=90)]
+    lon: Annotated[Real, Field(ge=-180, le=180)]
+
+
+class OrderBy(Wire):
+    """One sort key."""
+
+    field: Annotated[str, Field(min_length=1, max_length=1_000)]
+    order: Literal["desc", "asc"] = "desc"
+    tie_breaker: TieBreaker | None = None
+    default_value: Real = 0.0
+    geo: Point | None = None
+
+
+class AnchoringSetting(Wire):
+    """A product to place beside another one."""
+
+    product_id: FieldName
+    anchor_ids: Annotated[list[Name], Field(min_length=1, max_length=1_000)]
+    relative_position: Annotated[int, Field(ge=-1_000, le=1_000)] = -1
+    start_time: Moment | None = None
+    end_time: Moment | None = None
+
+    @model_validator(mode="after")
+    def _says_where(self) -> AnchoringSetting:
+        if self.relative_position == 0:
+            raise wrong("relative_position is 1 or more for after the anchor, -1 or less for before it")
+        return self
+
+
+def anchorings_of(settings: Sequence[AnchoringSetting]) -> tuple[Anchoring, ...]:
+    """Turn `anchoring_settings` into what the engine is asked."""
+    return tuple(
+        Anchoring(one.product_id, tuple(one.anchor_ids), one.relative_position, one.start_time, one.end_time)
+        for one in settings
+    )
+
+
+def order_of(entries: Sequence[OrderBy]) -> tuple[OrderKey, ...]:
+    """Turn `order_by` into keys.
+
+    Errors:
+        Unprocessable, FilterSyntax: a field without numbers, a formula that makes no sense
+    """
+    keys = []
+    formulas = dear = 0
+    for at, entry in enumerate(entries):
+        expression = canonical(entry.field.strip())
+        names: Sequence[str] = (expression,)
+        if not is_plain_field(expression):
+            formulas += len(expression)
+            if formulas > _MOST_FORMULAS:
+                refuse(
+                    f"all formulas together have at most {_MOST_FORMULAS} characters", "order_by", at, "field"
+                )
+            formula = _formula(expression, at)
+            names, dear = formula.fields, dear + formula.dear
+            if dear > MOST_DEAR:
+                refuse(
+                    f"all formulas together have at most {MOST_DEAR} powers, remainders and functions",
+                    "order_by",
+                    at,
+                    "field",
+                )
+        if not all(name in SCORES or _is_numeric(name) for name in names):
+            refuse(_NO_NUMBER, "order_by", at, "field")
+        if DISTANCE in names and entry.geo is None:
+            refuse("_geo_distance needs geo: {lat, lon}", "order_by", at, "geo", kind="value_error.missing")
+        keys.append(
+            OrderKey(
+                expression,
+                ascending=entry.order == "asc",
+                threshold=entry.tie_breaker.threshold if entry.tie_breaker is not None else 0.0,
+                default=entry.default_value,
+                at=(entry.geo.lat, entry.geo.lon) if entry.geo is not None else None,
+            )
+        )
+    return tuple(keys)
+
+
+def facets_of(entries: Sequence[FacetField]) -> tuple[Facet, ...]:
+    """Turn `facets` into what is to be counted.
+
+    Errors:
+        Unprocessable, FilterSyntax: a field no product can have, a pattern or query that does not parse
+    """
+    effort = Effort()
+    found = []
+    for at, entry in enumerate(entries):
+        name = canonical(entry.field)
+        keys = _keys(name, entry.ranges, entry.queries, "facets", at)
+        if not entry.queries or entry.ranges:
+            check_field(name, "facets", at, "field")
+        for pattern in ("include", "exclude"):
+            _try_pattern(getattr(entry, pattern), effort, "facets", at, pattern)
+        counted = tuple((key or "", node) for key, node in keys)
+        found.append(
+            Facet(
+                name,
+                entry.alias or entry.field,
+                entry.size,
+                entry.include,
+                entry.exclude,
+                counted or None,
+            )
+        )
+    return tuple(found)
+
+
+def facet_filters_of(chosen: Mapping[str, FacetChoice]) -> tuple[FacetFilter, ...]:
+    """Turn `facet_filters` into filters; a choice of nothing is none.
+
+    Errors:
+        Unprocessable, FilterSyntax: a field no product can have, a query that does not parse
+    """
+    found = []
+    for label, choice in chosen.items():
+        name = canonical(label)
+        if choice.terms or choice.ranges:
+            check_field(name, "facet_filters", label)
+        nodes: list[tree.Node] = [tree.Term(name, term) for term in choice.terms]
+        nodes += [node for _, node in _keys(name, choice.ranges, choice.queries, "facet_filters", label)]
+        if nodes:
+            found.append(FacetFilter(name, nodes[0] if len(nodes) == 1 else tree.Any(tuple(nodes))))
+    return tuple(found)
+
+
+def check_budget(facets: Sequence[FacetField], chosen: Mapping[str, FacetChoice]) -> None:
+    """Hold all filters of the facets of one body to the budget of one filter.
+
+    Errors:
+        FilterSyntax: they are more than that
+    """
+    told: list[ChosenQuery] = [query for entry in facets for query in entry.queries]
+    told += [query for choice in chosen.values() for query in choice.queries]
+    ranges = sum(len(entry.ranges) for entry in facets) + sum(len(one.ranges) for one in chosen.values())
+    if ranges > MOST_KEYS:
+        refuse(f"all facets together have at most {MOST_KEYS} ranges", "facets")
+    if sum(len(choice.terms) for choice in chosen.values()) > MOST_TERMS:
+        refuse(f"all facet filters together have at most {MOST_TERMS} terms", "facet_filters")
+    if len(told) > 1:
+        try:
+            parse(" ".join(f"({query.query})" for query in told))
+        except FilterSyntax as error:
+            refuse_filter(error, "facets")
+
+
+def check_field(name: str, *path: str | int) -> None:
+    """Refuse a field that no product can have."""
+    outer, dot, rest = name.partition(".")
+    known = outer in Product.model_fields or re.fullmatch(TRANSLATION_NAME, outer) is not None
+    if not known or (dot and not rest) or name == "custom_attributes":
+        refuse(_NO_FIELD, *path)
+
+
+def _keys(
+    name: str, ranges: Sequence[ChosenRange], queries: Sequence[ChosenQuery], *path: str | int
+) -> Iterator[tuple[str | None, tree.Node]]:
+    for one in ranges:
+        yield one.key, tree.Range(name, one.from_, one.to, True, False)
+    for at, query in enumerate(queries):
+        node = tree_of(query.query, *path, "queries", at, "query")
+        if node is None:
+            refuse("the query is empty", *path, "queries", at, "query")
+        yield query.key, node
+
+
+def _try_pattern(pattern: str | None, effort: Effort, *path: str | int) -> None:
+    if pattern is not None:
+        try:
+            regex(pattern, effort)
+        except FilterSyntax as error:
+            refuse_filter(error, *path)
+
+
+def _formula(expression: str, at: int) -> Formula:
+    try:
+        return parse_formula(expression)
+    except FilterSyntax as error:
+        refuse_filter(error, "order_by", at, "field")
+
+
+def _is_numeric(name: str) -> bool:
+    stored = canonical(name)
+    outer, _, rest = stored.partition(".")
+    return stored in _NUMERIC or is_moment(stored) or (outer == "custom_attributes" and bool(rest))

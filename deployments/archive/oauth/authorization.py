@@ -1,0 +1,159 @@
+"""The page where a person allows a client to use the archive, or does not.
+
+    GET                        nobody signed in: sign-in form; else: who asks for what, Allow, Deny
+    POST decision=sign-in      right: back to GET;  wrong: the form again
+    POST decision=allow        a code, to the client's address
+    POST decision=deny         access_denied, to the client's address
+    POST decision=switch       signed out, back to GET
+
+GET changes nothing. Every form carries the request it was shown for, signed, in time and bound to the browser and
+to the person it was shown to, so what is allowed is what was seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import structlog
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cluster.records.account import Account, Code, new_grant_id
+from deployments.archive.oauth.addresses import AUTHORIZE_PATH, CLIENTS_PATH
+from deployments.archive.oauth.authorization_request import Asked, Declined, NotAnswerable, read_asked
+from deployments.archive.oauth.clients import Client, short_id
+from deployments.archive.oauth.forms import form_of, query_of
+from deployments.archive.oauth.pages import Pages, go
+from deployments.archive.oauth.redirects import is_loopback_target, shown_target
+from deployments.archive.oauth.replies import Refused
+from deployments.archive.oauth.services import CODE_LIFE_S, OAuthMeans
+from deployments.archive.oauth.sessions import Sessions, is_own_page
+from deployments.archive.oauth.signin import ConnectingClient, SignIn
+from deployments.archive.oauth.signing import sha256
+
+_log = structlog.get_logger()
+
+
+class Authorize:
+    """Asks the person."""
+
+    def __init__(self, means: OAuthMeans, pages: Pages, sessions: Sessions, sign_in: SignIn) -> None:
+        self._means = means
+        self._pages = pages
+        self._sessions = sessions
+        self._sign_in = sign_in
+
+    async def __call__(self, request: Request) -> Response:
+        """Answer a request."""
+        self._means.knock(request, "page", self._means.limits.pages)
+        if request.method == "POST":
+            return await self._decide(request)
+        try:
+            asked, client = await read_asked(
+                query_of(request), self._means.clients, self._means.base(request)
+            )
+        except NotAnswerable as fault:
+            return self._pages.stop("This request can’t be answered", fault.reason)
+        except Declined as declined:
+            return await self._redirect_error(request, declined)
+        account = await self._sessions.account(request)
+        if account is None:
+            values = _values(asked, None)
+            connecting = ConnectingClient.of(client, asked.redirect_uri)
+            return self._sign_in.show(request, values, action=AUTHORIZE_PATH, client=connecting)
+        return self._consent(request, asked, client, account)
+
+    async def _redirect_error(self, request: Request, declined: Declined) -> Response:
+        """Send an error to the client's address, with a click where it could lead a person astray.
+
+        Anybody may register a website, so a redirect that asks nobody would lend our name to it. A loopback
+        address leads to the person's own programs.
+
+        Source: RFC 9700 section 4.11.2
+        """
+        if is_loopback_target(declined.location) or await self._sessions.account(request) is not None:
+            return go(declined.location, 302)
+        return self._pages.show(
+            "declined",
+            client_name=declined.client_name,
+            target=shown_target(declined.location),
+            location=declined.location,
+            reason=declined.reason,
+        )
+
+    def _consent(self, request: Request, asked: Asked, client: Client, account: Account) -> Response:
+        browser = self._sessions.browser(request)
+        response = self._pages.show(
+            "consent",
+            action=AUTHORIZE_PATH,
+            form=self._sessions.form(browser, _values(asked, account)),
+            username=account.username,
+            clients_path=CLIENTS_PATH,
+            **asdict(ConnectingClient.of(client, asked.redirect_uri)),
+        )
+        self._sessions.remember(response, browser, secure=asked.base.startswith("https:"))
+        return response
+
+    async def _decide(self, request: Request) -> Response:
+        form = await form_of(request, self._means.limits.body_s)
+        if not is_own_page(request, self._means.base(request)):
+            return self._strange()
+        values, in_time = self._sessions.read_form(request, form.get("form") or "")
+        if values is None or "asked" not in values:
+            return self._strange()
+        asked = Asked(**values["asked"])
+        client = await self._means.clients.find(asked.client_id)
+        decision = form.once("decision")
+        if client is None or not in_time or decision not in ("sign-in", "allow", "deny", "switch"):
+            # The same question again, with a fresh form.
+            return go(asked.address())
+        if decision == "deny":
+            return go(asked.back(error="access_denied", error_description="the person declined"))
+        if decision == "switch":
+            response = go(asked.address())
+            await self._sessions.sign_out(request, response, secure=asked.base.startswith("https:"))
+            return response
+        if decision == "sign-in":
+            return await self._sign_in.attempt(
+                request,
+                form,
+                values,
+                goal=asked.address(),
+                action=AUTHORIZE_PATH,
+                client=ConnectingClient.of(client, asked.redirect_uri),
+            )
+        account = await self._sessions.account(request)
+        if account is None or account.user_id != values["user_id"]:
+            return go(asked.address())
+        return go(asked.back(code=await self._issue(asked, client, account)))
+
+    async def _issue(self, asked: Asked, client: Client, account: Account) -> str:
+        text, now_ms = self._means.signing.random(), self._means.clock.now_ms()
+        code = Code(
+            grant_id=new_grant_id(), client_id=client.client_id, client_name=client.shown_name,
+            redirect_uri=asked.redirect_uri, challenge=asked.challenge, resource=asked.resource,
+            user_id=account.user_id, username=account.username,
+            created_at=now_ms, expires_at=now_ms + CODE_LIFE_S * 1000,
+        )  # fmt: skip
+        await self._means.grants.put_code(sha256(text), code)
+        _log.info("client_allowed", user_id=account.user_id, client=short_id(client.client_id))
+        return text
+
+    def _strange(self) -> Response:
+        return self._pages.stop(
+            "This form can’t be used",
+            "It was not shown in this browser, or cookies are blocked. Go back to your application and connect again.",
+            403,
+        )
+
+
+def _values(asked: Asked, account: Account | None) -> dict[str, Any]:
+    return {"asked": asked.kept(), "user_id": account.user_id if account else ""}
+
+
+def as_page(pages: Pages, refused: Refused) -> Response:
+    """Say a refusal to a person."""
+    heading = "Too many requests" if refused.status == 429 else "This request can’t be answered"
+    text = refused.description[:1].upper() + refused.description[1:] + "."
+    return pages.stop(heading, text, refused.status, retry_after_s=refused.retry_after_s)

@@ -1,0 +1,89 @@
+"""The page where people see which clients they allowed, and end what they no longer want."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cluster.clock import iso_ms
+from cluster.records.account import Account
+from deployments.archive.oauth.addresses import CLIENTS_PATH
+from deployments.archive.oauth.forms import form_of
+from deployments.archive.oauth.pages import Pages, go
+from deployments.archive.oauth.services import OAuthMeans
+from deployments.archive.oauth.sessions import Sessions, is_own_page
+from deployments.archive.oauth.signin import SignIn
+
+_log = structlog.get_logger()
+
+
+class Connected:
+    """Lists a person's grants."""
+
+    def __init__(self, means: OAuthMeans, pages: Pages, sessions: Sessions, sign_in: SignIn) -> None:
+        self._means = means
+        self._pages = pages
+        self._sessions = sessions
+        self._sign_in = sign_in
+
+    async def __call__(self, request: Request) -> Response:
+        """Answer a request."""
+        self._means.knock(request, "page", self._means.limits.pages)
+        if request.method == "POST":
+            return await self._change(request)
+        account = await self._sessions.account(request)
+        if account is None:
+            return self._sign_in.show(request, {"user_id": ""}, action=CLIENTS_PATH)
+        return await self._list(request, account)
+
+    async def _list(self, request: Request, account: Account) -> Response:
+        held = await self._means.grants.of_user(account.user_id)
+        shown: list[dict[str, Any]] = [
+            {
+                "grant_id": one.grant.grant_id,
+                "name": one.grant.client_name,
+                "target": one.grant.target,
+                "since": iso_ms(one.grant.created_at)[:10],
+                "used": iso_ms(one.used_at)[:16].replace("T", " "),
+            }
+            for one in held
+        ]
+        browser = self._sessions.browser(request)
+        form = self._sessions.form(browser, {"user_id": account.user_id})
+        response = self._pages.show(
+            "clients", action=CLIENTS_PATH, form=form, username=account.username, clients=shown
+        )
+        secure = self._means.base(request).startswith("https:")
+        self._sessions.remember(response, browser, secure=secure)
+        return response
+
+    async def _change(self, request: Request) -> Response:
+        form = await form_of(request, self._means.limits.body_s)
+        values, in_time = self._sessions.read_form(request, form.get("form") or "")
+        if values is None or "asked" in values or not is_own_page(request, self._means.base(request)):
+            return self._pages.stop(
+                "This form can’t be used", "It was not shown in this browser, or cookies are blocked.", 403
+            )
+        decision = form.once("decision")
+        if not in_time:
+            return go(CLIENTS_PATH)
+        if decision == "sign-in":
+            return await self._sign_in.attempt(request, form, values, goal=CLIENTS_PATH, action=CLIENTS_PATH)
+        response = go(CLIENTS_PATH)
+        account = await self._sessions.account(request)
+        if account is not None and account.user_id == values["user_id"]:
+            if decision == "switch":
+                secure = self._means.base(request).startswith("https:")
+                await self._sessions.sign_out(request, response, secure=secure)
+            elif decision == "end":
+                await self._end(account, form.once("grant") or "")
+        return response
+
+    async def _end(self, account: Account, grant_id: str) -> None:
+        grant = await self._means.grants.grant(grant_id)
+        if grant is not None and grant.user_id == account.user_id:
+            await self._means.grants.revoke(grant_id, now_ms=self._means.clock.now_ms())
+            _log.info("grant_ended", grant=grant_id, by="person")

@@ -1,0 +1,125 @@
+"""Reading, changing and removing a registration, by whoever holds its access token.
+
+    GET      the registration
+    PUT      replaced whole, by the rules of registering
+    DELETE   gone: the client, its grants and their tokens; its id is refused from then on
+
+Source: RFC 7592.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cluster.records.registration import Registration, short_id
+from deployments.archive.oauth.clients import client_of_registration, is_secret_of, read_client
+from deployments.archive.oauth.forms import body_of
+from deployments.archive.oauth.registration import document_of, read_metadata, read_object
+from deployments.archive.oauth.replies import ANY_ORIGIN, NO_STORE, NOSNIFF, Refused, answer, refusal
+from deployments.archive.oauth.services import OAuthMeans
+
+WRONG_TOKEN = "the registration access token is missing or is not the one of this client"  # noqa: S105 - a sentence
+_CHALLENGE = 'Bearer realm="archive"'
+_OURS = (
+    "registration_access_token",
+    "registration_client_uri",
+    "client_secret_expires_at",
+    "client_id_issued_at",
+)
+"Members that only we write."
+
+_log = structlog.get_logger()
+
+
+class Manage:
+    """Answers what a client asks about its own registration."""
+
+    def __init__(self, means: OAuthMeans) -> None:
+        self._means = means
+
+    async def __call__(self, request: Request) -> Response:
+        """Answer a request."""
+        self._means.knock(request, "register", self._means.limits.registrations)
+        token = _token_of(request)
+        registration = await self._find(request.path_params["client_id"], token)
+        if registration is None:
+            # An unknown client and a wrong token read the same: nobody learns which ids exist.
+            challenge = f'{_CHALLENGE}, error="invalid_token"' if token else _CHALLENGE
+            return refusal(Refused("invalid_token", WRONG_TOKEN, 401), {"www-authenticate": challenge})
+        if request.method == "DELETE":
+            return await self._remove(registration)
+        if request.method == "PUT":
+            given = read_object(await body_of(request, self._means.limits.body_s))
+            registration = self._change(registration, given)
+            await self._write(registration)
+        document = document_of(self._means, self._means.base(request), registration, token)
+        return answer(document, headers=NO_STORE)
+
+    async def _find(self, client_id: str, token: str) -> Registration | None:
+        """Find the registration a token is for; None when it is for none, or for one that was removed."""
+        facts = self._means.signing.registrations.open(token)
+        client = read_client(self._means.signing, client_id)
+        if facts is None or client is None:
+            return None
+        short, issued_at, redirect_uris = facts
+        if not hmac.compare_digest(short, short_id(client_id)):
+            return None
+        changed = await self._means.registrations.get(client_id)
+        if changed is not None:
+            return None if changed.removed else changed
+        return Registration(
+            client_id=client_id, name=client.name, method=client.method, redirect_uris=tuple(redirect_uris),
+            issued_at=issued_at,
+        )  # fmt: skip
+
+    def _change(self, registration: Registration, given: Mapping[str, Any]) -> Registration:
+        """Replace everything that a client may say of itself.
+
+        Source: RFC 7592 section 2.2: ids and secrets are ours to choose.
+        """
+        fixed = [name for name in _OURS if name in given]
+        if fixed:
+            raise Refused("invalid_client_metadata", f"an update must not hold {', '.join(fixed)}")
+        if given.get("client_id") != registration.client_id:
+            raise Refused("invalid_client_metadata", "client_id is not the one of this registration")
+        secret = given.get("client_secret")
+        if secret is not None and not self._is_secret(registration, secret):
+            raise Refused("invalid_client_metadata", "client_secret is not the one of this registration")
+        name, method, redirect_uris = read_metadata(given)
+        changes = {"name": name, "method": method, "redirect_uris": tuple(redirect_uris)}
+        return registration.model_copy(update=changes)
+
+    def _is_secret(self, registration: Registration, secret: object) -> bool:
+        known = client_of_registration(registration)
+        return (
+            known is not None
+            and known.method != "none"
+            and isinstance(secret, str)
+            and is_secret_of(self._means.signing, known, secret)
+        )
+
+    async def _remove(self, registration: Registration) -> Response:
+        await self._write(registration.model_copy(update={"removed": True}))
+        client_id, now_ms = registration.client_id, self._means.clock.now_ms()
+        ended = await self._means.grants.revoke_client(client_id, now_ms=now_ms)
+        _log.info("client_removed", client=short_id(client_id), grants=ended)
+        return Response(None, 204, {**ANY_ORIGIN, **NOSNIFF, **NO_STORE})
+
+    async def _write(self, registration: Registration) -> None:
+        wait_s = await self._means.changes.wait_s()
+        if wait_s:
+            words = "too many registrations are being changed; try again later"
+            raise Refused("temporarily_unavailable", words, 429, wait_s)
+        if not await self._means.registrations.put(registration, now_ms=self._means.clock.now_ms()):
+            raise Refused("invalid_token", WRONG_TOKEN, 401)
+
+
+def _token_of(request: Request) -> str:
+    scheme, _, token = request.headers.get("authorization", "").strip().partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""

@@ -1,0 +1,131 @@
+"""The archive's way in: everything under `/mcp`, its sign-in, and the pages that tell how to connect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from random import Random
+
+from starlette.routing import BaseRoute, Route
+
+from actors.answers.archive.client import ArchiveClient
+from cluster.clock import Clock
+from cluster.secrecy import Vault
+from cluster.store.ports.stores import Stores
+from deployments.archive import signed_offsets, text_fence
+from deployments.archive.admission import ClientGate
+from deployments.archive.archive_tools import Research
+from deployments.archive.card import pages
+from deployments.archive.citation import CitationRules
+from deployments.archive.endpoint import McpEndpoint
+from deployments.archive.methods import Methods
+from deployments.archive.oauth.addresses import MCP_PATH, Addresses
+from deployments.archive.oauth.routes import oauth_routes
+from deployments.archive.oauth.services import OAuthMeans, open_oauth
+from deployments.archive.signed_offsets import Issuer
+from deployments.archive.transport import Origins
+from deployments.archive.usage_log import UsageBook
+from deployments.edge.client_address import DIRECT, ClientAddresses
+from deployments.edge.request_log import Tally
+from deployments.edge.trace import AccessLog
+
+TITLE = "News Archive Search"
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveConfig:
+    """What an installation says about its archive."""
+
+    app_id: str = "playground"
+    title: str = TITLE
+    version: str = "0.1.0"
+    public_url: str = ""
+    host: str = "127.0.0.1"
+    port: int = 8000
+    origins: tuple[str, ...] = ()
+    "Origins of pages that may call from a browser, beside our own and loopback."
+    citation: CitationRules = field(default_factory=CitationRules)
+    plain_sign_in: bool = False
+    "People may sign in over plain http beyond loopback."
+    client_addresses: ClientAddresses = DIRECT
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveMeans:
+    """What the archive's routes work with, put together once a process; started and closed with it."""
+
+    config: ArchiveConfig
+    oauth: OAuthMeans
+    gate: ClientGate
+    usage: UsageBook
+    endpoint: McpEndpoint
+
+    @property
+    def is_following(self) -> bool:
+        """Are revocations followed? Without it a token would outlive its end."""
+        return self.oauth.bearer.is_following
+
+    async def start(self) -> None:
+        """Begin to follow revocations and rules, and to write the book of calls."""
+        await self.oauth.bearer.start()
+        await self.gate.start()
+        await self.usage.start()
+
+    async def close(self) -> None:
+        """Stop, and write what the book still holds."""
+        await self.oauth.bearer.close()
+        await self.gate.close()
+        await self.usage.close()
+
+
+def open_archive(
+    stores: Stores,
+    vault: Vault,
+    archive: ArchiveClient,
+    clock: Clock,
+    config: ArchiveConfig,
+    *,
+    tally: Tally | None = None,
+    access_log: AccessLog | None = None,
+) -> ArchiveMeans:
+    """Put everything together; nothing runs before `start`.
+
+    Errors:
+        Invalid: the public address is none
+    """
+    addresses = Addresses.of(
+        config.public_url, host=config.host, port=config.port, plain_sign_in=config.plain_sign_in
+    )
+    oauth = open_oauth(
+        stores, vault, clock, addresses, title=config.title, client_addresses=config.client_addresses
+    )
+    usage = UsageBook(stores.archive_calls, config.app_id, clock)
+    gate = ClientGate(stores.client_rules, stores.limits, config.app_id, clock)
+    research = Research(
+        config.app_id,
+        archive,
+        Issuer(vault.derive(signed_offsets.PURPOSE)),
+        vault.derive(text_fence.PURPOSE),
+        config.citation,
+    )
+    endpoint = McpEndpoint(
+        methods=Methods(research, usage, title=config.title, version=config.version),
+        gate=gate,
+        bearer=oauth.bearer,
+        addresses=addresses,
+        origins=Origins.of(config.origins),
+        clock=clock,
+        tally=tally or Tally(),
+        access_log=access_log or AccessLog(0.0, Random()),
+    )
+    return ArchiveMeans(config, oauth, gate, usage, endpoint)
+
+
+def archive_routes(means: ArchiveMeans) -> list[BaseRoute]:
+    """Make all routes of the archive, those of OAuth included."""
+    paths: Iterable[str] = (MCP_PATH, MCP_PATH + "/")
+    return [
+        *(Route(path, endpoint=means.endpoint) for path in paths),
+        *oauth_routes(means.oauth),
+        *pages(means.config, means.oauth.addresses),
+    ]

@@ -1,0 +1,148 @@
+"""`kiosk apps`: make apps, list them, set their rate limits and switches."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cluster.admin.key_admin import FIRST_APPS, Keeping
+from cluster.errors import Invalid
+from cluster.records.access import SWITCHES, App, AppSettings, Environment, Limits
+from cluster.records.issued_key import IssuedKey
+from cluster.store.connect import OpenStores
+from deployments.cli import screen
+from deployments.cli.installation import Installation, now_ms
+
+app = typer.Typer(help="Apps: data spaces with two keys each.", no_args_is_help=True)
+
+CREATE_EPILOG = """
+[bold]Examples[/]
+
+  kiosk apps create bookshop --environment production
+  kiosk apps create trial                              an app of the development environment
+"""
+LIMIT_EPILOG = """
+[bold]Example[/]
+
+  kiosk apps limit bookshop --queries 200 --writes 50
+"""
+SWITCH_EPILOG = """
+[bold]Examples[/]
+
+  kiosk apps switch bookshop                                     show them all
+  kiosk apps switch bookshop bot_rule=log strict_user_hash=true
+"""
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+
+
+@app.command("list")
+def list_apps(as_json: AsJson = False) -> None:
+    """List all apps."""
+
+    async def read(keeping: Keeping, stores: OpenStores) -> list[App]:
+        return await keeping.apps()
+
+    found = Installation().administer(read)
+    if as_json:
+        screen.tell_json({"apps": [_told(one) for one in found]})
+        return
+    table = screen.table("app", "environment", "queries/s", "writes/s", "")
+    for one in found:
+        limits = one.settings.limits
+        note = "read-only" if one.read_only else ""
+        table.add_row(
+            one.app_id, one.environment, f"{limits.queries_per_s:g}", f"{limits.writes_per_s:g}", note
+        )
+    screen.out().print(table if found else "There are no apps yet; `kiosk up` makes the first three.")
+
+
+@app.command("create", epilog=CREATE_EPILOG)
+def create(
+    name: Annotated[str, typer.Argument(help="Up to 64 lower case letters, digits and -.")],
+    environment: Annotated[str, typer.Option(help=f"One of {', '.join(FIRST_APPS)}.")] = "development",
+    as_json: AsJson = False,
+) -> None:
+    """Make an app with a secret and a publishable key; the doors know it within a second."""
+    chosen = _environment(environment)
+
+    async def make(keeping: Keeping, stores: OpenStores) -> list[IssuedKey]:
+        return await keeping.create_app(name, chosen, now_ms())
+
+    issued = Installation().administer(make)
+    keys = {f"{key.record.kind}_key": key.text for key in issued}
+    if as_json:
+        screen.tell_json({"app_id": name, "environment": chosen, **keys})
+        return
+    screen.out().print(f"App {name} is made.")
+    screen.tell_lines(*(f"  {kind:<16} {key}" for kind, key in keys.items()))
+
+
+@app.command("limit", epilog=LIMIT_EPILOG)
+def limit(
+    name: Annotated[str, typer.Argument(help="The app.")],
+    queries: Annotated[float | None, typer.Option(help="Queries per second and key.", min=0.1)] = None,
+    writes: Annotated[
+        float | None, typer.Option(help="Uploads and deletes per second and key.", min=0.1)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show or change an app's rate limits."""
+
+    async def change(keeping: Keeping, stores: OpenStores) -> Limits:
+        return await keeping.limit_app(name, queries_per_s=queries, writes_per_s=writes)
+
+    limits = Installation().administer(change)
+    if as_json:
+        screen.tell_json({"app_id": name, **limits.model_dump()})
+        return
+    screen.out().print(
+        f"{name}: {limits.queries_per_s:g} queries/s (burst {limits.query_burst}), "
+        f"{limits.writes_per_s:g} writes/s (burst {limits.write_burst})"
+    )
+
+
+@app.command("switch", epilog=SWITCH_EPILOG)
+def switch(
+    name: Annotated[str, typer.Argument(help="The app.")],
+    changes: Annotated[list[str] | None, typer.Argument(help="SWITCH=VALUE, as many as you like.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show or change an app's switches; the doors follow within a second."""
+    given: dict[str, str] = {}
+    for change in changes or ():
+        word, sign, value = change.partition("=")
+        if not sign:
+            raise Invalid(f"{change!r} is no SWITCH=VALUE; for example bot_rule=log")
+        given[word.strip()] = value.strip()
+
+    async def turn(keeping: Keeping, stores: OpenStores) -> AppSettings:
+        return await keeping.switch_app(name, given)
+
+    told = Installation().administer(turn).model_dump(include=set(SWITCHES))
+    if as_json:
+        screen.tell_json({"app_id": name, **told})
+        return
+    table = screen.table("switch", "value", "means")
+    for word in SWITCHES:
+        table.add_row(word, _shown(told[word]), SWITCHES[word])
+    screen.out().print(table)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(value) if isinstance(value, tuple | list) else str(value)
+
+
+def _environment(text: str) -> Environment:
+    for known in FIRST_APPS:
+        if text == known:
+            return known
+    raise Invalid(f"there is no environment {text!r}; choose one of {', '.join(FIRST_APPS)}")
+
+
+def _told(one: App) -> dict[str, object]:
+    told = one.model_dump(include={"app_id", "environment", "created_at"})
+    return {**told, "read_only": one.read_only, "limits": one.settings.limits.model_dump()}

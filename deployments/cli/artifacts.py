@@ -1,0 +1,79 @@
+"""`kiosk artifacts`: what stands on the artifact store, and who vouches for it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import typer
+
+from cluster.admin.key_admin import Keeping
+from cluster.admin.vault import manifest_key_text, vault_of
+from cluster.runtime.signing_upgrade import sign_keys
+from cluster.store.connect import OpenStores
+from deployments.cli import screen
+from deployments.cli.installation import Installation
+
+app = typer.Typer(help="Artifacts: who vouches for manifests and key records.", no_args_is_help=True)
+
+SIGN_EPILOG = """
+[bold]Examples[/]
+
+  kiosk artifacts sign --dry-run      show what is not signed by this installation, change nothing
+  kiosk artifacts sign                sign it: only if you trust whoever wrote the artifact store and Redis
+
+Needed after a restore from another installation, after a new master key, and after going back to an earlier release.
+"""
+KEY_EPILOG = """
+[bold]Example[/]
+
+  kiosk artifacts key > manifest.key     for machines that train and get no master key (KIOSK_MANIFEST_KEY_FILE)
+
+Whoever has this key can publish snapshots, and can neither read API keys nor the provider's key.
+"""
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+
+
+@app.command("sign", epilog=SIGN_EPILOG)
+def sign(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be signed.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Sign manifests and key records that this installation did not sign; read first who wrote them."""
+    # Imported here: every other command starts faster without it.
+    from cluster.artifacts.signing import sign_manifests
+    from cluster.runtime.artifact_access import open_shelf
+
+    installation = Installation()
+
+    async def run(keeping: Keeping, stores: OpenStores) -> Any:
+        vault = vault_of(installation.settings)
+        keys = await sign_keys(stores.access, vault, dry_run=dry_run)
+        shelf = open_shelf(installation.settings)
+        return keys, await asyncio.to_thread(sign_manifests, shelf, foreign=True, dry_run=dry_run)
+
+    keys, found = installation.administer(run)
+    if as_json:
+        screen.tell_json(
+            {
+                "dry_run": dry_run,
+                "manifests": {"signed": found.signed, "valid": found.valid, "damaged": found.damaged},
+                "keys": {"signed": keys.signed, "valid": keys.valid, "refused": keys.refused},
+            }
+        )
+        return
+    done = "would be signed" if dry_run else "signed"
+    screen.tell_lines(
+        *(f"{done}: {name}" for name in (*found.signed, *keys.signed)),
+        *(f"damaged, can't be signed: {name}" for name in found.damaged),
+        *(f"not made with this master key, can't be signed: {name}" for name in keys.refused),
+        f"{len(found.signed)} manifests and {len(keys.signed)} key records {done}, "
+        f"{found.valid} and {keys.valid} were signed before",
+    )
+
+
+@app.command("key", epilog=KEY_EPILOG)
+def key() -> None:
+    """Print the key that signs manifests, for machines that train without the master key. It is a secret."""
+    screen.tell_lines(manifest_key_text(Installation().settings))

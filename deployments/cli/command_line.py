@@ -1,0 +1,75 @@
+"""The commands of `kiosk`, put together."""
+
+from __future__ import annotations
+
+import logging
+
+import typer
+
+from cluster.log import set_up_logging
+from deployments.cli import (
+    apps,
+    artifacts,
+    clients,
+    down,
+    engines,
+    evaluate,
+    experiments,
+    export,
+    forget,
+    keys,
+    learners,
+    promote,
+    quarantine,
+    recommend,
+    report,
+    rules,
+    runs,
+    sbom,
+    schedules,
+    status,
+    subprocess_commands,
+    train,
+    up,
+    users,
+)
+from deployments.cli.doctor import doctor
+
+
+def command_line() -> typer.Typer:
+    """Put the commands together."""
+    line = typer.Typer(
+        name="kiosk",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    line.callback()(_quietly)
+    line.command("up", epilog=up.EPILOG)(up.up)
+    line.command("down")(down.down)
+    line.command("status", epilog=status.EPILOG)(status.status)
+    line.command("doctor", epilog=doctor.EPILOG)(doctor.doctor)
+    line.command("sbom", epilog=sbom.EPILOG)(sbom.sbom)
+    groups = (
+        apps, keys, users, rules, engines, clients, report, quarantine, runs, schedules, experiments, learners,
+        artifacts,
+    )  # fmt: skip
+    for group in groups:
+        line.add_typer(group.app, name=group.__name__.rpartition(".")[2])
+    line.command("train", epilog=train.EPILOG)(train.train)
+    line.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
+    for part in (promote, forget):
+        part.add_to(line)
+    line.command("export", epilog=export.EPILOG)(export.export)
+    line.command("recommend", epilog=recommend.EPILOG)(recommend.recommend)
+    line.command("ingest", context_settings=subprocess_commands.PASS_ON)(subprocess_commands.ingest)
+    line.command("models", context_settings=subprocess_commands.PASS_ON)(subprocess_commands.models)
+    line.command("bench", context_settings=subprocess_commands.PASS_ON)(subprocess_commands.bench)
+    return line
+
+
+def _quietly() -> None:
+    """Personalization, search and question answering on your own machines."""
+    set_up_logging(level=logging.WARNING, people=True)

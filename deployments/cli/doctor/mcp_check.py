@@ -1,0 +1,337 @@
+"""`kiosk doctor mcp`: the way every client goes, step by step, and what one would trip over.
+
+    endpoint -> discovery -> registration -> sign-in -> PKCE -> token -> list -> call -> refresh -> end
+
+A step that fails ends the walk: what comes after it would only fail for the same reason.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
+
+from cluster.errors import HouseError
+from deployments.cli.doctor.finding import Finding
+from deployments.cli.doctor.mcp_client import Heard, Line, Page
+
+REDIRECT = "http://127.0.0.1:33418/callback"
+TOOLS = ["ask_archive", "get_archive_article"]
+END_S = 2.0
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class Tripped(HouseError):
+    """A client would trip here. Facts: `advice`."""
+
+    code = "tripped"
+
+
+@dataclass
+class Walk:
+    """One walk; what a step finds out the later ones use."""
+
+    base: str
+    username: str
+    password: str
+    question: str = "What happened lately?"
+    line: Line = field(default_factory=Line)
+    server: dict[str, Any] = field(default_factory=dict)
+    client_id: str = ""
+    code: str = ""
+    verifier: str = ""
+    tokens: dict[str, Any] = field(default_factory=dict)
+    pair: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def mcp(self) -> str:
+        """The endpoint."""
+        return f"{self.base}/mcp"
+
+    def findings(self) -> Iterator[Finding]:
+        """Go as far as the way leads."""
+        steps: tuple[tuple[str, Callable[[], str]], ...] = (
+            ("address", self._address),
+            ("endpoint", self._endpoint),
+            ("discovery", self._discovery),
+            ("registration", self._registration),
+            ("sign-in", self._sign_in),
+            ("PKCE and token", self._token),
+            ("initialize and list", self._list),
+            ("call", self._call),
+            ("refresh", self._refresh),
+            ("end of access", self._end),
+        )
+        for name, step in steps:
+            try:
+                words = step()
+            except Tripped as error:
+                yield Finding(name, "bad", error.message, error.facts.get("advice", ""))
+                return
+            except HouseError as error:
+                yield Finding(name, "bad", error.message, "`kiosk status` says how the parts are")
+                return
+            yield Finding(name, "warning" if words.startswith("! ") else "ok", words.removeprefix("! "))
+
+    # --- steps ---------------------------------------------------------------------------------------------------
+
+    def _address(self) -> str:
+        parts = urlsplit(self.base)
+        if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
+            raise Tripped(
+                "clients refuse plain http beyond loopback", advice="put TLS in front, set KIOSK_PUBLIC_URL"
+            )
+        if parts.hostname in _LOOPBACK:
+            return f"! {self.mcp}, for clients on this machine; others need KIOSK_PUBLIC_URL and TLS"
+        return self.mcp
+
+    def _endpoint(self) -> str:
+        heard = self.line.ask("GET", self.mcp, headers={"Accept": "text/event-stream"})
+        _must(
+            heard.status == 405,
+            f"GET answered {heard.status}, clients expect 405",
+            "does a proxy answer instead?",
+        )
+        _must(
+            "www-authenticate" not in heard.headers,
+            "the 405 asks for sign-in",
+            "a proxy adds WWW-Authenticate",
+        )
+        heard = self._post({"jsonrpc": "2.0", "id": 0, "method": "ping"}, token="")
+        _must(
+            heard.status == 401,
+            f"a call without a token answered {heard.status}, not 401",
+            "does a proxy sign in?",
+        )
+        wanted = f'Bearer resource_metadata="{self.base}/.well-known/oauth-protected-resource/mcp"'
+        told = heard.headers.get("www-authenticate", "nothing")
+        _must(told == wanted, f"the 401 points to {told}", f"KIOSK_PUBLIC_URL must be {self.base}")
+        heard = self._post({}, token="", origin="https://stranger.example")
+        _must(
+            heard.status == 403,
+            f"a stranger's page got {heard.status}, not 403",
+            "a proxy drops the Origin header",
+        )
+        return "405, 401 and 403 as clients expect them"
+
+    def _discovery(self) -> str:
+        resource = self._document("/.well-known/oauth-protected-resource/mcp")
+        issuer = f"{self.base}/archive"
+        _must(resource.get("resource") == self.mcp, f"resource is {resource.get('resource')}", _PUBLIC)
+        _must(
+            resource.get("authorization_servers") == [issuer],
+            "another authorization server is named",
+            _PUBLIC,
+        )
+        self.server = self._document("/.well-known/oauth-authorization-server/archive")
+        _must(self.server.get("issuer") == issuer, f"issuer is {self.server.get('issuer')}", _PUBLIC)
+        _must("S256" in self.server.get("code_challenge_methods_supported", ()), "S256 is not announced")
+        for name in (
+            "authorization_endpoint",
+            "token_endpoint",
+            "registration_endpoint",
+            "revocation_endpoint",
+        ):
+            _must(
+                str(self.server.get(name)).startswith(self.base),
+                f"{name} is {self.server.get(name)}",
+                _PUBLIC,
+            )
+        heard = self.line.ask("GET", f"{self.base}/.well-known/openid-configuration/archive")
+        _must(
+            heard.status == 404,
+            f"openid-configuration answered {heard.status}",
+            "clients would insist on OpenID",
+        )
+        return "resource, issuer and endpoints agree"
+
+    def _registration(self) -> str:
+        metadata = {
+            "client_name": "kiosk doctor",
+            "redirect_uris": [REDIRECT],
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "token_endpoint_auth_method": "none",
+        }
+        heard = self.line.ask("POST", self.server["registration_endpoint"], message=metadata)
+        found = heard.json()
+        _must(heard.status == 201 and isinstance(found, dict), f"registration answered {heard.status}")
+        _must(None not in found.values(), "the answer holds null, which TypeScript clients refuse")
+        _must(found.get("redirect_uris") == [REDIRECT], "the redirect address did not come back")
+        self.client_id = found["client_id"]
+        return "a public client with a loopback address is taken"
+
+    def _sign_in(self) -> str:
+        self.verifier = secrets.token_urlsafe(48)
+        digest = hashlib.sha256(self.verifier.encode()).digest()
+        challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+        query = {
+            "response_type": "code", "client_id": self.client_id, "redirect_uri": REDIRECT, "state": "a/b+c=",
+            "code_challenge": challenge, "code_challenge_method": "S256", "resource": self.mcp,
+        }  # fmt: skip
+        start = self.server["authorization_endpoint"]
+        plain = self.line.ask("GET", f"{start}?{urlencode({**query, 'code_challenge_method': 'plain'})}")
+        _must(
+            "error=invalid_request" in plain.headers.get("location", ""), "a plain challenge is not refused"
+        )
+        url = f"{start}?{urlencode(query)}"
+        heard = self._through_the_pages(url)
+        found = {
+            name: values[0] for name, values in parse_qs(urlsplit(heard.headers["location"]).query).items()
+        }
+        _must("code" in found, f"the redirect says {found.get('error', 'nothing')}")
+        _must(found.get("state") == query["state"], "state came back changed")
+        _must(found.get("iss") == self.server["issuer"], f"iss is {found.get('iss')}")
+        self.code = found["code"]
+        return "page, account and consent; code, state and iss come back"
+
+    def _token(self) -> str:
+        form = {
+            "grant_type": "authorization_code", "code": self.code, "client_id": self.client_id,
+            "redirect_uri": REDIRECT, "code_verifier": self.verifier, "resource": self.mcp,
+        }  # fmt: skip
+        self.tokens = self._exchange(form)
+        again = self.line.ask("POST", self.server["token_endpoint"], form=form)
+        _must(again.status == 400, f"the code works twice ({again.status})")
+        # A replayed code ends what it produced, as it should; so a second sign-in goes on from here.
+        self._sign_in()
+        self.tokens = self._exchange({**form, "code": self.code, "code_verifier": self.verifier})
+        return f"good for {self.tokens['expires_in']} s; a code works once"
+
+    def _list(self) -> str:
+        client = {"name": "kiosk doctor", "version": "1"}
+        proposal = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
+        hello = self._result("initialize", proposal)
+        _must(hello.get("protocolVersion") == "2024-11-05", f"it speaks {hello.get('protocolVersion')}")
+        heard = self._post({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        _must(heard.status == 202 and not heard.body, f"a notification answered {heard.status}")
+        names = [tool["name"] for tool in self._result("tools/list", {})["tools"]]
+        _must(names == TOOLS, f"the tools are {', '.join(names) or 'none'}")
+        return f"{hello['serverInfo']['title']} {hello['serverInfo']['version']}, both tools"
+
+    def _call(self) -> str:
+        results = self._tool("ask_archive", {"question": self.question})["results"]
+        if not results:
+            return "! the archive found nothing; is it filled? `kiosk ingest archive`, KIOSK_ARCHIVE_APP"
+        self.pair = {name: results[0][name] for name in ("product_id", "offset")}
+        article = self._tool("get_archive_article", self.pair)
+        made_up = self._rpc("tools/call", {"name": TOOLS[1], "arguments": {**self.pair, "offset": 0}})
+        _must("error" in made_up, "a made-up pair is answered")
+        if not article["citation_format"].startswith("["):
+            return f"! {len(results)} results, but no web address to cite: articles need a `url`"
+        return f"{len(results)} results, one read; cited as {article['citation_format']}"
+
+    def _refresh(self) -> str:
+        before = self.tokens
+        form = {"grant_type": "refresh_token", "client_id": self.client_id, "resource": self.mcp}
+        self.tokens = self._exchange({**form, "refresh_token": before["refresh_token"]})
+        _must(self.tokens["refresh_token"] != before["refresh_token"], "the refresh token does not rotate")
+        if self.pair:
+            self._tool("get_archive_article", self.pair)
+        return "rotates; results from before stay readable"
+
+    def _end(self) -> str:
+        form = {"token": self.tokens["refresh_token"], "client_id": self.client_id}
+        heard = self.line.ask("POST", self.server["revocation_endpoint"], form=form)
+        _must(heard.status == 200, f"revocation answered {heard.status}")
+        until = time.monotonic() + END_S
+        while self._post({"jsonrpc": "2.0", "id": 0, "method": "ping"}).status != 401:
+            _must(time.monotonic() < until, f"a revoked token still works after {END_S:g} s")
+            time.sleep(0.1)
+        return "a revoked connection is refused everywhere within a second"
+
+    # --- parts of steps ------------------------------------------------------------------------------------------
+
+    def _through_the_pages(self, url: str) -> Heard:
+        """Sign in and allow until the redirect to the client comes."""
+        heard = self.line.ask("GET", url)
+        for _ in range(6):
+            location = urljoin(url, heard.headers.get("location", ""))
+            if location.startswith(REDIRECT):
+                return heard
+            if heard.status in (302, 303):
+                url = location
+                heard = self.line.ask("GET", url)
+                continue
+            _must(heard.status == 200, f"the sign-in page answered {heard.status}", _PAGE)
+            policy = heard.headers.get("content-security-policy", "")
+            _must(
+                "form-action" not in policy,
+                "the page's policy blocks the way back (form-action)",
+                "a proxy adds it",
+            )
+            page = Page(heard.body)
+            form = dict(page.fields)
+            if "password" in form:
+                form |= {"username": self.username, "password": self.password, "decision": "sign-in"}
+            else:
+                form["decision"] = "allow"
+            url = urljoin(url, page.action)
+            heard = self.line.ask("POST", url, form=form, headers={"Origin": self.base})
+        raise Tripped("signing in leads round in circles", advice="are cookies dropped on the way?")
+
+    def _exchange(self, form: dict[str, str]) -> dict[str, Any]:
+        heard = self.line.ask("POST", self.server["token_endpoint"], form=form)
+        found = heard.json()
+        if heard.status != 200 or not isinstance(found, dict):
+            why = found.get("error_description", "") if isinstance(found, dict) else ""
+            raise Tripped(f"the token endpoint answered {heard.status} {why}")
+        _must(type(found.get("expires_in")) is int, "expires_in is no integer")
+        _must("refresh_token" in found, "there is no refresh token: every hour a sign-in")
+        _must("no-store" in heard.headers.get("cache-control", ""), "tokens may be cached on the way")
+        return found
+
+    def _document(self, path: str) -> dict[str, Any]:
+        heard = self.line.ask("GET", self.base + path)
+        found = heard.json()
+        _must(
+            heard.status == 200 and isinstance(found, dict),
+            f"{path} answered {heard.status}",
+            "is it routed here?",
+        )
+        _must(None not in found.values(), f"{path} holds null")
+        return dict(found)
+
+    def _tool(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        result = self._result("tools/call", {"name": name, "arguments": arguments})
+        _must(
+            json.loads(result["content"][0]["text"]) == result["structuredContent"],
+            f"{name} gives two answers",
+        )
+        return dict(result["structuredContent"])
+
+    def _result(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        answer = self._rpc(method, params)
+        _must("result" in answer, f"{method}: {answer.get('error', {}).get('message', 'no answer')}")
+        return dict(answer["result"])
+
+    def _rpc(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        heard = self._post({"jsonrpc": "2.0", "id": 0, "method": method, "params": params})
+        found = heard.json()
+        _must(heard.status == 200 and isinstance(found, dict), f"{method} answered {heard.status}")
+        _must(found.get("id") == 0, "the id 0 does not come back")
+        return dict(found)
+
+    def _post(self, message: Any, *, token: str | None = None, origin: str = "") -> Heard:
+        chosen = self.tokens.get("access_token", "") if token is None else token
+        headers = {"Accept": "application/json, text/event-stream"}
+        if chosen:
+            headers["Authorization"] = f"Bearer {chosen}"
+        if origin:
+            headers["Origin"] = origin
+        return self.line.ask("POST", self.mcp, message=message, headers=headers)
+
+
+_PUBLIC = "KIOSK_PUBLIC_URL must be exactly what clients type, without a path"
+_PAGE = "is the account locked? `kiosk users list`"
+
+
+def _must(good: bool, words: str, advice: str = "") -> None:
+    if not good:
+        raise Tripped(words, advice=advice)

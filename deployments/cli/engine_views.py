@@ -1,0 +1,141 @@
+"""What commands say of an engine: its record, how much it is asked, and how its own deployment is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from cluster.admin.key_admin import Keeping
+from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.marked_snapshots import marked_snapshots
+from cluster.errors import HouseError, NotFound
+from cluster.records.engine import Engine, EngineStatus, Placement
+from cluster.store.connect import OpenStores
+from cluster.store.ports.stores import Asked
+
+STALE_MS = 15_000
+
+
+@dataclass(frozen=True, slots=True)
+class EngineView:
+    """One engine at one moment."""
+
+    engine: Engine
+    status: EngineStatus | None
+    per_s: float
+    "Requests a second over the last minute, wherever they were answered."
+    is_fresh: bool
+    "Is the status of this moment? Not while the installation is stopped."
+    erased: int = 0
+    "Erasures of rows that the serving snapshot learned from; the next training replaces it."
+
+    @property
+    def is_settled(self) -> bool:
+        """Is it where it is meant to be, with replicas that answer there and none left elsewhere?"""
+        if self.engine.moving_to is not None:
+            return False
+        if self.engine.placement == "door":
+            return self.status is None
+        return self.status is not None and self.status.state == "running"
+
+    def told(self) -> dict[str, object]:
+        """Say it as JSON."""
+        engine, status = self.engine, self.status if self.is_fresh else None
+        return {
+            "app_id": engine.app_id,
+            "engine_id": engine.engine_id,
+            "placement": engine.placement,
+            "moving_to": engine.moving_to,
+            "snapshot": engine.snapshot,
+            "erased_since": self.erased,
+            "state": status.state if status else ("running" if engine.placement == "door" else "unknown"),
+            "replicas": status.replicas if status else 0,
+            "target_replicas": status.target if status else 0,
+            "message": status.message if status else "",
+            "requests_per_s": round(self.per_s, 3),
+            "scaling": engine.scaling.model_dump(),
+            "created_at": engine.created_at,
+        }
+
+    def row(self) -> tuple[str, ...]:
+        """Say it as a line of a table."""
+        engine, status = self.engine, self.status if self.is_fresh else None
+        lives = engine.placement + (f" -> {engine.moving_to}" if engine.moving_to else "")
+        replicas = "with the doors"
+        if status is not None:
+            most = engine.scaling.replicas_max
+            replicas = f"{status.replicas} of {status.target} (at most {most})"
+        elif engine.placement == "own":
+            replicas = "?"
+        note = (
+            "" if status is None or status.state == "running" else f"{status.state} {status.message}".strip()
+        )
+        if self.erased:
+            note = f"{note} learned from erased people, train again".strip()
+        return (
+            engine.app_id,
+            engine.engine_id,
+            lives,
+            replicas,
+            f"{self.per_s:.1f}",
+            engine.snapshot[:24] or "none",
+            note,
+        )
+
+    def sentence(self) -> str:
+        """Say it in a line."""
+        engine = self.engine
+        if engine.moving_to:
+            return f"Engine {engine.engine_id} of {engine.app_id} is asked to move to {engine.moving_to}."
+        if engine.placement == "door":
+            return f"Engine {engine.engine_id} of {engine.app_id} lives in the doors."
+        count = self.status.replicas if self.status else 0
+        return (
+            f"Engine {engine.engine_id} of {engine.app_id} has a place of its own: "
+            f"{count} replica{'s' * (count != 1)}."
+        )
+
+
+async def view_of(stores: OpenStores, engine: Engine, at_ms: int) -> EngineView:
+    """Look at one engine."""
+    status = (await stores.engine_watch.statuses(engine.app_id)).get(engine.engine_id)
+    asked = await stores.engine_watch.asked(engine.app_id, at_ms)
+    return _view(engine, status, asked, at_ms)
+
+
+async def views(
+    keeping: Keeping, stores: OpenStores, app_id: str, at_ms: int, shelf: Shelf | None = None
+) -> list[EngineView]:
+    """Look at all engines, or at those of one app; with a shelf also at what their snapshots learned from.
+
+    Errors:
+        NotFound: no such app
+    """
+    names = [app.app_id for app in await keeping.apps()]
+    if app_id and app_id not in names:
+        raise NotFound(f"there is no app named {app_id}; there are: {', '.join(names) or 'none'}")
+    found = []
+    for name in names:
+        if app_id in ("", name):
+            statuses = await stores.engine_watch.statuses(name)
+            asked = await stores.engine_watch.asked(name, at_ms)
+            engines = await stores.engines.all(name)
+            marked = {} if shelf is None else _marked(shelf, name)
+            for engine in engines:
+                view = _view(engine, statuses.get(engine.engine_id), asked, at_ms)
+                found.append(replace(view, erased=marked.get((engine.engine_id, engine.snapshot), 0)))
+    return found
+
+
+def _marked(shelf: Shelf, app_id: str) -> dict[tuple[str, str], int]:
+    try:
+        return {(one.engine_id, one.version): one.erasures for one in marked_snapshots(shelf, app_id)}
+    except HouseError:  # `kiosk doctor` says what is wrong there
+        return {}
+
+
+def _view(
+    engine: Engine, status: EngineStatus | None, asked: Mapping[tuple[Placement, str], Asked], at_ms: int
+) -> EngineView:
+    per_s = sum(one.per_s for (_, engine_id), one in asked.items() if engine_id == engine.engine_id)
+    return EngineView(engine, status, per_s, status is not None and abs(at_ms - status.at) < STALE_MS)

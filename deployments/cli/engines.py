@@ -1,0 +1,365 @@
+"""`kiosk engines`: recommenders of an app: make, list, place, scale and delete them while everything runs.
+
+Commands change records; whoever keeps the engines' deployments brings the change about, and commands that wait for
+that watch what it tells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from cluster.admin.key_admin import Keeping
+from cluster.errors import Conflict, HouseError, Invalid, NotFound, Unavailable
+from cluster.records.engine import ENGINE_NAME, Engine, Placement, Scaling
+from cluster.runtime.artifact_access import open_shelf
+from cluster.store.connect import OpenStores
+from deployments.cli import screen
+from deployments.cli.engine_views import EngineView, view_of, views
+from deployments.cli.installation import Installation, now_ms
+
+app = typer.Typer(
+    help="Engines: recommenders of an app, in the doors or in a place of their own.", no_args_is_help=True
+)
+
+PATIENCE_S = 90.0
+_EVERY_S = 0.25
+BUSY_PER_S = 0.05
+"An engine asked at least three times in the last minute has traffic."
+
+CREATE_EPILOG = """
+[bold]Examples[/]
+
+  kiosk engines create bookshop summer                        lives in the doors; asked with "engine_id": "summer"
+  kiosk engines create bookshop large --own --replicas 2:6    a deployment of its own, two to six replicas
+"""
+LIST_EPILOG = """
+[bold]Examples[/]
+
+  kiosk engines list
+  kiosk engines list bookshop --json | jq '.engines[].replicas'
+"""
+PLACE_EPILOG = """
+[bold]Examples[/]
+
+  kiosk engines place bookshop default own     its own deployment: scales by itself, apart from other engines
+  kiosk engines place bookshop default door    back into the replicas that answer HTTP: no hop, answers sooner
+
+No request fails while an engine moves. On the way to a place of its own it is asked where it was until its
+replicas answer; on the way back its replicas end when nobody asks them any more.
+"""
+SCALE_EPILOG = """
+[bold]Examples[/]
+
+  kiosk engines scale bookshop default                            show how it scales
+  kiosk engines scale bookshop default --replicas 2:8             two at rest, up to eight under load
+  kiosk engines scale bookshop default --target 2 --up-after 2 --down-after 60
+
+These hold for a place of its own; the doors scale by KIOSK_REPLICAS_MIN and KIOSK_REPLICAS_MAX.
+"""
+DELETE_EPILOG = """
+[bold]Example[/]
+
+  kiosk engines delete bookshop summer     its name answers "engine is not found" from then on
+"""
+
+AppName = Annotated[str, typer.Argument(metavar="APP", help="The app.")]
+EngineName = Annotated[str, typer.Argument(metavar="ENGINE", help="The engine; each app has `default`.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+Wait = Annotated[bool, typer.Option(help="Come back when it is done, not when it is asked for.")]
+Replicas = Annotated[str, typer.Option(metavar="MIN:MAX", help="Replicas at rest and under load.")]
+Target = Annotated[float | None, typer.Option(help="Requests under way per replica before one is added.")]
+Memory = Annotated[int | None, typer.Option(metavar="MIB", help="Memory a replica may hold.")]
+Cpus = Annotated[float | None, typer.Option(help="Processors Ray keeps for a replica.")]
+UpAfter = Annotated[float | None, typer.Option(metavar="S", help="Seconds of load before one is added.")]
+DownAfter = Annotated[float | None, typer.Option(metavar="S", help="Seconds of rest before one is taken.")]
+LookBack = Annotated[float | None, typer.Option(metavar="S", help="Load is averaged over these seconds.")]
+
+
+@app.command("list", epilog=LIST_EPILOG)
+def list_engines(
+    name: Annotated[str, typer.Argument(metavar="[APP]", help="Only this app's.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """List engines: where they live, what serves, how many replicas run, how much they are asked."""
+
+    async def read(keeping: Keeping, stores: OpenStores) -> list[EngineView]:
+        return await views(keeping, stores, name, now_ms(), open_shelf(installation.settings))
+
+    installation = Installation()
+    found = installation.administer(read)
+    if as_json:
+        screen.tell_json({"engines": [view.told() for view in found]})
+        return
+    table = screen.table(
+        "app",
+        "engine",
+        "lives",
+        "replicas",
+        "asked/s",
+        "snapshot",
+        "",
+        ids=("snapshot",),
+        droppable=("asked/s",),
+    )
+    for view in found:
+        table.add_row(*view.row())
+    words = "There are no engines yet; `default` comes with an app's first products."
+    screen.out().print(table if found else words)
+
+
+@app.command("create", epilog=CREATE_EPILOG)
+def create(
+    name: AppName,
+    engine: EngineName,
+    own: Annotated[bool, typer.Option("--own", help="Give it a deployment of its own.")] = False,
+    replicas: Replicas = "",
+    target: Target = None,
+    memory: Memory = None,
+    cpus: Cpus = None,
+    up_after: UpAfter = None,
+    down_after: DownAfter = None,
+    look_back: LookBack = None,
+    wait: Wait = True,
+    as_json: AsJson = False,
+) -> None:
+    """Make an engine that reads its app's products and interactions."""
+    if not re.fullmatch(ENGINE_NAME, engine):
+        raise Invalid(
+            f"{engine!r} can't be the name of an engine: up to 64 lower case letters, digits and -, the first no -"
+        )
+    wanted = _scaled(Scaling(), replicas, target, memory, cpus, up_after, down_after, look_back)
+    moving: Placement | None = "own" if own else None
+
+    async def make(keeping: Keeping, stores: OpenStores) -> EngineView:
+        _known_app([one.app_id for one in await keeping.apps()], name)
+        made = Engine(app_id=name, engine_id=engine, scaling=wanted, moving_to=moving, created_at=now_ms())
+        if not await stores.engines.add(made):
+            raise Conflict(
+                f"{name} has an engine named {engine} already; see `kiosk engines list {name}`, change it with "
+                "`kiosk engines scale` or `kiosk engines place`"
+            )
+        return await _settled(stores, made) if wait and own else await view_of(stores, made, now_ms())
+
+    _show(_while_running(make, needed=own and wait), as_json=as_json)
+
+
+@app.command("place", epilog=PLACE_EPILOG)
+def place(
+    name: AppName,
+    engine: EngineName,
+    where: Annotated[str, typer.Argument(metavar="PLACE", help="`door` or `own`.")],
+    wait: Wait = True,
+    as_json: AsJson = False,
+) -> None:
+    """Move an engine between the doors and a deployment of its own, without losing a request."""
+    if where not in ("door", "own"):
+        raise Invalid(f"there is no place {where!r}; choose door or own")
+    to: Placement = "own" if where == "own" else "door"
+
+    def moved(one: Engine) -> Engine:
+        return one.model_copy(update={"moving_to": None if one.placement == to else to})
+
+    async def move(keeping: Keeping, stores: OpenStores) -> EngineView:
+        asked = await _changed(stores, name, engine, moved)
+        return await _settled(stores, asked) if wait else await view_of(stores, asked, now_ms())
+
+    _show(_while_running(move, needed=wait), as_json=as_json)
+
+
+@app.command("scale", epilog=SCALE_EPILOG)
+def scale(
+    name: AppName,
+    engine: EngineName,
+    replicas: Replicas = "",
+    target: Target = None,
+    memory: Memory = None,
+    cpus: Cpus = None,
+    up_after: UpAfter = None,
+    down_after: DownAfter = None,
+    look_back: LookBack = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show or change how an engine with a place of its own scales."""
+
+    async def change(keeping: Keeping, stores: OpenStores) -> EngineView:
+        def scaled(one: Engine) -> Engine:
+            wanted = _scaled(one.scaling, replicas, target, memory, cpus, up_after, down_after, look_back)
+            return one.model_copy(update={"scaling": wanted})
+
+        return await view_of(stores, await _changed(stores, name, engine, scaled), now_ms())
+
+    view = Installation().administer(change)
+    if as_json:
+        screen.tell_json(view.told())
+        return
+    table = screen.table("setting", "value", "means")
+    for field, about in Scaling.model_fields.items():
+        table.add_row(
+            field, f"{getattr(view.engine.scaling, field):g}", _MEANS.get(field, about.description or "")
+        )
+    screen.out().print(table)
+    if view.engine.wanted == "door":
+        screen.err().print(f"It lives in the doors now; `kiosk engines place {name} {engine} own` moves it.")
+
+
+_MEANS = {
+    "replicas_min": "replicas at rest",
+    "replicas_max": "replicas under load",
+    "target_requests": "requests under way per replica before another one starts",
+    "memory_budget_mb": "MiB a replica may hold",
+    "num_cpus": "processors Ray keeps for a replica; a change starts replicas anew",
+    "upscale_delay_s": "seconds of load before a replica is added",
+    "downscale_delay_s": "seconds of rest before one is taken away",
+    "look_back_s": "load is averaged over these seconds",
+}
+
+
+@app.command("delete", epilog=DELETE_EPILOG)
+def delete(
+    name: AppName,
+    engine: EngineName,
+    force: Annotated[bool, typer.Option("--force", help="Even though it is being asked.")] = False,
+    wait: Wait = True,
+    as_json: AsJson = False,
+) -> None:
+    """Delete an engine and what serves it; the app's records stay."""
+
+    async def drop(keeping: Keeping, stores: OpenStores) -> None:
+        one = await _found(stores, name, engine)
+        if one.is_default:
+            raise Invalid("the default engine answers requests that name none and can't be deleted")
+        view = await view_of(stores, one, now_ms())
+        if view.per_s >= BUSY_PER_S and not force:
+            raise Conflict(
+                f"{engine} is asked {view.per_s:.2g} times a second; stop asking it and try again in a minute, or "
+                f"`kiosk engines delete {name} {engine} --force`"
+            )
+        await stores.engines.remove(name, engine)
+        if wait and view.status is not None:
+            await _gone(stores, name, engine)
+
+    _while_running(drop, needed=False)
+    if as_json:
+        screen.tell_json({"deleted": True, "app_id": name, "engine_id": engine})
+        return
+    screen.out().print(f"Engine {engine} of {name} is deleted.")
+
+
+# --- working on records ----------------------------------------------------------------------------------------
+
+
+def _while_running(work: Any, *, needed: bool) -> Any:
+    installation = Installation()
+    if needed and not installation.is_running and not installation.settings.redis_is_external:
+        raise Unavailable(
+            "Kiosk does not run; start it with `kiosk up`, or say --no-wait: it is done at the start"
+        )
+    return installation.administer(work)
+
+
+def _scaled(
+    before: Scaling,
+    replicas: str,
+    target: float | None,
+    memory: int | None,
+    cpus: float | None,
+    up_after: float | None,
+    down_after: float | None,
+    look_back: float | None,
+) -> Scaling:
+    """Change what was said.
+
+    Errors:
+        Invalid: the sentence names the setting and what it may be
+    """
+    given = {
+        "target_requests": target, "memory_budget_mb": memory, "num_cpus": cpus, "upscale_delay_s": up_after,
+        "downscale_delay_s": down_after, "look_back_s": look_back,
+    }  # fmt: skip
+    change: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
+    if replicas:
+        least, _, most = replicas.partition(":")
+        if not least.isdigit() or not (most or least).isdigit():
+            raise Invalid(f"--replicas is MIN:MAX, for example 1:4, or one number; not {replicas!r}")
+        change |= {"replicas_min": int(least), "replicas_max": int(most or least)}
+    try:
+        return Scaling.model_validate({**before.model_dump(), **change})
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        words = first["msg"].removeprefix("Value error, ")
+        where = f"{first['loc'][0]}: " if first["loc"] else ""
+        raise Invalid(f"{where}{words[:1].lower()}{words[1:]}") from None
+
+
+async def _found(stores: OpenStores, name: str, engine: str) -> Engine:
+    found = await stores.engines.get(name, engine)
+    if found is None:
+        raise await _no_engine(stores, name, engine)
+    return found
+
+
+async def _changed(stores: OpenStores, name: str, engine: str, change: Any) -> Engine:
+    changed = await stores.engines.change(name, engine, change)
+    if changed is None:
+        raise await _no_engine(stores, name, engine)
+    return changed
+
+
+async def _no_engine(stores: OpenStores, name: str, engine: str) -> HouseError:
+    apps = sorted((await stores.access.book()).apps)
+    if name not in apps:
+        return NotFound(f"there is no app named {name}; there are: {', '.join(apps) or 'none'}")
+    names = [one.engine_id for one in await stores.engines.all(name)]
+    if engine == "default" and not names:
+        return NotFound(f"{name} has no engine yet; `default` comes with its first products")
+    return NotFound(
+        f"{name} has no engine named {engine}; there are: {', '.join(names) or 'none'}. "
+        f"`kiosk engines create {name} {engine}` makes it"
+    )
+
+
+def _known_app(apps: list[str], name: str) -> None:
+    if name not in apps:
+        raise NotFound(f"there is no app named {name}; there are: {', '.join(sorted(apps)) or 'none'}")
+
+
+async def _settled(stores: OpenStores, asked: Engine) -> EngineView:
+    """Wait until an engine is where it was asked to go."""
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + PATIENCE_S
+    with screen.err().status(f"moving {asked.engine_id}") as status:
+        while True:
+            view = await view_of(stores, await _found(stores, asked.app_id, asked.engine_id), now_ms())
+            if view.is_settled:
+                return view
+            words = view.status.message if view.status else ""
+            status.update(f"moving {asked.engine_id} {words}")
+            if loop.time() > until_s:
+                raise Unavailable(
+                    f"not moved after {PATIENCE_S:.0f} s{': ' + words if words else ''}; it is asked where it was. See "
+                    f"`kiosk engines list {asked.app_id}` and `kiosk doctor`"
+                )
+            await asyncio.sleep(_EVERY_S)
+
+
+async def _gone(stores: OpenStores, name: str, engine: str) -> None:
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + PATIENCE_S
+    while engine in await stores.engine_watch.statuses(name):
+        if loop.time() > until_s:
+            raise Unavailable(
+                "the engine is deleted, but its replicas have not ended yet; see `kiosk status`"
+            )
+        await asyncio.sleep(_EVERY_S)
+
+
+def _show(view: EngineView, *, as_json: bool) -> None:
+    if as_json:
+        screen.tell_json(view.told())
+        return
+    screen.out().print(view.sentence())

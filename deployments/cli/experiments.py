@@ -1,0 +1,296 @@
+"""`kiosk experiments`: make experiments, lead them through their lives, and read what came of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from actors.experiments.drafts import drafts_in
+from actors.experiments.experiment_json import told
+from actors.experiments.lifecycle import ExperimentDesk
+from actors.experiments.messages import Edit
+from cluster.admin.key_admin import Keeping
+from cluster.clock import SystemClock
+from cluster.errors import Invalid, Malformed, NotFound
+from cluster.records.experiment import Experiment
+from cluster.records.times import moment_ms
+from cluster.records.validation.json_limits import load_json
+from cluster.store.connect import OpenStores
+from deployments.cli import screen
+from deployments.cli.charts import write_charts
+from deployments.cli.experiment_views import drawings, show_list, show_one, show_report
+from deployments.cli.installation import Installation, now_ms
+
+app = typer.Typer(help="Experiments: which variant works.", no_args_is_help=True)
+
+CREATE_EPILOG = """
+[bold]Examples[/]
+
+  kiosk experiments create development paywall.json
+  kiosk experiments create development -             read standard input
+
+The file holds one experiment, an array, or an object with "experiments". The first variant is the control:
+
+  {"name": "Paywall", "goal": \\["subscribe"], "variants": \\[{"name": "three"}, {"name": "five", "weight": 2}]}
+
+Also: slug, traffic (0 to 1), layer and slice (\\[0, 0.5]), engines. A variant may have a configuration for your own
+code, or engine_id, snapshot or boost_rule, which recommendations and completions then obey by themselves. Give such a
+rule a tag, or it applies to everybody.
+"""
+REPORT_EPILOG = """
+[bold]Examples[/]
+
+  kiosk experiments report development paywall
+  kiosk experiments report development paywall --json
+  kiosk experiments report development paywall --charts ./charts
+
+Read it as often as you like: the intervals hold for all looks together.
+"""
+
+EDIT_EPILOG = """
+[bold]Examples[/]
+
+  kiosk experiments edit development paywall --traffic 0.8
+  kiosk experiments edit development paywall --weight three=1 --weight five=3
+  kiosk experiments edit development paywall --weight five=0          takes nobody new
+  kiosk experiments edit development paywall --until 2026-12-15T08:00:00Z
+
+While it runs: name, end, weights, and traffic upwards. Everything else only of a draft. After a change of weights the
+report counts the people who met it since.
+"""
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+Name = Annotated[str, typer.Argument(metavar="APP", help="The app.")]
+Named = Annotated[str, typer.Argument(metavar="EXPERIMENT", help="Id or slug.")]
+
+
+@app.command("create", epilog=CREATE_EPILOG)
+def create(
+    name: Name,
+    file: Annotated[str, typer.Argument(help="JSON file; - for standard input.")],
+    as_json: AsJson = False,
+) -> None:
+    """Make experiments, all or none; they are drafts until they are started."""
+    drafts = _items(file)
+    made = _at_desk(name, lambda desk: desk.create(name, drafts))
+    if as_json:
+        screen.tell_json({"app_id": name, "created": [told(one, now_ms()) for one in made]})
+        return
+    for one in made:
+        screen.out().print(f"{one.slug} made, a draft; `kiosk experiments start {name} {one.slug}` starts it")
+
+
+@app.command("list")
+def list_experiments(name: Name, as_json: AsJson = False) -> None:
+    """List the experiments of an app."""
+    found = _at_desk(name, lambda desk: desk.all(name))
+    if as_json:
+        screen.tell_json({"app_id": name, "experiments": [told(one, now_ms()) for one in found]})
+        return
+    show_list(found, now_ms())
+
+
+@app.command("show")
+def show(name: Name, experiment: Named, as_json: AsJson = False) -> None:
+    """Show one experiment."""
+    found = _at_desk(name, lambda desk: desk.get(name, experiment))
+    if as_json:
+        screen.tell_json(told(found, now_ms()))
+        return
+    show_one(found, now_ms())
+
+
+@app.command("start")
+def start(name: Name, experiment: Named, as_json: AsJson = False) -> None:
+    """Let it run from now on, also one that was paused. In force everywhere within a second."""
+
+    async def begin(desk: ExperimentDesk) -> Experiment:
+        _check_snapshots(await desk.get(name, experiment))
+        return await desk.start(name, experiment)
+
+    _step(name, as_json, begin)
+
+
+@app.command("schedule")
+def schedule(
+    name: Name,
+    experiment: Named,
+    at: Annotated[str, typer.Option(help="Moment, as 2026-12-01T08:00:00+01:00; no offset is UTC.")],
+    until: Annotated[str, typer.Option(help="Moment at which it ends.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Let it run from a moment on; nobody has to be awake."""
+    begins, ends = _moment(at, "--at"), _moment(until, "--until") if until else None
+
+    async def plan(desk: ExperimentDesk) -> Experiment:
+        _check_snapshots(await desk.get(name, experiment))
+        return await desk.schedule(name, experiment, begins, ends)
+
+    _step(name, as_json, plan)
+
+
+@app.command("edit", epilog=EDIT_EPILOG)
+def edit(
+    name: Name,
+    experiment: Named,
+    title: Annotated[str | None, typer.Option("--name", help="Another name.")] = None,
+    traffic: Annotated[float | None, typer.Option(help="Share of the readers, 0 to 1.")] = None,
+    weight: Annotated[
+        list[str] | None, typer.Option(help="Variant and weight, as blue=2; again for others.")
+    ] = None,
+    until: Annotated[str, typer.Option(help="Moment at which it ends.")] = "",
+    goal: Annotated[str, typer.Option(help="Types of interactions, separated by commas.")] = "",
+    layer: Annotated[str | None, typer.Option(help="Layer.")] = None,
+    part: Annotated[str, typer.Option("--slice", help="Part of the layer, as 0,0.5.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Change one, also while it runs; nobody who has a variant gets another."""
+    wanted = Edit(
+        name=title,
+        traffic=traffic,
+        weights=_weights(weight or []),
+        ends_at=_moment(until, "--until") if until else None,
+        goal=tuple(kind.strip() for kind in goal.split(",")) if goal else None,
+        layer=layer,
+        slice=_slice(part) if part else None,
+    )
+    if wanted == Edit():
+        raise Invalid("say what is to be changed; `kiosk experiments edit --help` lists it")
+    found = _at_desk(name, lambda desk: desk.edit(name, experiment, wanted))
+    if as_json:
+        screen.tell_json(told(found, now_ms()))
+        return
+    show_one(found, now_ms())
+
+
+@app.command("pause")
+def pause(name: Name, experiment: Named, as_json: AsJson = False) -> None:
+    """Stop it for now; readers keep their variants for when it goes on."""
+    _step(name, as_json, lambda desk: desk.pause(name, experiment))
+
+
+@app.command("complete")
+def complete(name: Name, experiment: Named, as_json: AsJson = False) -> None:
+    """End it for good."""
+    _step(name, as_json, lambda desk: desk.complete(name, experiment))
+
+
+@app.command("archive")
+def archive(name: Name, experiment: Named, as_json: AsJson = False) -> None:
+    """Put one away that is over or never began."""
+    _step(name, as_json, lambda desk: desk.archive(name, experiment))
+
+
+@app.command("report", epilog=REPORT_EPILOG)
+def report_experiment(
+    name: Name,
+    experiment: Named,
+    charts: Annotated[Path | None, typer.Option(help="Folder for chart files.", metavar="DIR")] = None,
+    forms: Annotated[str, typer.Option(help="Forms of the chart files, separated by commas.")] = "svg",
+    as_json: AsJson = False,
+) -> None:
+    """Report what came of it: conversions, the split, latency and errors. No person is named."""
+    # Imported here: every other command starts faster without it.
+    from actors.experiments.report_data import gather
+    from cluster.runtime.artifact_access import open_shelf
+
+    installation = Installation()
+
+    async def read(keeping: Keeping, stores: OpenStores) -> Any:
+        await _known(keeping, name)
+        found = await ExperimentDesk(stores, SystemClock()).get(name, experiment)
+        return await gather(stores, open_shelf(installation.settings), found)
+
+    found = installation.administer(read)
+    wanted = [form.strip() for form in forms.split(",") if form.strip()]
+    files = write_charts(charts, drawings(found), wanted) if charts is not None else []
+    if as_json:
+        screen.tell_json({"app_id": name, **found.told(), "charts": [str(path) for path in files]})
+        return
+    show_report(found)
+    for path in files:
+        screen.tell_lines(str(path))
+
+
+def _step(name: str, as_json: bool, work: Callable[[ExperimentDesk], Awaitable[Experiment]]) -> None:
+    found = _at_desk(name, work)
+    if as_json:
+        screen.tell_json(told(found, now_ms()))
+        return
+    screen.out().print(f"{found.slug} of {name} is {found.standing(now_ms())}")
+
+
+def _at_desk(name: str, work: Callable[[ExperimentDesk], Awaitable[Any]]) -> Any:
+    async def run(keeping: Keeping, stores: OpenStores) -> Any:
+        await _known(keeping, name)
+        return await work(ExperimentDesk(stores, SystemClock()))
+
+    return Installation().administer(run)
+
+
+async def _known(keeping: Keeping, name: str) -> None:
+    if all(one.app_id != name for one in await keeping.apps()):
+        raise NotFound(f"there is no app named {name}; see `kiosk apps list`")
+
+
+def _check_snapshots(experiment: Experiment) -> None:
+    if any(variant.snapshot for variant in experiment.variants):
+        from actors.experiments.report_data import check_snapshots
+        from cluster.runtime.artifact_access import open_shelf
+
+        check_snapshots(experiment, open_shelf(Installation().settings))
+
+
+def _moment(text: str, option: str) -> int:
+    try:
+        return moment_ms(text)
+    except ValueError:
+        raise Invalid(f"{option}: {text!r} is no moment; write it as 2026-12-01T08:00:00Z") from None
+
+
+def _weights(given: list[str]) -> dict[str, float]:
+    found = {}
+    for text in given:
+        variant, mark, weight = text.rpartition("=")
+        try:
+            found[variant] = float(weight)
+        except ValueError:
+            mark = ""
+        if not mark:
+            raise Invalid(f"--weight: {text!r} is no variant and its weight; write it as blue=2")
+    return found
+
+
+def _slice(text: str) -> tuple[float, float]:
+    try:
+        first, last = (float(part) for part in text.split(","))
+    except ValueError:
+        raise Invalid(f"--slice: {text!r} is no part of a layer; write it as 0,0.5") from None
+    return first, last
+
+
+def _items(file: str) -> list[Any]:
+    try:
+        found = load_json(_bytes_of(file), refuse_duplicates=True)
+    except Malformed as error:
+        reason = error.facts["detail"][0]["msg"]
+        raise Invalid(f"{file} is not what JSON should be: {reason}") from error
+    drafts = drafts_in(found)
+    if drafts is None:
+        raise Invalid(
+            'there are no experiments in the file: one, an array of them, or {"experiments": [...]}'
+        )
+    return drafts
+
+
+def _bytes_of(file: str) -> bytes:
+    if file == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise Invalid(f"{file} can't be read: {error.strerror}") from error

@@ -1,0 +1,230 @@
+"""The installation a command is about: its settings, whether it runs, and its stores either way."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TypeVar
+
+import psutil
+
+from actors.models.allowed_learners import ALLOWED
+from cluster.admin.allowed_learners import allowed_learners
+from cluster.admin.key_admin import Keeping
+from cluster.admin.vault import ensure_master_key, vault_of
+from cluster.clock import SystemClock
+from cluster.errors import Conflict, Fault, Unavailable
+from cluster.local.redis_server import RedisServer
+from cluster.paths import Places
+from cluster.records.access import App
+from cluster.runtime.connecting import ADMIN_S, connect
+from cluster.runtime.disk import DiskGuard
+from cluster.runtime.installation_state import Lock, State, load_state, lock_holder
+from cluster.runtime.processes import belonging_to, end
+from cluster.runtime.progress import Patience
+from cluster.settings import Settings
+from cluster.store.connect import OpenStores
+
+T = TypeVar("T")
+REDIS_S = 120.0
+KILLED = "the supervisor was killed; {} processes of it still run; `kiosk up` sets it right"
+BUSY = "the installation is being started, stopped or worked on; try again in a moment"
+
+
+class Installation:
+    """One installation as commands see it."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        """Look at an installation; without `settings` by those it runs with, else by those of this shell."""
+        own = Settings() if settings is None else settings
+        self.places = Places.of(own.data_dir)
+        state = self.state
+        self.settings, self.in_vain = own, list[str]()
+        if settings is None and state is not None:
+            self.settings, self.in_vain = own.replaced_by(state.settings)
+        ALLOWED.read_from(partial(allowed_learners, self.settings))
+
+    @property
+    def is_running(self) -> bool:
+        """Does somebody keep it alive?"""
+        return lock_holder(self.places) != 0
+
+    @property
+    def state(self) -> State | None:
+        """What its supervisor said last; None while it does not run."""
+        return load_state(self.places) if self.is_running else None
+
+    @property
+    def leftovers(self) -> list[psutil.Process]:
+        """List what still runs of an installation whose supervisor was killed.
+
+        Cost: looks at every process of the machine, unless the installation runs.
+        """
+        return [] if self.is_running else belonging_to(self.places)
+
+    @property
+    def why_not_running(self) -> str:
+        """Say in what way it does not run, and what to do."""
+        left = len(self.leftovers)
+        if left:
+            return KILLED.format(left)
+        return "Kiosk does not run; start it with `kiosk up`"
+
+    def refuse_full_disk(self) -> None:
+        """Refuse to write where the installation itself would.
+
+        Errors:
+            Unavailable: the disk is over the limit
+        """
+        reason = DiskGuard(self.places.data_dir, self.settings.disk_limit, SystemClock()).reason()
+        if reason:
+            raise Unavailable(f"{reason} KIOSK_DISK_LIMIT is {self.settings.disk_limit:.0%}.")
+
+    def refuse_absent(self) -> None:
+        """Refuse to work on an installation that was never started.
+
+        Errors:
+            Unavailable: there is none in the data directory
+        """
+        redis_dir = self.places.redis_dir
+        if not (
+            self.is_running
+            or self.settings.redis_is_external
+            or (redis_dir.is_dir() and any(redis_dir.iterdir()))
+        ):
+            raise Unavailable(
+                f"there is no installation in {self.places.data_dir} yet; start it with `kiosk up` first"
+            )
+
+    def end_leftovers(self) -> int:
+        """End what a killed supervisor left behind, and nothing while another process works on the installation.
+
+        Errors:
+            Fault: a process can't be ended
+        """
+        if not self.leftovers:
+            return 0
+        lock = Lock(self.places.lock)
+        if not lock.take():
+            return 0
+        try:
+            return self.clear_up()
+        finally:
+            lock.drop()
+
+    def clear_up(self) -> int:
+        """End all its processes, remove what goes away with them, and return how many there were.
+
+        Errors:
+            Fault: a process can't be ended
+        """
+        places = self.places
+        found = belonging_to(places)
+        left = [process.pid for process in end(found, 3.0)]
+        if left:
+            raise Fault(f"these processes can't be ended: {left}; end them by hand")
+        shutil.rmtree(places.run_dir, ignore_errors=True)
+        for path in (places.state, places.redis_url, places.front_wrapper, places.front_wishes):
+            path.unlink(missing_ok=True)
+        return len(found)
+
+    def wait_for(self, stalled_s: float, on_stage: Callable[[float, str], None]) -> State:
+        """Wait until it is ready or has failed, as long as it makes progress; each stage is handed over once.
+
+        Errors:
+            Unavailable: nothing moved for `stalled_s`, or the supervisor ended
+        """
+        patience, shown = Patience(stalled_s), 0
+        while not patience.is_over:
+            state = load_state(self.places)
+            if state is not None:
+                patience.note((state.phase, state.message))
+                for after_s, message in state.stages[shown:]:
+                    on_stage(after_s, message)
+                shown = len(state.stages)
+                if state.phase in ("ready", "failed"):
+                    return state
+                if not self.is_running:
+                    raise Unavailable(f"the start ended early; see {self.places.supervisor_log}")
+            time.sleep(0.05)
+        raise Unavailable(f"no progress for {stalled_s:.0f} s; see {self.places.supervisor_log}")
+
+    def administer(self, work: Callable[[Keeping, OpenStores], Awaitable[T]]) -> T:
+        """Do something to apps and keys, whether the installation runs or not."""
+
+        async def run() -> T:
+            async with self.stores() as stores:
+                return await work(Keeping(stores.access, vault_of(self.settings)), stores)
+
+        return asyncio.run(run())
+
+    def information(self, section: str) -> dict[str, str]:
+        """Read what Redis says of itself."""
+
+        async def read(keeping: Keeping, stores: OpenStores) -> dict[str, str]:
+            return await stores.info(section)
+
+        return self.administer(read)
+
+    def apps(self) -> list[App]:
+        """List the apps with their settings."""
+
+        async def read(keeping: Keeping, stores: OpenStores) -> list[App]:
+            return await keeping.apps()
+
+        return self.administer(read)
+
+    def waiting_batches(self) -> int:
+        """Count accepted uploads that were not applied yet, over all apps."""
+
+        async def read(keeping: Keeping, stores: OpenStores) -> int:
+            depths = [await stores.intake.depth(app.app_id) for app in await keeping.apps()]
+            return sum(depths)
+
+        return self.administer(read)
+
+    @asynccontextmanager
+    async def stores(self) -> AsyncIterator[OpenStores]:
+        """Open the stores; while the installation is stopped its Redis is started for as long as it takes.
+
+        Errors:
+            Conflict: another command is working on the stopped installation
+        """
+        if self.is_running or self.settings.redis_is_external:
+            ensure_master_key(self.settings)
+            # Read afresh: a start may have left another address since this object was made.
+            settings = Settings()
+            if settings.redis_url is None:
+                raise Conflict(BUSY)
+            async with connect(settings, slow_s=ADMIN_S) as stores:
+                yield stores
+            return
+        if left := len(self.leftovers):
+            # One of them is a Redis on the same files.
+            raise Unavailable(KILLED.format(left))
+        self.places.make()
+        lock = Lock(self.places.lock)
+        if not lock.take():
+            raise Conflict(BUSY)
+        try:
+            ensure_master_key(self.settings)
+            redis = RedisServer(self.places, memory_mb=self.settings.redis_memory_mb)
+            try:
+                redis.start_mending(REDIS_S)
+                async with connect(Settings(), slow_s=ADMIN_S) as stores:
+                    yield stores
+            finally:
+                redis.stop()
+                self.places.redis_url.unlink(missing_ok=True)
+        finally:
+            shutil.rmtree(self.places.run_dir, ignore_errors=True)
+            lock.drop()
+
+
+def now_ms() -> int:
+    """Read the clock."""
+    return SystemClock().now_ms()

@@ -1,0 +1,298 @@
+"""`kiosk quarantine`: what was set aside, why and when; put through the intake again, or dropped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import orjson
+import typer
+
+from actors.intake.replay import Replayer, ReplayResult, find_obstacle
+from cluster.admin.refused_rows import RefusedRows
+from cluster.clock import SystemClock, iso_ms
+from cluster.errors import Invalid, NotFound, ReadOnly
+from cluster.records.quarantine_entry import QuarantineEntry
+from cluster.store.connect import OpenStores
+from cluster.store.redis.quarantine_reader import QuarantineReader
+from deployments.cli import screen
+from deployments.cli.installation import Installation
+
+app = typer.Typer(help="What was set aside: list, show, replay, drop.", no_args_is_help=True)
+
+INSTALLATION = "@installation"
+NOT_RUNNING = 3
+EPILOG = """
+Set aside are: records whose checksum does not match, uploads that could not be applied, damaged entries of the
+change log, and rows that `kiosk ingest` refused (those below the data directory). @installation in place of APP
+means damaged apps, keys, accounts and registrations.
+
+[bold]Examples[/]
+
+  kiosk quarantine list bookshop                      newest first
+  kiosk quarantine list bookshop --kind row --json
+  kiosk quarantine show bookshop 1795355062000-0      the whole record and why it is here
+  kiosk quarantine replay bookshop 1795355062000-0    validate it and give it to the intake again
+  kiosk quarantine replay bookshop --all              all that can be replayed
+  kiosk quarantine drop bookshop --all --kind change --yes
+
+Ends with 0 when everything was done, 1 when a part was not, 2 for wrong use, 3 when a replay finds no running
+installation.
+"""
+REPLAY_EPILOG = """
+A replay validates as an upload does, and waits until the intake has applied it; then the entry goes. What stands in
+the store stays, unless --overwrite is given. What has a wrong checksum is replayed with --damaged only: look at it
+first with `kiosk quarantine show`.
+
+[bold]Examples[/]
+
+  kiosk quarantine replay bookshop 1795355062000-0 1795355062000-1
+  kiosk quarantine replay bookshop --all --kind row
+  kiosk quarantine replay bookshop 1795355062000-0 --damaged --overwrite
+"""
+
+AppName = Annotated[str, typer.Argument(metavar="APP", help="The app, or @installation.")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Entries, as `list` names them.")]
+Every = Annotated[bool, typer.Option("--all", help="All entries (of --kind).")]
+Kind = Annotated[str, typer.Option(help="Only record, batch, change, erasure or row.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+KINDS = ("record", "batch", "change", "erasure", "row")
+
+
+@app.command("list", epilog=EPILOG)
+def list_entries(
+    name: AppName,
+    kind: Kind = "",
+    limit: Annotated[int, typer.Option(help="Entries to list at most.", min=1)] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List what was set aside, newest first."""
+    with _exit_codes(as_json):
+        found = _read(Installation(), name, kind)
+    newest = sorted(found, key=lambda entry: -entry.at)[:limit]
+    if as_json:
+        screen.tell_json(
+            {"app": name, "entries": len(found), "newest": [_described(entry) for entry in newest]}
+        )
+        return
+    if not found:
+        screen.out().print("Nothing is set aside.")
+        return
+    table = screen.table("id", "what", "when", "why")
+    for entry in newest:
+        what = " ".join(filter(None, (entry.kind, entry.noun, entry.name[:60])))
+        when = iso_ms(entry.at)[:19] if entry.at else "-"
+        table.add_row(entry.entry_id, screen.quoted(what), when, screen.quoted(entry.reason[:200]))
+    screen.out().print(table)
+    if len(found) > len(newest):
+        screen.out().print(f"{len(found) - len(newest):,} more; see --limit and --kind.")
+
+
+@app.command("show")
+def show(
+    name: AppName, entry_id: Annotated[str, typer.Argument(metavar="ID")], as_json: AsJson = False
+) -> None:
+    """Show an entry whole: what it is, why it is here, and whether it can be replayed."""
+    with _exit_codes(as_json):
+        (entry,) = _chosen(_read(Installation(), name), [entry_id], every=False)
+    text = entry.payload.decode("utf-8", "replace")
+    if as_json:
+        screen.tell_json({**_described(entry), "payload": text})
+        return
+    for label, value in _described(entry).items():
+        if value != "":
+            screen.out().print(screen.quoted(f"{label}: {value}"))
+    for line in _pretty(text).splitlines():
+        screen.out().print(screen.quoted(line))
+
+
+@app.command("replay", epilog=REPLAY_EPILOG)
+def replay(
+    name: AppName,
+    entry_ids: Ids = None,
+    every: Every = False,
+    kind: Kind = "",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what stands in the store.")] = False,
+    damaged: Annotated[
+        bool, typer.Option("--damaged", help="Also what has a wrong checksum; look at it first.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Validate entries and give them to the intake again; what was applied leaves the quarantine."""
+    installation = Installation()
+    with _exit_codes(as_json):
+        if not installation.is_running and not installation.settings.redis_is_external:
+            screen.err().print("Kiosk does not run, so nothing would be applied; start it with `kiosk up`.")
+            raise typer.Exit(NOT_RUNNING)
+        work = _Replay(installation, name, overwrite=overwrite, damaged=damaged)
+        found = asyncio.run(work.run(entry_ids or [], every, kind))
+    counts = Counter(result.status for _, result in found)
+    if as_json:
+        results = [
+            {"id": one.entry_id, "status": result.status, "reason": result.reason} for one, result in found
+        ]
+        screen.tell_json(
+            {"app": name, "replayed": counts["replayed"], "entries": len(found), "results": results}
+        )
+    else:
+        for entry, result in found:
+            if result.status != "replayed":
+                screen.out().print(screen.quoted(f"{entry.entry_id}: {result.status}: {result.reason}"))
+        screen.out().print(f"{counts['replayed']:,} of {len(found):,} replayed.")
+    if counts["replayed"] < len(found):
+        raise typer.Exit(1)
+
+
+@app.command("drop")
+def drop(
+    name: AppName,
+    entry_ids: Ids = None,
+    every: Every = False,
+    kind: Kind = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove entries for good, after a confirmation."""
+    installation = Installation()
+    with _exit_codes(as_json):
+        chosen = _chosen(_read(installation, name, kind), entry_ids or [], every)
+        if chosen and not yes and not _is_confirmed(chosen):
+            raise Invalid("nothing was dropped; confirm, or say --yes")
+        asyncio.run(_drop(installation, name, chosen, "dropped"))
+    if as_json:
+        screen.tell_json({"app": name, "dropped": len(chosen)})
+    else:
+        screen.out().print(f"{len(chosen):,} dropped.")
+
+
+class _Replay:
+    """One run of `kiosk quarantine replay`."""
+
+    def __init__(self, installation: Installation, name: str, *, overwrite: bool, damaged: bool) -> None:
+        self._installation = installation
+        self._name = name
+        self._overwrite = overwrite
+        self._damaged = damaged
+
+    async def run(
+        self, entry_ids: Sequence[str], every: bool, kind: str
+    ) -> list[tuple[QuarantineEntry, ReplayResult]]:
+        """Replay the entries one after the other; each leaves the quarantine as soon as it is applied."""
+        async with self._installation.stores() as stores:
+            entries = await _entries(self._installation, stores, self._name, kind)
+            chosen = _chosen(entries, entry_ids, every)
+            if self._name != INSTALLATION and (await stores.access.book()).apps[self._name].read_only:
+                raise ReadOnly("this app is read-only, so nothing is replayed into it")
+            replayer = Replayer(stores, self._name, SystemClock())
+            done = []
+            for entry in chosen:
+                with screen.err().status(f"replaying {entry.entry_id}"):
+                    result = await replayer.replay(entry, overwrite=self._overwrite, damaged=self._damaged)
+                if result.is_removable:
+                    await _remove(self._installation, stores, self._name, [entry], "replayed")
+                done.append((entry, result))
+            return done
+
+
+def _read(installation: Installation, name: str, kind: str = "") -> list[QuarantineEntry]:
+    async def read() -> list[QuarantineEntry]:
+        async with installation.stores() as stores:
+            return await _entries(installation, stores, name, kind)
+
+    return asyncio.run(read())
+
+
+async def _entries(
+    installation: Installation, stores: OpenStores, name: str, kind: str
+) -> list[QuarantineEntry]:
+    """Read what was set aside.
+
+    Errors:
+        NotFound: there is no such app
+        Invalid: there is no such kind
+    """
+    if kind and kind not in KINDS:
+        raise Invalid(f"there is no kind {kind!r}; choose from {', '.join(KINDS)}")
+    reader = QuarantineReader(stores.server)
+    if name == INSTALLATION:
+        found = await reader.read("")
+    else:
+        if name not in (await stores.access.book()).apps:
+            raise NotFound(f"there is no app named {name}; see `kiosk apps list`")
+        found = await reader.read(name)
+        rows = RefusedRows.of(installation.places.data_dir)
+        found += await asyncio.to_thread(rows.entries, name)
+    return [entry for entry in found if kind in ("", entry.kind)]
+
+
+def _chosen(
+    entries: Sequence[QuarantineEntry], entry_ids: Sequence[str], every: bool
+) -> list[QuarantineEntry]:
+    if every == bool(entry_ids):
+        raise Invalid("name entries as `kiosk quarantine list` does, or say --all")
+    if every:
+        return list(entries)
+    known = {entry.entry_id: entry for entry in entries}
+    unknown = [entry_id for entry_id in entry_ids if entry_id not in known]
+    if unknown:
+        raise NotFound(f"there is no entry {unknown[0]}; see `kiosk quarantine list`")
+    return [known[entry_id] for entry_id in dict.fromkeys(entry_ids)]
+
+
+async def _drop(
+    installation: Installation, name: str, entries: Sequence[QuarantineEntry], reason: str
+) -> None:
+    async with installation.stores() as stores:
+        await _remove(installation, stores, name, entries, reason)
+
+
+async def _remove(
+    installation: Installation,
+    stores: OpenStores,
+    name: str,
+    entries: Sequence[QuarantineEntry],
+    reason: str,
+) -> None:
+    kept = [entry.entry_id for entry in entries if entry.source == "store"]
+    if kept:
+        await QuarantineReader(stores.server).remove("" if name == INSTALLATION else name, kept)
+    rows = RefusedRows.of(installation.places.data_dir)
+    marked = [entry.entry_id for entry in entries if entry.source == "ingest"]
+    await asyncio.to_thread(rows.mark, marked, reason)
+
+
+def _described(entry: QuarantineEntry) -> dict[str, Any]:
+    return {
+        **entry.to_dict(),
+        "time": iso_ms(entry.at) if entry.at else "",
+        "why_not_replayed": find_obstacle(entry),
+    }
+
+
+def _pretty(text: str) -> str:
+    try:
+        return orjson.dumps(orjson.loads(text), option=orjson.OPT_INDENT_2).decode()
+    except orjson.JSONDecodeError:
+        return text
+
+
+def _is_confirmed(entries: Sequence[QuarantineEntry]) -> bool:
+    counts = Counter(entry.kind for entry in entries)
+    told = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))
+    try:
+        return typer.confirm(f"Drop for good: {told}?", err=True)
+    except typer.Abort:
+        return False
+
+
+@contextmanager
+def _exit_codes(as_json: bool) -> Iterator[None]:
+    """Turn wrong use into exit code 2, and a rule that refuses into 1; the command line tells other errors."""
+    try:
+        yield
+    except (Invalid, NotFound) as error:
+        screen.tell_error(error, as_json=as_json)
+        raise typer.Exit(1 if isinstance(error, ReadOnly) else 2) from error

@@ -1,0 +1,217 @@
+"""`kiosk report`: what happened, for those who publish."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+import typer
+
+from cluster.admin.key_admin import Keeping
+from cluster.artifacts.query_log import QueryShelf
+from cluster.clock import iso_ms
+from cluster.errors import Invalid, NotFound
+from cluster.records.archive_call import ArchiveCall
+from cluster.records.logged_query import QueryKind, Searched
+from cluster.runtime.artifact_access import open_shelf
+from cluster.store.connect import OpenStores
+from deployments.cli import screen
+from deployments.cli.charts import FORMS, Drawing, bar_chart, write_charts
+from deployments.cli.installation import Installation, now_ms
+from deployments.operations.archive_report import UNANSWERED_BELOW, ArchiveReport, summarise
+
+app = typer.Typer(help="Reports: who asked for what.", no_args_is_help=True)
+
+EPILOG = """
+[bold]Examples[/]
+
+  kiosk report mcp                          the last 30 days
+  kiosk report mcp --since 24h --json
+  kiosk report mcp --unanswered-below .4    fewer questions count as unanswered; 0: those that found nothing at all
+  kiosk report mcp --charts ./charts        calls by day, client, skill, question and article as SVG and PNG
+"""
+SEARCH_EPILOG = """
+[bold]Examples[/]
+
+  kiosk report search --app bookshop              the last 30 days
+  kiosk report search --app bookshop --kind search --since 24h --json
+  kiosk report search --app bookshop --charts ./charts    by day, most asked, found nothing, as SVG and PNG
+"""
+_UNITS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
+
+
+@app.callback()
+def reports() -> None:
+    """Reports: who asked for what."""
+
+
+@app.command("mcp", epilog=EPILOG)
+def mcp(
+    since: Annotated[str, typer.Option(help="How far back: a number and m, h, d or w.")] = "30d",
+    top: Annotated[int, typer.Option(help="Lines of each table.", min=1, max=1000)] = 20,
+    charts: Annotated[Path | None, typer.Option(help="Folder for chart files.", metavar="DIR")] = None,
+    forms: Annotated[str, typer.Option(help="Forms of the chart files, separated by commas.")] = "svg,png",
+    name: Annotated[str, typer.Option("--app", help="The archive's app; default: KIOSK_ARCHIVE_APP.")] = "",
+    below: Annotated[
+        float,
+        typer.Option(
+            "--unanswered-below",
+            min=0.0,
+            max=1.0,
+            help="A question is unanswered when its best passage holds less of it than this share.",
+        ),
+    ] = UNANSWERED_BELOW,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Report the archive's use: clients, skills, questions, articles, refusals. No person is named."""
+    until = now_ms()
+    begin = until - span_ms(since)
+    installation = Installation()
+    app_id = name or installation.settings.archive_app
+
+    async def read(keeping: Keeping, stores: OpenStores) -> list[ArchiveCall]:
+        return await stores.archive_calls.since(app_id, begin)
+
+    calls = installation.administer(read)
+    report = summarise(calls, since=begin, until=until, top=top, unanswered_below=below)
+    wanted = [form.strip() for form in forms.split(",") if form.strip()] or list(FORMS)
+    files = write_charts(charts, drawings(report), wanted) if charts is not None else []
+    if as_json:
+        told = {"app_id": app_id, **report.told()}
+        screen.tell_json({**told, "charts": [str(path) for path in files]} if files else told)
+        return
+    _show(report, app_id)
+    for path in files:
+        screen.tell_lines(str(path))
+
+
+@app.command("search", epilog=SEARCH_EPILOG)
+def search(
+    since: Annotated[str, typer.Option(help="How far back: a number and m, h, d or w.")] = "30d",
+    kind: Annotated[str, typer.Option(help="Only search, autocomplete or ask.")] = "",
+    top: Annotated[int, typer.Option(help="Lines of each table.", min=1, max=1000)] = 20,
+    charts: Annotated[Path | None, typer.Option(help="Folder for chart files.", metavar="DIR")] = None,
+    forms: Annotated[str, typer.Option(help="Forms of the chart files, separated by commas.")] = "svg,png",
+    name: Annotated[str, typer.Option("--app", help="The app.")] = "playground",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Report what readers searched for and what they thought of answers. No person is named.
+
+    Most asked queries, what found nothing, by day, how fast; and the feedback on answers, the worst first.
+    """
+    # Imported here: every other command starts faster without it.
+    from cluster.artifacts.segments import SegmentShelf
+    from deployments.cli.search_view import drawings as draw
+    from deployments.cli.search_view import show
+    from deployments.operations.feedback_report import (
+        FeedbackReport,
+        read_judgements,
+        read_questions,
+        summarise_feedback,
+    )
+    from deployments.operations.search_report import summarise as sum_up
+
+    if kind not in ("", *get_args(QueryKind)):
+        raise Invalid(f"there is no kind {kind!r}; choose from {', '.join(get_args(QueryKind))}")
+    until = now_ms()
+    begin = until - span_ms(since)
+    installation = Installation()
+    artifacts = open_shelf(installation.settings)
+    shelf = QueryShelf(artifacts)
+
+    async def read(keeping: Keeping, stores: OpenStores) -> tuple[Any, list[Searched], FeedbackReport]:
+        if name not in {app.app_id for app in await keeping.apps()}:
+            raise NotFound(f"there is no app {name!r}")
+        waiting: list[Searched] = []
+        after = shelf.covered(name)
+        settled = shelf.read(name, begin, until)
+        while lots := await stores.queries.read(name, after, count=200):
+            waiting += (query for lot in lots for query in lot.queries)
+            after = lots[-1].offset
+        judged = await read_judgements(stores, SegmentShelf(artifacts), name, begin, until)
+        questions = await read_questions(stores, name, judged)
+        return settled, waiting, summarise_feedback(judged, questions, top=top)
+
+    settled, waiting, feedback = installation.administer(read)
+    shown = feedback if kind in ("", "ask") else None
+    report = sum_up(settled, waiting, since=begin, until=until, kind=kind, top=top, feedback=shown)
+    wanted = [form.strip() for form in forms.split(",") if form.strip()] or list(FORMS)
+    files = write_charts(charts, draw(report), wanted) if charts is not None else []
+    if as_json:
+        told = {"app_id": name, **report.told()}
+        screen.tell_json({**told, "charts": [str(path) for path in files]} if files else told)
+        return
+    show(report, name)
+    for path in files:
+        screen.tell_lines(str(path))
+
+
+def span_ms(text: str) -> int:
+    """Read a span of time: `90m`, `24h`, `7d`, `2w`.
+
+    Errors:
+        Invalid: not one
+    """
+    form = re.fullmatch(r"(\d{1,6})([mhdw])", text.strip().lower())
+    if form is None:
+        raise Invalid(f"{text!r} is no span of time; write a number and m, h, d or w, as 24h")
+    return int(form[1]) * _UNITS[form[2]]
+
+
+def drawings(report: ArchiveReport) -> dict[str, Drawing]:
+    """Draw the report, one chart a question."""
+    note = f"{iso_ms(report.since)[:10]} to {iso_ms(report.until)[:10]}, {report.calls:,} calls"
+    return {
+        "days": bar_chart("Calls by day", report.days[-60:], note),
+        "clients": bar_chart("Calls by client", [(one.name, one.calls) for one in report.clients], note),
+        "skills": bar_chart("Calls by skill", report.skills, note),
+        "questions": bar_chart("Most asked questions", report.questions, note),
+        "articles": bar_chart(
+            "Most read articles", [(one, read) for one, read, _ in report.articles if read], note
+        ),
+        "refusals": bar_chart("Refusals", report.refusals, note),
+    }
+
+
+def _show(report: ArchiveReport, app_id: str) -> None:
+    out = screen.out()
+    days = f"{iso_ms(report.since)[:16]} to {iso_ms(report.until)[:16]}"
+    out.print(f"Archive {app_id}: {report.calls:,} calls, {days}")
+    if report.took_ms:
+        out.print("Took " + ", ".join(f"{took:.1f} ms ({name})" for name, took in report.took_ms.items()))
+    out.print()
+    if not report.calls:
+        out.print("Nobody called yet. `kiosk doctor mcp` tries it out.")
+        return
+    table = screen.table("client", "asks", "reads", "refused", "ids", title="Clients")
+    for line in report.clients:
+        ids = line.client_ids[0] if len(line.client_ids) == 1 else f"{len(line.client_ids)} of them"
+        table.add_row(screen.quoted(line.name), str(line.asks), str(line.reads), str(line.refused), ids)
+    out.print(table, "")
+    for title, rows in (
+        ("Skills", report.skills),
+        ("Questions", report.questions),
+        ("Refusals", report.refusals),
+    ):
+        if rows:
+            table = screen.table("calls", "", title=title)
+            for words, count in rows:
+                table.add_row(str(count), screen.quoted(words))
+            out.print(table, "")
+    _show_unanswered(report)
+    table = screen.table("read", "found", "article", title="Articles")
+    for product_id, read, found in report.articles:
+        table.add_row(str(read), str(found), screen.quoted(product_id))
+    out.print(table)
+
+
+def _show_unanswered(report: ArchiveReport) -> None:
+    if not report.missing:
+        return
+    share = f"{report.missing_calls:,} of {report.asked_calls:,} asks below {report.unanswered_below:g}"
+    table = screen.table("calls", "last", "found", "", title=f"Questions without an answer: {share}")
+    for line in report.missing:
+        last = iso_ms(line.last_at)[:16].replace("T", " ")
+        table.add_row(str(line.calls), last, f"{line.coverage:.0%}", screen.quoted(line.question))
+    screen.out().print(table, "")

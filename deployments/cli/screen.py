@@ -1,0 +1,78 @@
+"""What commands print: results on standard output, progress and errors on standard error.
+
+Texts are never read as markup: paths and messages may hold brackets.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from cluster.errors import HouseError
+from cluster.log import strike_out
+from deployments.cli.responsive_table import ResponsiveTable
+
+
+def out() -> Console:
+    """Where results go."""
+    return Console(highlight=False, soft_wrap=True, markup=False)
+
+
+def err() -> Console:
+    """Where progress and errors go."""
+    return Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
+
+
+def tell_json(value: Any) -> None:
+    """Print one JSON object, and nothing else, on standard output."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def tell_lines(*lines: str) -> None:
+    """Print lines exactly as they are, so that they can be copied."""
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def tell_error(error: HouseError, *, as_json: bool) -> None:
+    """Print an error: a sentence for people, an object for programs."""
+    if as_json:
+        tell_json({"error": {"code": error.code, "message": error.message}})
+    err().print(marked("error:", "bold red", f" {strike_out(error.message)}"))
+
+
+def tell_in_vain(settings: Sequence[str]) -> None:
+    """Say which settings of this shell the running installation does not go by."""
+    if settings:
+        err().print(
+            f"{', '.join(settings)} of this shell is not what the installation runs with and counts for nothing; "
+            "`kiosk down`, then `kiosk up` takes it over."
+        )
+
+
+def marked(word: str, style: str, rest: str = "") -> Text:
+    """Colour a word; the rest is shown exactly as it is, brackets included."""
+    return Text.assemble((word, style), rest)
+
+
+def quoted(words: str) -> Text:
+    """Show a stranger's words: no control characters, so that they can't steer the terminal."""
+    return Text("".join(char if char.isprintable() else " " for char in words))
+
+
+def table(
+    *columns: str, title: str = "", ids: Collection[str] = (), droppable: Sequence[str] = ()
+) -> ResponsiveTable:
+    """Begin a plain table.
+
+    Args:
+        columns: the headings
+        title: a line above, in bold
+        ids: columns of ids; a narrow terminal shows their start, which commands accept in place of the whole
+        droppable: columns that a narrow terminal leaves out, the first one first
+    """
+    return ResponsiveTable(columns, title, frozenset(ids), tuple(droppable))

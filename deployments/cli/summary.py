@@ -1,0 +1,164 @@
+"""What `kiosk up` and `kiosk status` say about a running installation, for programs and for people."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+from cluster.admin.administrator import USERNAME, ensure_administrator
+from cluster.admin.key_admin import Keeping
+from cluster.runtime.installation_state import State
+from cluster.store.connect import OpenStores
+from deployments.cli.installation import Installation, now_ms
+
+READER = "reader-1"
+"The made-up reader of the three commands."
+
+
+@dataclass(frozen=True, slots=True)
+class AppKeys:
+    """An app and its newest key of each kind."""
+
+    app_id: str
+    environment: str
+    secret_key: str = ""
+    publishable_key: str = ""
+
+    def told(self, *, secrets: bool) -> dict[str, str]:
+        """Say it as JSON."""
+        named = {"app_id": self.app_id, "environment": self.environment}
+        keys = {"secret_key": self.secret_key, "publishable_key": self.publishable_key}
+        return {**named, **keys} if secrets else named
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Everything that is shown."""
+
+    state: State
+    apps: list[AppKeys]
+    playground_reader: str = ""
+    password: str = ""
+    "Only on the first start."
+
+    def told(self, *, secrets: bool) -> dict[str, Any]:
+        """Say it as JSON: the shape that scripts outside the project rely on."""
+        administrator = {"username": USERNAME}
+        if secrets and self.password:
+            administrator["password"] = self.password
+        return {
+            "ready": self.state.phase == "ready",
+            "api_url": self.state.api_url,
+            "mcp_url": f"{self.state.api_url}/mcp",
+            "console_url": f"{self.state.api_url}/console",
+            "data_dir": self.state.data_dir,
+            "administrator": administrator,
+            "apps": [app.told(secrets=secrets) for app in self.apps],
+        }
+
+    def lines(self) -> list[str]:
+        """Say it to people; commands stand on lines of their own, so that they can be pasted."""
+        state = self.state
+        lines = [
+            "",
+            f"  API        {state.api_url}   (interface described at {state.api_url}/docs)",
+            f"  Data       {state.data_dir}",
+            f"  Logs       {state.logs_dir}",
+        ]
+        if state.dashboard_url:
+            lines.append(f"  Ray        {state.dashboard_url}   (token in {state.data_dir}/ray.token)")
+        if self.password:
+            lines.append(f"  Admin      {USERNAME} / {self.password}   (shown this once)")
+        lines.append("")
+        if not any(app.secret_key for app in self.apps):
+            return [
+                *lines[:-1],
+                "  Keys       `kiosk keys list --reveal` prints them, `kiosk up --reveal` with commands to try",
+            ]
+        for app in self.apps:
+            lines.append(f"  {app.app_id:<12} secret       {app.secret_key}")
+            lines.append(f"  {'':<12} publishable  {app.publishable_key}")
+        return [*lines, "", *self.tries()]
+
+    def tries(self) -> list[str]:
+        """Write commands that work when pasted."""
+        keys = {app.app_id: app for app in self.apps}
+        found: list[str] = []
+        if "development" in keys:
+            found += _three(self.state.api_url, keys["development"].secret_key)
+        if "playground" in keys and self.playground_reader:
+            ask = {"user_id": self.playground_reader, "rows": 3, "fl": ["title"]}
+            found += [
+                "# the playground: sample data, read-only",
+                _curl(
+                    self.state.api_url,
+                    "/v1/recommendation/user_to_products",
+                    keys["playground"].secret_key,
+                    ask,
+                ),
+            ]
+        return found
+
+
+def _three(url: str, key: str) -> list[str]:
+    products = [
+        {
+            "product_id": "teapot",
+            "title": "Stoneware teapot",
+            "brand": "Holm",
+            "categories": [["Kitchen", "Tea"]],
+        },
+        {
+            "product_id": "teacup",
+            "title": "Stoneware tea cup",
+            "brand": "Holm",
+            "categories": [["Kitchen", "Tea"]],
+        },
+        {
+            "product_id": "boots",
+            "title": "Hiking boots",
+            "brand": "Fjell",
+            "categories": [["Outdoor", "Shoes"]],
+        },
+    ]
+    click = {"type": "click", "user_id": READER, "product_ids": ["teapot"]}
+    ask = {"user_id": READER, "rows": 2}
+    return [
+        "# 1. upload three products to development",
+        _curl(url, "/v1/products", key, {"data": products}),
+        "# 2. a reader clicks on the teapot",
+        _curl(url, "/v1/interactions", key, {"data": [click]}),
+        "# 3. what should that reader see next?",
+        _curl(url, "/v1/recommendation/user_to_products", key, ask),
+    ]
+
+
+def _curl(url: str, path: str, key: str, body: object) -> str:
+    return f"curl -s {url}{path} -H 'X-API-KEY: {key}' -d {shlex.quote(json.dumps(body))}"
+
+
+def summarise(installation: Installation, state: State, *, reveal: bool, first: bool = False) -> Summary:
+    """Collect everything from the store; whoever started it (`first`) makes the administrator if there is none."""
+
+    async def read(keeping: Keeping, stores: OpenStores) -> Summary:
+        found: dict[str, AppKeys] = {
+            app.app_id: AppKeys(app.app_id, app.environment) for app in await keeping.apps()
+        }
+        for entry in await keeping.keys(reveal=reveal):
+            app = entry.app
+            known = found[app.app_id]
+            # Oldest first, so the newest key of a kind is the one that stays.
+            found[app.app_id] = AppKeys(
+                app.app_id,
+                app.environment,
+                entry.text if entry.key.kind == "secret" else known.secret_key,
+                entry.text if entry.key.kind == "publishable" else known.publishable_key,
+            )
+        readers = await stores.records.ids("playground", "user") if reveal else []
+        reader = next((user_id for user_id in readers if user_id != "playground-keeper"), "")
+        password = await ensure_administrator(stores.accounts, now_ms()) if first else ""
+        return Summary(state, list(found.values()), reader, password)
+
+    return installation.administer(read)

@@ -1,0 +1,163 @@
+"""Count the `feedback` interactions by question: the answers that readers found worst come first. Nobody is named."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import orjson
+
+from actors.hosting.uncompacted_interactions import read_unsettled
+from cluster.artifacts.segments import SegmentShelf
+from cluster.records.validation.upload import ORIGIN
+from cluster.store.ports.stores import Recorded, Stores
+
+KINDS = ("feedback",)
+MOST_READ = 2_000
+"Questions whose texts are read: those with most judgements."
+_HELPFUL = frozenset({"helpful", "up", "thumbs_up", "like", "positive", "yes", "true", "1"})
+_NOT_HELPFUL = frozenset(
+    {
+        "not helpful",
+        "not_helpful",
+        "unhelpful",
+        "down",
+        "thumbs_down",
+        "dislike",
+        "negative",
+        "no",
+        "false",
+        "0",
+    }
+)
+_TAKEN_BACK = frozenset({"unselected", "none", ""})
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What one reader thinks of one answer."""
+
+    reader_id: str
+    at_ms: int
+    question_id: str
+    value: str
+    origin: str = ""
+    "Stands for a reader without proof where readers are counted."
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackLine:
+    """The judgements of one question, however often it was asked."""
+
+    question: str
+    "Empty when the question is not kept any more."
+    helpful: int
+    not_helpful: int
+    other: int
+    "Values that are neither."
+    answers: int
+    "Different answers that were judged."
+    question_id: str
+    "The answer that was judged last."
+    sources: int
+    "Products that answer cites."
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackReport:
+    """All judgements of a time."""
+
+    helpful: int = 0
+    not_helpful: int = 0
+    other: int = 0
+    without_question: int = 0
+    "Judgements that name no question."
+    questions: tuple[FeedbackLine, ...] = ()
+    "Most readers who found it not helpful first."
+
+    def told(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return asdict(self)
+
+
+async def read_judgements(
+    stores: Stores, segments: SegmentShelf, app_id: str, since_ms: int, until_ms: int
+) -> list[Judgement]:
+    """Read the judgements of a time: settled ones, and those that are not in a segment yet.
+
+    Errors:
+        Unavailable
+        Fault: the manifest of the segments is damaged
+    """
+    after = segments.offsets(app_id).get("interaction", "0")
+    table = segments.acted(app_id, KINDS, since_ms)
+    columns = (table[name].to_pylist() for name in ("reader", "at_ms", "json"))
+    found = [
+        _judgement(reader, at_ms, orjson.loads(body)) for reader, at_ms, body in zip(*columns, strict=True)
+    ]
+    late = await read_unsettled(stores.changes, app_id, after, KINDS)
+    found += [_judgement(one.reader_id, one.at_ms, one.item) for one in late]
+    return [one for one in found if since_ms <= one.at_ms <= until_ms]
+
+
+async def read_questions(stores: Stores, app_id: str, judgements: Iterable[Judgement]) -> dict[str, Recorded]:
+    """Read the judged questions, those with most judgements when there are many.
+
+    Errors:
+        Unavailable
+    """
+    counts: defaultdict[str, int] = defaultdict(int)
+    for one in judgements:
+        counts[one.question_id] += 1
+    counts.pop("", None)
+    wanted = sorted(counts, key=lambda question_id: (-counts[question_id], question_id))[:MOST_READ]
+    found = {question_id: await stores.questions.read(app_id, question_id) for question_id in wanted}
+    return {question_id: recorded for question_id, recorded in found.items() if recorded is not None}
+
+
+def summarise_feedback(
+    judgements: Sequence[Judgement], questions: Mapping[str, Recorded], *, top: int = 20
+) -> FeedbackReport:
+    """Count judgements by question. Of a reader the newest judgement of an answer counts; it may take one back."""
+    newest: dict[tuple[str, str], Judgement] = {}
+    for one in sorted(judgements, key=lambda judgement: judgement.at_ms):
+        newest[one.origin or one.reader_id, one.question_id] = one
+    standing = [one for one in newest.values() if one.value not in _TAKEN_BACK]
+    groups: defaultdict[str, list[Judgement]] = defaultdict(list)
+    for one in standing:
+        if one.question_id:
+            recorded = questions.get(one.question_id)
+            groups[one.question_id if recorded is None else _text(recorded).casefold()].append(one)
+    lines = [_line(some, questions) for some in groups.values()]
+    lines.sort(key=lambda line: (line.helpful - line.not_helpful, -line.not_helpful, line.question))
+    helpful, not_helpful, other = _counts(standing)
+    without = sum(not one.question_id for one in standing)
+    return FeedbackReport(helpful, not_helpful, other, without, tuple(lines[:top]))
+
+
+def _line(judgements: Sequence[Judgement], questions: Mapping[str, Recorded]) -> FeedbackLine:
+    last = max(judgements, key=lambda one: one.at_ms)
+    recorded = questions.get(last.question_id)
+    cited = () if recorded is None else {one.product_id for one in recorded.answer.passages}
+    return FeedbackLine(
+        "" if recorded is None else _text(recorded), *_counts(judgements),
+        answers=len({one.question_id for one in judgements}), question_id=last.question_id, sources=len(cited),
+    )  # fmt: skip
+
+
+def _counts(judgements: Iterable[Judgement]) -> tuple[int, int, int]:
+    values = [one.value for one in judgements]
+    helpful = sum(value in _HELPFUL for value in values)
+    not_helpful = sum(value in _NOT_HELPFUL for value in values)
+    return helpful, not_helpful, len(values) - helpful - not_helpful
+
+
+def _text(recorded: Recorded) -> str:
+    return recorded.answer.question or recorded.question.text
+
+
+def _judgement(reader_id: str, at_ms: int, item: Mapping[str, Any]) -> Judgement:
+    value = " ".join(str(item.get("value") or "").split()).lower()
+    return Judgement(reader_id, at_ms, str(item.get("question_id") or ""), value, str(item.get(ORIGIN) or ""))

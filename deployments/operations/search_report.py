@@ -1,0 +1,177 @@
+"""What the query log says: sums an editor asks for. No store, no clock; nobody is named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import polars as pl
+
+from cluster.artifacts.query_log import COLUMNS, finals
+from cluster.records.logged_query import Searched
+from deployments.operations.feedback_report import FeedbackReport
+
+
+@dataclass(frozen=True, slots=True)
+class KindLine:
+    """One way of asking."""
+
+    kind: str
+    queries: int
+    unfound: int
+    "Queries that found nothing."
+    readers: int
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLine:
+    """One query."""
+
+    text: str
+    kind: str
+    queries: int
+    readers: int
+    "Different ones, as far as they said who they are."
+    unfound: int
+    found: float
+    "Results, on average; 0 for questions, which are answered later."
+
+
+@dataclass(frozen=True, slots=True)
+class DayLine:
+    """One day (UTC)."""
+
+    day: str
+    queries: int
+    unfound: int
+
+    @property
+    def share(self) -> float:
+        """Share of queries that found nothing."""
+        return self.unfound / self.queries if self.queries else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SearchReport:
+    """Sums over a time; everything counted is sorted, most first."""
+
+    since: int
+    until: int
+    queries: int
+    unfound: int
+    kinds: list[KindLine] = field(default_factory=list)
+    top: list[QueryLine] = field(default_factory=list)
+    missing: list[QueryLine] = field(default_factory=list)
+    "What was asked most and found nothing every time."
+    texts: list[tuple[str, int]] = field(default_factory=list)
+    "Most asked, however they were asked."
+    missing_texts: list[tuple[str, int]] = field(default_factory=list)
+    "Those of them that found nothing every time."
+    days: list[DayLine] = field(default_factory=list)
+    "Oldest first."
+    languages: list[tuple[str, int]] = field(default_factory=list)
+    served_by: list[tuple[str, int]] = field(default_factory=list)
+    feedback: FeedbackReport = field(default_factory=FeedbackReport)
+    "What readers thought of answers."
+
+    @property
+    def share(self) -> float:
+        """Share of queries that found nothing."""
+        return self.unfound / self.queries if self.queries else 0.0
+
+    def told(self) -> dict[str, Any]:
+        """Say it as JSON."""
+        return {
+            "since": self.since,
+            "until": self.until,
+            "queries": self.queries,
+            "unfound": self.unfound,
+            "unfound_share": round(self.share, 4),
+            "kinds": [asdict(line) for line in self.kinds],
+            "top": [asdict(line) for line in self.top],
+            "missing": [asdict(line) for line in self.missing],
+            "days": [{**asdict(line), "unfound_share": round(line.share, 4)} for line in self.days],
+            "languages": [{"language": name, "queries": count} for name, count in self.languages],
+            "served_by": [{"served_by": name, "queries": count} for name, count in self.served_by],
+            "feedback": self.feedback.told(),
+        }
+
+
+def summarise(
+    settled: Any,
+    waiting: Sequence[Searched],
+    *,
+    since: int,
+    until: int,
+    kind: str = "",
+    top: int = 20,
+    feedback: FeedbackReport | None = None,
+) -> SearchReport:
+    """Count the queries of a time: those on the shelf (a table with `COLUMNS`) and those still on their way.
+
+    Cost:
+        1,000,000 queries: half a second
+    """
+    rows = [[getattr(query, name) for name in COLUMNS.names] for query in finals(waiting)]
+    settled_rows = pl.from_arrow(settled)
+    assert isinstance(settled_rows, pl.DataFrame)
+    late = pl.DataFrame(rows, schema=settled_rows.schema, orient="row")
+    frame = pl.concat([settled_rows, late]).filter(pl.col("at").is_between(since, until))
+    if kind:
+        frame = frame.filter(pl.col("kind") == kind)
+    frame = frame.with_columns(
+        unfound=pl.col("total") == 0,
+        known=pl.when(pl.col("reader") != "").then(pl.col("reader")),
+        day=pl.from_epoch("at", time_unit="ms").dt.strftime("%Y-%m-%d"),
+    )
+    by_text = frame.group_by("text", "kind").agg(
+        queries=pl.len(), readers=pl.col("known").drop_nulls().n_unique(), unfound=pl.col("unfound").sum(),
+        found=pl.col("total").filter(pl.col("total") >= 0).mean().fill_null(0.0).round(1),
+    ).sort(["queries", "text", "kind"], descending=[True, False, False])  # fmt: skip
+    texts = by_text.group_by("text").agg(pl.col("queries").sum(), pl.col("unfound").sum())
+    texts = texts.sort(["queries", "text"], descending=[True, False])
+    lost = texts.filter(pl.col("unfound") == pl.col("queries"))
+    return SearchReport(
+        since=since,
+        until=until,
+        queries=len(frame),
+        unfound=int(frame["unfound"].sum()),
+        kinds=_kinds(frame),
+        top=_lines(by_text.head(top)),
+        missing=_lines(by_text.filter(pl.col("unfound") == pl.col("queries")).head(top)),
+        texts=[(row[0], row[1]) for row in texts.head(top).iter_rows()],
+        missing_texts=[(row[0], row[1]) for row in lost.head(top).iter_rows()],
+        days=_days(frame),
+        languages=_counted(frame, "language")[:top],
+        served_by=_counted(frame, "served_by")[:top],
+        feedback=FeedbackReport() if feedback is None else feedback,
+    )
+
+
+def _kinds(frame: pl.DataFrame) -> list[KindLine]:
+    took = pl.col("took_ms")
+    found = frame.group_by("kind").agg(
+        queries=pl.len(), unfound=pl.col("unfound").sum(), readers=pl.col("known").drop_nulls().n_unique(),
+        p50_ms=took.quantile(0.5, "nearest").round(2), p95_ms=took.quantile(0.95, "nearest").round(2),
+        p99_ms=took.quantile(0.99, "nearest").round(2),
+    ).sort(["queries", "kind"], descending=[True, False])  # fmt: skip
+    return [KindLine(**row) for row in found.to_dicts()]
+
+
+def _lines(found: pl.DataFrame) -> list[QueryLine]:
+    return [QueryLine(**row) for row in found.to_dicts()]
+
+
+def _days(frame: pl.DataFrame) -> list[DayLine]:
+    found = frame.group_by("day").agg(queries=pl.len(), unfound=pl.col("unfound").sum()).sort("day")
+    return [DayLine(**row) for row in found.to_dicts()]
+
+
+def _counted(frame: pl.DataFrame, name: str) -> list[tuple[str, int]]:
+    found = frame.filter(pl.col(name) != "").group_by(name).agg(queries=pl.len())
+    found = found.sort(["queries", name], descending=[True, False])
+    return [(row[0], row[1]) for row in found.iter_rows()]

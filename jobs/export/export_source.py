@@ -1,0 +1,156 @@
+"""What an app holds at one moment as a stream of tables: settled segments, then what is not settled yet.
+
+Records and interactions come as stored JSON with their offsets, queries with the columns of the query log. No row
+comes twice. Deletions and erasures of the change log are applied to the settled rows before them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.manifest import Manifest
+from cluster.artifacts.query_log import QueryShelf, remembered, table_of
+from cluster.artifacts.segment_stream import SegmentRange, SegmentStream
+from cluster.errors import Unavailable
+from cluster.records.logged_query import Searched
+from cluster.store.ports.stores import QueryStore, Stores
+from jobs.export.columns import NOUN_OF, Subject
+from jobs.export.log_tail import LogTail, read_tail, without_readers
+
+_TRIES = 5
+_BATCH = 10_000
+
+
+class ExportSource(Protocol):
+    """The rows of one subject."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are at most."""
+        ...
+
+    def tables(self) -> Iterator[Any]:
+        """Read them in batches.
+
+        Errors:
+            NotFound: a file was replaced meanwhile
+            Fault: a file is damaged
+        """
+        ...
+
+    def is_current(self) -> bool:
+        """Check that no row was erased since it was opened."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSource:
+    """Users, products or interactions."""
+
+    app_id: str
+    subject: Subject
+    stream: SegmentStream
+    settled: SegmentRange
+    tail: LogTail
+    since_ms: int
+
+    @property
+    def rows(self) -> int:
+        return self.settled.rows + self.tail.rows
+
+    def tables(self) -> Iterator[Any]:
+        noun = NOUN_OF[self.subject]
+        if noun == "interaction":
+            return self._batches(self._interactions())
+        return self._batches(self.stream.records(noun, self.tail.records_newest_first()))
+
+    def is_current(self) -> bool:
+        return self.stream.measure(NOUN_OF[self.subject]).erasures == self.settled.erasures
+
+    def _interactions(self) -> Iterator[Any]:
+        erased = self.tail.erased
+        for table in self.stream.interactions(self.settled.offset):
+            yield without_readers(table, erased)
+        yield from self.tail.interactions()
+
+    def _batches(self, tables: Iterator[Any]) -> Iterator[Any]:
+        for table in tables:
+            chosen = self._recent(table) if self.since_ms else table
+            for first in range(0, chosen.num_rows, _BATCH):
+                yield chosen.slice(first, _BATCH)
+
+    def _recent(self, table: Any) -> Any:
+        """Keep interactions that happened, or records that were written, from a moment on."""
+        if "at_ms" in table.column_names:
+            times = table["at_ms"]
+        else:
+            times = pc.list_element(pc.split_pattern(table["offset"], "-", max_splits=1), 0).cast(pa.int64())
+        return table.filter(pc.greater_equal(times, self.since_ms))
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySource:
+    """The query log."""
+
+    app_id: str
+    shelf: QueryShelf
+    commit: Manifest
+    waiting: tuple[Searched, ...]
+    since_ms: int
+
+    @property
+    def rows(self) -> int:
+        return sum(entry.rows for entry in self.commit.files) + len(self.waiting)
+
+    def tables(self) -> Iterator[Any]:
+        late = [query for query in remembered(self.waiting, self.commit) if query.at >= self.since_ms]
+        for table in (*self.shelf.days(self.app_id, self.commit, self.since_ms), table_of(late)):
+            for first in range(0, table.num_rows, _BATCH):
+                yield table.slice(first, _BATCH)
+
+    def is_current(self) -> bool:
+        newest = self.shelf.commit(self.app_id).facts.get("forgotten", {})
+        return set(newest) <= set(self.commit.facts.get("forgotten", {}))
+
+
+async def open_source(
+    stores: Stores, shelf: Shelf, app_id: str, subject: Subject, since_ms: int, folder: Path
+) -> ExportSource:
+    """Open everything that was written of a subject until now; `folder` takes what is not settled yet.
+
+    Errors:
+        Unavailable: the store is away, or the segments keep being replaced
+        Fault: a manifest is damaged
+    """
+    if subject == "queries":
+        queries = QueryShelf(shelf)
+        commit = await asyncio.to_thread(queries.commit, app_id)
+        waiting = await _waiting(stores.queries, app_id, str(commit.facts.get("offset", "0")))
+        return QuerySource(app_id, queries, commit, waiting, since_ms)
+    noun, stream = NOUN_OF[subject], SegmentStream(shelf, app_id)
+    until = await stores.changes.last(app_id, noun)
+    for attempt in range(_TRIES):
+        settled = await asyncio.to_thread(stream.measure, noun)
+        place = folder / str(attempt)
+        place.mkdir()
+        tail = await read_tail(stores.changes, app_id, noun, settled.offset, until, place)
+        if tail is not None:
+            return RecordSource(app_id, subject, stream, settled, tail, since_ms)
+    raise Unavailable(f"the change log of {app_id} is trimmed faster than it can be read; try again")
+
+
+async def _waiting(queries: QueryStore, app_id: str, after: str) -> tuple[Searched, ...]:
+    """Read the queries that are not settled yet."""
+    found: list[Searched] = []
+    while lots := await queries.read(app_id, after, count=200):
+        found += (query for lot in lots for query in lot.queries)
+        after = lots[-1].offset
+    return tuple(found)

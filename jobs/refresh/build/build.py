@@ -1,0 +1,176 @@
+"""From a trained engine to a snapshot folder and back. Writing is all or nothing: beside its place, then renamed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from actors.models.model import Array, Parts
+from actors.models.registry import BASKETS, COHORTS, learned_of
+from actors.models.snapshot import ITEMS, KIND, MANIFEST, Snapshot, version_of
+from actors.models.vocabulary import Vocabulary
+from cluster.artifacts.checksummed_files import digest_of
+from cluster.artifacts.manifest import FileEntry, Manifest
+from cluster.errors import Conflict, Fault
+from jobs.refresh.build.fit import DataFacts, Engine
+from jobs.refresh.recipe import parse
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a snapshot should remember beside what was learned."""
+
+    offsets: Mapping[str, str] = field(default_factory=dict)
+    "Noun -> change-log offset up to which events were learned from; the log after it completes the snapshot."
+    embedder: str = ""
+    release: str = ""
+    erasures: int = 0
+    "How often people were erased before the events were read."
+    code: str = ""
+    "Digest of code that was shipped with the run: processes that serve can't import it."
+
+
+def build(
+    engine: Engine,
+    folder: Path,
+    *,
+    written_at_ms: int,
+    sequence: int = 1,
+    origin: Origin | None = None,
+    extras: Mapping[str, Parts] | None = None,
+) -> Manifest:
+    """Write an engine as a snapshot into a folder that must not exist yet; `extras` are kept beside what was learned.
+
+    Errors:
+        Conflict: the folder exists
+        Fault: a learner of yours saves arrays with objects in them, or arrays no snapshot can hold
+    """
+    if folder.exists():
+        raise Conflict(f"there is a snapshot already: {folder.name}", path=str(folder))
+    origin, extras = origin or Origin(), extras or {}
+    # by process: a worker that lost its run may still be writing beside the one that has it now
+    part_folder = folder.parent / f".{folder.name}.{os.getpid()}.part"
+    shutil.rmtree(part_folder, ignore_errors=True)
+    part_folder.mkdir(parents=True)
+    try:
+        files = tuple(sorted(_written(engine, extras, part_folder), key=lambda entry: entry.name))
+        facts = _facts(engine, extras, origin)
+        facts["version"] = version_of(facts, files)
+        manifest = Manifest(KIND, sequence, written_at_ms, facts, files)
+        _write(part_folder / MANIFEST, manifest.dump())
+        os.rename(part_folder, folder)
+    except OSError as error:
+        if folder.exists():  # somebody was a moment earlier
+            raise Conflict(f"there is a snapshot already: {folder.name}", path=str(folder)) from error
+        raise
+    finally:
+        shutil.rmtree(part_folder, ignore_errors=True)
+    return manifest
+
+
+def load(snapshot: Snapshot) -> Engine:
+    """Make an opened snapshot score; arrays stay where they are mapped.
+
+    Errors:
+        Invalid: it was trained with a learner of yours that is not installed here
+    """
+    facts = snapshot.manifest.facts
+    learned = learned_of(snapshot)
+    return Engine(
+        parse(facts["recipe"]),
+        learned.blend,
+        snapshot.items,
+        DataFacts(**facts["data"]),
+        learned.baskets,
+        learned.cohorts,
+    )
+
+
+def _saved(engine: Engine, extras: Mapping[str, Parts]) -> Iterator[tuple[str, Parts]]:
+    for part in engine.blend.parts:
+        yield part.name, part.model.save()
+    if engine.baskets is not None:
+        yield BASKETS, engine.baskets.save()
+    if engine.cohorts is not None:
+        yield COHORTS, engine.cohorts.save()
+    yield from extras.items()
+
+
+def _facts(engine: Engine, extras: Mapping[str, Parts], origin: Origin) -> dict[str, Any]:
+    saved = {name: dict(parts.facts) for name, parts in _saved(engine, extras)}
+    return {
+        "recipe": engine.recipe.model_dump(mode="json"),
+        "data": asdict(engine.facts),
+        "parts": [
+            {
+                "name": part.name,
+                "learner": engine.recipe.parts[part.name].learner,
+                "weight": part.weight,
+                "weight_new": part.weight_new,
+                "facts": saved[part.name],
+            }
+            for part in engine.blend.parts
+        ],
+        "extras": [
+            {"name": name, "facts": saved[name]} for name in (BASKETS, COHORTS, *extras) if name in saved
+        ],
+        "offsets": dict(origin.offsets),
+        "embedder": origin.embedder,
+        "release": origin.release,
+        "erasures": origin.erasures,
+        **({"code": origin.code} if origin.code else {}),
+    }
+
+
+def _written(engine: Engine, extras: Mapping[str, Parts], folder: Path) -> Iterator[FileEntry]:
+    _write_names(folder / ITEMS, engine.items)
+    yield _entry(folder / ITEMS, ITEMS, len(engine.items), {})
+    for name, parts in _saved(engine, extras):
+        (folder / name).mkdir()
+        for array_name, array in parts.arrays.items():
+            path = folder / name / f"{array_name}.npy"
+            kept = _plain(array, f"{name}/{array_name}")
+            with path.open("wb") as stream:
+                np.lib.format.write_array(stream, kept, version=(1, 0), allow_pickle=False)
+                stream.flush()
+                os.fsync(stream.fileno())
+            about = {"dtype": str(kept.dtype), "shape": list(kept.shape)}
+            yield _entry(path, f"{name}/{array_name}.npy", len(kept) if kept.ndim else 0, about)
+
+
+def _plain(array: Array, name: str) -> Array:
+    """Bring an array into the one form that is written.
+
+    Errors:
+        Fault: it holds objects
+    """
+    if array.dtype.hasobject:
+        raise Fault(f"array {name} holds objects; a snapshot keeps numbers and fixed texts only")
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+
+
+def _write_names(path: Path, items: Vocabulary) -> None:
+    table = pa.table({"item_id": items.names})
+    with path.open("wb") as stream:
+        with pa.ipc.new_file(stream, table.schema) as writer:
+            writer.write_table(table)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _entry(path: Path, name: str, rows: int, facts: Mapping[str, Any]) -> FileEntry:
+    return FileEntry(name, path.stat().st_size, digest_of(path), rows, facts)

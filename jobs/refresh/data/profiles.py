@@ -1,0 +1,94 @@
+"""What readers are like, as codes: the input of cohorts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+
+from actors.models.cohorts import ATTRIBUTES, FIELDS, LEAST_USERS, text_of_value
+from actors.models.vocabulary import Vocabulary
+from actors.vectors.types import Codes
+from cluster.query.language.field_values import canonical
+
+_MOST_ATTRIBUTES = 8
+_FEW_VALUES = 20
+_LEAST_SHARE = 0.1
+_MOST_VALUES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Profiles:
+    """Profile values of readers.
+
+    Shapes:
+        codes: int32 [readers, f], positions in the values of each field, -1 where nothing is known
+    """
+
+    fields: tuple[str, ...]
+    values: tuple[tuple[str, ...], ...]
+    codes: Codes
+
+    @classmethod
+    def of(cls, users: Iterable[bytes], readers: Vocabulary, fields: Sequence[str] = ()) -> Profiles:
+        """Read the records of users; of each field the values that most readers share.
+
+        Fields nobody filled are left out; a value of very few readers says nothing of a kind.
+        """
+        records = [orjson.loads(user) for user in users]
+        asked = tuple(dict.fromkeys(map(canonical, fields or (*FIELDS, *_attributes(records)))))
+        found: list[dict[str, str]] = [{} for _ in range(len(readers))]
+        codes = readers.codes(["u:" + str(record.get("user_id", "")) for record in records])
+        for code, record in zip(codes.tolist(), records, strict=True):
+            if code >= 0:
+                texts = {field: text_of_value(_value(record, field)) for field in asked}
+                found[code] = {field: text for field, text in texts.items() if text}
+        kept = [(field, _common(profile[field] for profile in found if field in profile)) for field in asked]
+        kept = [(field, values) for field, values in kept if values]
+        columns = [
+            [values.index(profile[field]) if profile.get(field) in values else -1 for profile in found]
+            for field, values in kept
+        ]
+        shape = (len(readers), len(kept))
+        table = np.array(columns, np.int32).T if columns else np.zeros(shape, np.int32)
+        return cls(
+            tuple(field for field, _ in kept),
+            tuple(values for _, values in kept),
+            np.ascontiguousarray(table.reshape(shape)),
+        )
+
+
+def _attributes(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name the attributes of their own that many users have and that take few values."""
+    counts: dict[str, Counter[str]] = {}
+    for record in records:
+        for name, value in (record.get("custom_attributes") or {}).items():
+            text = text_of_value(value)
+            known = counts.setdefault(name, Counter())
+            if text and (text in known or len(known) <= _FEW_VALUES):
+                known[text] += 1
+    usable = [
+        (-sum(known.values()), name)
+        for name, known in counts.items()
+        if 2 <= len(known) <= _FEW_VALUES
+        and sum(known.values()) >= _LEAST_SHARE * len(records)
+        and "." not in name
+    ]
+    return [ATTRIBUTES + name for _, name in sorted(usable)[:_MOST_ATTRIBUTES]]
+
+
+def _common(texts: Iterable[str]) -> tuple[str, ...]:
+    counts = Counter(texts)
+    often = [(-count, text) for text, count in counts.items() if count >= LEAST_USERS]
+    return tuple(sorted(text for _, text in sorted(often)[:_MOST_VALUES]))
+
+
+def _value(record: Mapping[str, Any], field: str) -> Any:
+    value: Any = record
+    for step in field.split("."):
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value

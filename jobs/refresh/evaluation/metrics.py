@@ -1,0 +1,115 @@
+"""Figures of merit of ranked lists: plain functions from ranks to numbers, one per reader.
+
+A rank is a target's place in the list, 0 first; lists are complete, nothing is sampled.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from actors.models.model import Batch
+from actors.vectors.types import Floats, Rows
+from jobs.refresh.data.split import Targets
+
+Lists = npt.NDArray[np.int64]
+"""int64 [q, k], rows of the catalog, best first."""
+
+Hits = npt.NDArray[np.bool_]
+"""bool [q, k], is the place filled by a target?"""
+
+
+def best_first(scores: Batch, k: int) -> Lists:
+    """Rank every item and keep the first k; of equals those with the smaller row.
+
+    Shapes:
+        scores: float32 [q, n], -inf for what may not be answered
+        returns: int64 [q, min(k, n)], -1 where nothing may be answered
+    """
+    count = scores.shape[1]
+    k = min(k, count)
+    if k < count:
+        cut = np.partition(scores, count - k, axis=1)[:, count - k]
+        found = np.empty((len(scores), k), np.int64)
+        for row, limit in enumerate(cut):
+            # a partition alone would leave equals at the border to chance
+            above = np.flatnonzero(scores[row] > limit)
+            found[row] = np.concatenate((above, np.flatnonzero(scores[row] == limit)[: k - len(above)]))
+        found.sort(axis=1)
+    else:
+        found = np.broadcast_to(np.arange(count), scores.shape).copy()
+    values = np.take_along_axis(scores, found, axis=1)
+    order = np.argsort(-values, axis=1, kind="stable")
+    lists: Lists = np.take_along_axis(found, order, axis=1)
+    lists[np.take_along_axis(values, order, axis=1) == -np.inf] = -1
+    return lists
+
+
+def hits_of(lists: Lists, targets: Targets, n_items: int) -> Hits:
+    """Mark the places that hold a target.
+
+    Shapes:
+        returns: bool [q, k]
+    """
+    wanted = targets.owners() * n_items + targets.items
+    places = np.arange(len(lists))[:, None] * n_items + lists
+    hits: Hits = np.isin(places, wanted) & (lists >= 0)
+    return hits
+
+
+def ndcg(hits: Hits, lengths: Rows, k: int) -> Floats:
+    """Discounted gain against the best possible list.
+
+    Shapes:
+        hits: bool [q, >= k]; lengths: int64 [q], number of targets, above 0
+        returns: float64 [q]
+    """
+    discounts = discounts_to(k)
+    gained = hits[:, :k] @ discounts[: hits.shape[1]]
+    best = np.cumsum(discounts)[np.minimum(lengths, k) - 1]
+    scores: Floats = gained / best
+    return scores
+
+
+def recall(hits: Hits, lengths: Rows, k: int) -> Floats:
+    """Share of a reader's targets among the first k."""
+    share: Floats = hits[:, :k].sum(axis=1) / lengths
+    return share
+
+
+def hit_rate(hits: Hits, k: int) -> Floats:
+    """Is any target among the first k?"""
+    found: Floats = np.asarray(hits[:, :k].any(axis=1), np.float64)
+    return found
+
+
+def reciprocal_rank(hits: Hits, k: int) -> Floats:
+    """One over the place of the first target, 0 when it is not among the first k."""
+    first = hits[:, :k].argmax(axis=1)
+    rank: Floats = np.where(hits[:, :k].any(axis=1), 1.0 / (first + 1), 0.0)
+    return rank
+
+
+def novelty(lists: Lists, counts: Floats, k: int) -> Floats:
+    """Mean surprise of a list in bits: the rarer its items were in training, the more.
+
+    Shapes:
+        counts: float64 [n], readers of each item in training
+        returns: float64 [q]
+    """
+    surprise = -np.log2((counts + 1.0) / (counts.sum() + len(counts)))
+    shown = lists[:, :k]
+    present = shown >= 0
+    total = np.where(present, surprise[np.maximum(shown, 0)], 0.0).sum(axis=1)
+    mean: Floats = total / np.maximum(present.sum(axis=1), 1)
+    return mean
+
+
+def discounts_to(k: int) -> Floats:
+    """What a target at each of the first k places is worth.
+
+    Shapes:
+        returns: float64 [k]
+    """
+    worth: Floats = np.power(np.log2(np.arange(k) + 2.0), -1.0)
+    return worth

@@ -1,0 +1,198 @@
+"""What readers with equal profile values take, drawn towards what everybody takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import BaseModel, Field
+
+from actors.models.cohorts import ATTRIBUTES, Cohorts, estimate_prior
+from actors.models.user_histories import DAY_S
+from actors.vectors.types import Codes, Floats, Mask, Rows
+from cluster.errors import Invalid
+from jobs.refresh.data.dataset import Interactions
+from jobs.refresh.data.profiles import Profiles
+from jobs.refresh.data.split import Targets
+from jobs.refresh.evaluation import metrics
+from jobs.refresh.learners.popularity import daily_votes
+from jobs.refresh.learners.protocol import STRICT
+from jobs.refresh.tuning.blend_weights import worth
+
+PRIORS: tuple[float | None, ...] = (2_000.0, 300.0, 50.0, 10.0)
+HALF_LIVES: tuple[float | None, ...] = (7.0, 30.0, 90.0, None)
+"What `auto` tries, the default first."
+
+_HELD_BACK = 0.1
+_ENOUGH_READERS = 30
+_MOST_READERS = 2_000
+
+
+class CohortRecipe(BaseModel):
+    """Parameters of cohorts."""
+
+    model_config = STRICT
+
+    fields: tuple[str, ...] = ()
+    "Profile fields by which readers are grouped, as `country` or `custom_attributes.plan`."
+    prior: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
+    """Votes of everybody that are added to every cohort: the smaller a cohort is, the more it follows everybody.
+
+    `auto` chooses it by validation; with too few readers for that, it is estimated for each cohort."""
+    half_life_days: Annotated[float, Field(gt=0)] | Literal["auto"] | None = "auto"
+    "Halves a vote for every so many days of age; `auto` chooses it, and the prior, by readers who were held back."
+
+
+def cohorts_of(recipe: CohortRecipe, data: Interactions, rng: np.random.Generator) -> Cohorts | None:
+    """Count what readers of a kind take; none when nothing is known of what readers are like."""
+    profiles = data.profiles
+    if profiles is None or not profiles.fields:
+        return None
+    settled, fields = _chosen(recipe, data, profiles, rng)
+    if not fields:
+        return None
+    cohorts = train_cohorts(settled, data, profiles.codes[:, fields])
+    return replace(
+        cohorts,
+        fields=tuple(profiles.fields[at] for at in fields),
+        values=tuple(profiles.values[at] for at in fields),
+    )
+
+
+def train_cohorts(recipe: CohortRecipe, data: Interactions, profiles: Codes) -> Cohorts:
+    """Count what the readers of each profile value take.
+
+    An `auto` half-life stands for its first value; an `auto` prior is estimated for each profile value.
+
+    Shapes:
+        profiles: int32 [readers, f], codes from 0 within each field, -1 for unknown
+    Errors:
+        Invalid: there are not as many profiles as readers
+    Source:
+        ranking notes, section 5: means over fields beat a product of probabilities, which overfits
+    """
+    if len(profiles) != data.n_readers:
+        raise Invalid(f"there are {len(profiles)} profiles for {data.n_readers} readers")
+    half_life_days = _values(recipe.half_life_days, HALF_LIVES)[0]
+    votes = daily_votes(data)
+    weights = votes.weight.astype(np.float64)
+    if half_life_days is not None and data.clock:
+        weights *= np.exp2((votes.at_s - data.now_s) / (DAY_S * half_life_days))
+    counts = np.bincount(votes.item, weights, data.n_items)
+    everybody = counts / max(float(counts.sum()), 1e-12)
+    sizes = profiles.max(axis=0, initial=-1).astype(np.int64) + 1
+    first = np.concatenate(([0], np.cumsum(sizes)))[:-1].astype(np.int64)
+    counted = [
+        _count_values(profiles[votes.reader, field], votes.item, weights, int(sizes[field]), data.n_items)
+        for field in range(profiles.shape[1])
+    ]
+    whole = np.concatenate(counted) if counted else np.zeros((0, data.n_items))
+    if recipe.prior == "auto":
+        priors = _estimate_priors(votes, weights, profiles, first, len(whole), everybody)
+    else:
+        priors = np.full(len(whole), recipe.prior)
+    mass = whole.sum(axis=1) + priors
+    shares = (whole + priors[:, None] * everybody) / np.maximum(mass, 1e-12)[:, None]
+    return Cohorts(
+        shares.astype(np.float32), everybody.astype(np.float32), first, mass=mass.astype(np.float32)
+    )
+
+
+def _chosen(
+    recipe: CohortRecipe, data: Interactions, profiles: Profiles, rng: np.random.Generator
+) -> tuple[CohortRecipe, list[int]]:
+    """Choose half-life, prior and the custom attributes that help, by readers whose events were held back."""
+    settled = recipe.model_copy(update={"half_life_days": _values(recipe.half_life_days, HALF_LIVES)[0]})
+    offered = [
+        at for at, field in enumerate(profiles.fields) if field.startswith(ATTRIBUTES) and not recipe.fields
+    ]
+    fields = [at for at in range(len(profiles.fields)) if at not in offered]
+    described: Mask = profiles.codes.max(axis=1) >= 0
+    train, readers, targets = _held_back(data, described, rng)
+    if len(readers) < _ENOUGH_READERS:
+        # nobody can say which prior is best, but the votes themselves say how much cohorts differ
+        return settled, fields
+    settled = settled.model_copy(update={"prior": _values(recipe.prior, PRIORS)[0]})
+
+    def figures(changed: CohortRecipe, chosen: list[int]) -> Floats:
+        codes = profiles.codes[:, chosen]
+        scores = train_cohorts(changed, train, codes).score(codes[readers])
+        hits = metrics.hits_of(metrics.best_first(scores, 10), targets, data.n_items)
+        return metrics.ndcg(hits, targets.lengths, 10)
+
+    now = figures(settled, fields)
+
+    def tried(changed: CohortRecipe, chosen: list[int]) -> bool:
+        nonlocal now
+        found = figures(changed, chosen)
+        better = worth(found - now, now) > 0
+        now = found if better else now
+        return better
+
+    for half_life_days in _values(recipe.half_life_days, HALF_LIVES)[1:]:
+        changed = settled.model_copy(update={"half_life_days": half_life_days})
+        settled = changed if tried(changed, fields) else settled
+    for at in offered:
+        fields = [*fields, at] if tried(settled, [*fields, at]) else fields
+    for prior in _values(recipe.prior, PRIORS)[1:]:
+        changed = settled.model_copy(update={"prior": prior})
+        settled = changed if tried(changed, fields) else settled
+    # a small prior may bring out what a large one hid
+    for at in offered:
+        if at not in fields:
+            fields = [*fields, at] if tried(settled, [*fields, at]) else fields
+    return settled, sorted(fields)
+
+
+def _held_back(
+    data: Interactions, described: Mask, rng: np.random.Generator
+) -> tuple[Interactions, Rows, Targets]:
+    """Hold readers back who came last, where enough of them did; else some at random.
+
+    Shapes:
+        described: bool [readers]
+    """
+    liked = data.pick(data.weight > 0)
+    first_s = np.full(data.n_readers, np.inf)
+    np.minimum.at(first_s, liked.reader, liked.at_s)
+    came = np.isfinite(first_s) & described
+    instant_s = float(np.quantile(liked.at_s, 1 - _HELD_BACK)) if len(liked) else 0.0
+    held = came & (first_s > instant_s)
+    train = data.pick(data.at_s <= instant_s)
+    if not data.clock or np.count_nonzero(held) < _ENOUGH_READERS:
+        held = came & (rng.random(data.n_readers) < _HELD_BACK)
+        train = data.pick(~held[data.reader])
+    readers = np.flatnonzero(held)
+    if len(readers) > _MOST_READERS:
+        readers = np.sort(rng.choice(readers, _MOST_READERS, replace=False))
+    asked = liked.pick(np.isin(liked.reader, readers))
+    targets = Targets.of_pairs(np.searchsorted(readers, asked.reader), asked.item, len(readers))
+    return train, readers, targets
+
+
+def _values(asked: float | Literal["auto"] | None, choices: tuple[float | None, ...]) -> list[float | None]:
+    return list(choices) if asked == "auto" else [asked]
+
+
+def _count_values(codes: Codes, item: Rows, weights: Floats, size: int, n_items: int) -> Floats:
+    known = codes >= 0
+    keys = codes[known].astype(np.int64) * n_items + item[known]
+    counts: Floats = np.bincount(keys, weights[known], size * n_items).astype(np.float64)
+    return counts.reshape(size, n_items)
+
+
+def _estimate_priors(
+    votes: Interactions, weights: Floats, profiles: Codes, first: Rows, rows: int, everybody: Floats
+) -> Floats:
+    """Estimate the prior of each row of the shares; a reader has one vote per item, however many days it took."""
+    keys, pair = np.unique(votes.reader.astype(np.int64) * len(everybody) + votes.item, return_inverse=True)
+    once = np.minimum(np.bincount(pair, weights, len(keys)), 1.0)
+    reader, item = np.divmod(keys, len(everybody))
+    row = np.where(profiles[reader] >= 0, profiles[reader] + first, -1)
+    priors = np.zeros(rows)
+    for at in range(rows):
+        of_row = (row == at).any(axis=1)
+        counts: Floats = np.bincount(item[of_row], once[of_row], len(everybody)).astype(np.float64)
+        priors[at] = estimate_prior(counts, float(once[of_row] @ once[of_row]), everybody)
+    return priors

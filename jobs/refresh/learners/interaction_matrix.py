@@ -1,0 +1,75 @@
+"""Readers times items: events added up into the matrix that linear models learn from."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from actors.models.user_histories import DAY_S
+from actors.vectors.types import Floats, Rows
+from jobs.refresh.data.dataset import Interactions
+
+_BLOCK_PAIRS = 5_000_000
+MOST_PER_READER = 2_000
+"So many of a reader's newest events are learned from: a robot or a shared account must not fill the memory."
+
+
+def newest_per_reader(data: Interactions, most: int = MOST_PER_READER) -> Interactions:
+    """Keep the newest events of every reader."""
+    from_end = data.starts()[1:][data.reader] - np.arange(len(data)) if len(data) else data.item
+    return data if not len(data) or from_end.max() <= most else data.pick(from_end <= most)
+
+
+def event_weights(data: Interactions, half_life_days: float | None) -> Floats:
+    """Weigh events by what they are worth and, with a clock, by their age.
+
+    Shapes:
+        returns: float64 [m]
+    """
+    weights = data.weight.astype(np.float64)
+    if half_life_days is not None and data.clock:
+        weights *= np.exp2((data.at_s - data.now_s) / (DAY_S * half_life_days))
+    return weights
+
+
+def reader_item(data: Interactions, half_life_days: float | None = None) -> Any:
+    """Say how much each reader likes each item: the strongest event counts, what speaks against it is subtracted.
+
+    Shapes:
+        returns: CSR float32 [readers, items], values above 0, at most 1
+    """
+    data = newest_per_reader(data)
+    weights = event_weights(data, half_life_days)
+    keys, inverse = np.unique(data.reader * max(data.n_items, 1) + data.item, return_inverse=True)
+    liked = np.zeros(len(keys))
+    np.maximum.at(liked, inverse, weights)
+    liked += np.bincount(inverse, np.minimum(weights, 0.0), len(keys))
+    kept = liked > 0
+    rows, columns = np.divmod(keys[kept], max(data.n_items, 1))
+    shape = (data.n_readers, data.n_items)
+    return sp.csr_matrix((liked[kept].astype(np.float32), (rows, columns)), shape=shape)
+
+
+def most_frequent(matrix: Any, most: int) -> Rows:
+    """Choose the items most readers have; equals by their place.
+
+    Shapes:
+        matrix: CSR [readers, n]
+        returns: int64 [m], ascending
+    """
+    counts = np.bincount(matrix.indices, minlength=matrix.shape[1])
+    order = np.argsort(-counts, kind="stable")
+    chosen: Rows = np.sort(order[: min(most, int(np.count_nonzero(counts)))]).astype(np.int64)
+    return chosen
+
+
+def blocks_of_items(by_item: Any, matrix: Any) -> list[tuple[int, int]]:
+    """Cut the items so that no block makes more than some million products."""
+    work = by_item.astype(np.bool_).astype(np.float64) @ np.diff(matrix.indptr).astype(np.float64)
+    number = (np.cumsum(work) / _BLOCK_PAIRS).astype(np.int64)
+    cuts = np.flatnonzero(np.diff(number)) + 1
+    bounds = [0, *cuts.tolist(), len(work)]
+    return [(first, last) for first, last in pairwise(bounds) if last > first]

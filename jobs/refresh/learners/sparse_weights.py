@@ -1,0 +1,86 @@
+"""From counted or solved weights to the sparse matrix that `actors.models.neighbours` keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from actors.vectors.types import Rows
+
+_INT32_MOST = 2**31 - 1
+
+
+def tidy(weights: Any) -> Any:
+    """Bring a matrix into the form that is kept: columns ascending, float32, both indexes of one type.
+
+    Shapes:
+        weights: CSR [b, n]
+        returns: CSR float32 [b, n]
+    """
+    weights = weights.tocsr()
+    weights.sum_duplicates()
+    weights.eliminate_zeros()
+    kind = np.int32 if max(weights.nnz, *weights.shape) <= _INT32_MOST else np.int64
+    kept = sp.csr_matrix(weights.shape, dtype=np.float32)
+    kept.data = weights.data.astype(np.float32)
+    kept.indices = weights.indices.astype(kind)
+    kept.indptr = weights.indptr.astype(kind)
+    return kept
+
+
+def pruned(weights: Any, keep: int) -> Any:
+    """Keep the largest weights of every row; of equals those with the smaller column.
+
+    Shapes:
+        weights: CSR [b, n], weights above 0
+        returns: CSR [b, n]
+    """
+    weights = weights.tocsr()
+    weights.sum_duplicates()
+    lengths = np.diff(weights.indptr)
+    crowded = np.flatnonzero(lengths > keep)
+    if not len(crowded):
+        return weights
+    kept = np.ones(weights.nnz, np.bool_)
+    for row in crowded.tolist():
+        first, last = weights.indptr[row], weights.indptr[row + 1]
+        values = weights.data[first:last]
+        cut = np.partition(values, len(values) - keep)[len(values) - keep]
+        kept[first:last] = values > cut
+        ties = np.flatnonzero(values == cut)
+        kept[first + ties[: keep - int(np.count_nonzero(kept[first:last]))]] = True
+    starts = np.concatenate(([0], np.cumsum(np.minimum(lengths, keep))))
+    return sp.csr_matrix((weights.data[kept], weights.indices[kept], starts), shape=weights.shape)
+
+
+def strongest(block: npt.NDArray[np.float32], keep: int, columns: Rows, width: int) -> Any:
+    """Keep the largest weights by size, of either sign, of every row of a dense block.
+
+    Shapes:
+        block: float32 [b, c], is changed
+        columns: int64 [c], ascending, where each column stands in the whole
+        returns: CSR float32 [b, width]
+    """
+    count = block.shape[1]
+    if keep < count:
+        size = np.abs(block)
+        cut = np.partition(size, count - keep, axis=1)[:, count - keep, None]
+        block[size < cut] = 0.0
+    kept = sp.csr_matrix(block)
+    return sp.csr_matrix((kept.data, columns[kept.indices], kept.indptr), shape=(len(block), width))
+
+
+def placed(weights: Any, rows: Rows, n_items: int) -> Any:
+    """Move the rows of a matrix to their places in the catalog.
+
+    Shapes:
+        weights: CSR [b, n]; rows: int64 [b], ascending
+        returns: CSR float32 [n, n]
+    """
+    lengths = np.zeros(n_items, np.int64)
+    lengths[rows] = np.diff(weights.indptr)
+    starts = np.concatenate(([0], np.cumsum(lengths)))
+    return tidy(sp.csr_matrix((weights.data, weights.indices, starts), shape=(n_items, n_items)))

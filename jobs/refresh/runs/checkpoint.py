@@ -1,0 +1,182 @@
+"""What a run has behind it, kept on the shelf so that the next attempt goes on from there.
+
+    runs/<app>/<run>/data.arrow       what is learned from, as arrays (Arrow IPC)
+    runs/<app>/<run>/<name>.json      the plan, the report
+
+Every file begins with its SHA-256, or with its MAC on a shelf with a signer. A damaged, foreign or missing one reads
+as None, and the stage is simply done again.
+Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+import structlog
+
+from actors.models.vocabulary import Vocabulary
+from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.run_folders import RUNS
+from cluster.errors import NotFound
+from jobs.refresh.data.dataset import Interactions
+from jobs.refresh.data.profiles import Profiles
+from jobs.refresh.runs.training_source import Source
+
+FOLDER = RUNS
+_COLUMNS = ("reader", "item", "at_s", "weight", "basket", "kind")
+_DIGEST = 64
+
+
+class Checkpoints:
+    """The folder of one run on the shelf."""
+
+    def __init__(self, shelf: Shelf, app_id: str, run_id: str, folder: str = FOLDER) -> None:
+        self._shelf = shelf
+        self._folder = f"{folder}/{app_id}/{run_id}"
+
+    def put(self, name: str, value: dict[str, Any]) -> None:
+        """Keep a small result; the order of its fields stays, for parts are added up in their order."""
+        self._write(f"{name}.json", json.dumps(value).encode())
+
+    def get(self, name: str) -> dict[str, Any] | None:
+        """Read a small result."""
+        body = self._read(f"{name}.json")
+        found: dict[str, Any] | None = None if body is None else json.loads(body)
+        return found
+
+    def put_source(self, source: Source) -> Source:
+        """Keep the data, so that every attempt learns from the same; returns it as every attempt will read it."""
+        body = packed(source)
+        self._write("data.arrow", body)
+        return unpacked(body)
+
+    def source(self) -> Source | None:
+        """Read the data."""
+        body = self._read("data.arrow")
+        try:
+            return None if body is None else unpacked(body)
+        except (LookupError, TypeError, ValueError, pa.ArrowException) as error:
+            # whole, but in the form of another release: read anew, as if it were not there
+            structlog.get_logger().warning("checkpoint_passed_over", folder=self._folder, reason=repr(error))
+            return None
+
+    def drop_source(self) -> bool:
+        """Remove the data alone; False when it was not there."""
+        return self._shelf.remove(f"{self._folder}/data.arrow")
+
+    def clear(self) -> int:
+        """Remove everything; return how many files went."""
+        return sum(self._shelf.remove(entry.path) for entry in self._shelf.entries(self._folder))
+
+    def _write(self, name: str, body: bytes) -> None:
+        path = f"{self._folder}/{name}"
+        self._shelf.write(path, self._shelf.digest(path, body) + body)
+
+    def _read(self, name: str) -> bytes | None:
+        path = f"{self._folder}/{name}"
+        try:
+            data = self._shelf.read(path)
+        except NotFound:
+            return None
+        body = data[_DIGEST:]
+        return body if hmac.compare_digest(self._shelf.digest(path, body), data[:_DIGEST]) else None
+
+
+def packed(source: Source) -> bytes:
+    """Write a source as one Arrow stream: rows first, then names, then content, then what is completed."""
+    data = source.data
+    facts = {
+        "kinds": list(data.kinds),
+        "clock": data.clock,
+        "dropped": data.dropped,
+        "offsets": dict(source.offsets),
+        "embedder": source.embedder,
+        "products": source.products,
+        "damaged": list(source.damaged),
+        "texts": bool(source.texts),
+        "erasures": source.erasures,
+    }
+    rows = pa.table({name: getattr(data, name) for name in _COLUMNS})
+    readers: dict[str, Any] = {"name": data.readers.names}
+    if data.profiles is not None:
+        facts["profiles"] = [list(data.profiles.fields), [list(found) for found in data.profiles.values]]
+        readers |= {f"profile {at}": column for at, column in enumerate(data.profiles.codes.T)}
+    tables = [rows, pa.table(readers), pa.table({"name": data.items.names})]
+    if data.content is not None:
+        content = data.content.toarray() if sp.issparse(data.content) else data.content
+        # float16 as it came from the segments: half the bytes
+        flat = pa.FixedSizeBinaryArray.from_buffers(
+            pa.binary(2 * content.shape[1]),
+            len(content),
+            [None, pa.py_buffer(content.astype("<f2").tobytes())],
+        )
+        tables.append(pa.table({"vector": flat}))
+    if source.texts:
+        tables.append(pa.table({"text": pa.array(source.texts, pa.large_binary())}))
+    sink = pa.BufferOutputStream()
+    sink.write(len(head := json.dumps(facts, sort_keys=True).encode()).to_bytes(8, "little") + head)
+    for table in tables:
+        part = pa.BufferOutputStream()
+        with pa.ipc.new_stream(part, table.schema) as writer:
+            writer.write_table(table)
+        body = part.getvalue()
+        sink.write(body.size.to_bytes(8, "little"))
+        sink.write(body)
+    return bytes(sink.getvalue())
+
+
+def unpacked(body: bytes) -> Source:
+    """Read what `packed` wrote; the same bytes give the same arrays."""
+    parts: list[Any] = []
+    at = 0
+    while at < len(body):
+        size = int.from_bytes(body[at : at + 8], "little")
+        parts.append(pa.py_buffer(body).slice(at + 8, size))
+        at += 8 + size
+    facts = json.loads(parts[0].to_pybytes())
+    rows, readers, items, *rest = (pa.ipc.open_stream(part).read_all() for part in parts[1:])
+    texts = tuple(rest.pop()["text"].to_pylist()) if facts.get("texts") else ()
+    content = None
+    if rest:
+        column = rest[0]["vector"].combine_chunks()
+        width = column.type.byte_width // 2
+        halves = np.frombuffer(column.buffers()[1], "<f2", len(column) * width)
+        content = _unit(halves.reshape(len(column), width).astype(np.float32))
+    data = Interactions(
+        **{name: rows[name].to_numpy() for name in _COLUMNS},
+        readers=Vocabulary(readers["name"].combine_chunks()),
+        items=Vocabulary(items["name"].combine_chunks()),
+        kinds=tuple(facts["kinds"]),
+        clock=facts["clock"],
+        dropped=facts["dropped"],
+        content=content,
+        profiles=_profiles(facts, readers),
+    )
+    return Source(
+        data,
+        facts["offsets"],
+        facts["embedder"],
+        facts["products"],
+        tuple(facts["damaged"]),
+        texts,
+        erasures=facts.get("erasures", 0),
+    )
+
+
+def _profiles(facts: dict[str, Any], readers: Any) -> Profiles | None:
+    if "profiles" not in facts:
+        return None
+    fields, values = facts["profiles"]
+    columns = [readers[f"profile {at}"].to_numpy() for at in range(len(fields))]
+    codes = np.array(columns, np.int32).T if columns else np.zeros((len(readers), 0), np.int32)
+    return Profiles(tuple(fields), tuple(map(tuple, values)), np.ascontiguousarray(codes))
+
+
+def _unit(matrix: Any) -> Any:
+    lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
+    return np.divide(matrix, lengths, out=np.zeros_like(matrix), where=lengths > 0)

@@ -1,0 +1,75 @@
+"""Trainings in the process that calls: on a laptop, in a worker process, in a Ray task. All the same code."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from cluster.artifacts.artifact_store import Shelf
+from cluster.clock import SystemClock
+from cluster.ids import new_request_id
+from cluster.niceness import be_modest as be_modest
+from cluster.niceness import step_aside as step_aside
+from cluster.records.run import Run
+from cluster.store.ports.stores import Stores
+from jobs.refresh.runs.shipped_code import code_of
+
+if TYPE_CHECKING:
+    from jobs.refresh.runs.worker import Watch
+
+_KEPT_FREE_MB = 256
+
+
+def new_owner(what: str) -> str:
+    """Name a worker."""
+    return f"{what} {os.getpid()} {new_request_id()}"
+
+
+def free_memory_mb() -> int:
+    """Say what a training may take here without pushing others out."""
+    return max(int(psutil.virtual_memory().available >> 20) - _KEPT_FREE_MB, 0)
+
+
+def scratch_of(data_dir: Path) -> Path:
+    """Name the folder in which snapshots are built before they are published."""
+    return data_dir / "scratch"
+
+
+def release() -> str:
+    """Name the release that trains; snapshots remember it, wherever they were ordered."""
+    try:
+        return importlib.metadata.version("kiosk")
+    except importlib.metadata.PackageNotFoundError:
+        return "0+checkout"
+
+
+async def work_here(
+    stores: Stores,
+    shelf: Shelf,
+    scratch: Path,
+    app_id: str,
+    run_id: str,
+    *,
+    owner: str,
+    watch: Watch | None = None,
+) -> Run | None:
+    """Work on a run until it has ended; None when it belongs to somebody else.
+
+    Errors:
+        NotFound: there is no such run
+        Unavailable: the store is away
+    """
+    from jobs.refresh.runs.worker import (  # all learners: not for those who only send workers
+        Worker,
+        Workplace,
+    )
+
+    place = Workplace(
+        stores, shelf, SystemClock(), scratch, free_memory_mb(),
+        release=release(), code_dir=code_of(scratch.parent),
+    )  # fmt: skip
+    return await Worker(place, owner, watch).work(app_id, run_id)

@@ -1,0 +1,59 @@
+"""Workers as processes of this machine: `python -m jobs.refresh work`. On a cluster they are Ray tasks (`driver`)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from jobs.refresh.runs.scheduler import Errand
+
+
+class ProcessCrew:
+    """Starts a process a run."""
+
+    def __init__(self, places: int = 1) -> None:
+        self._places = places
+        self._at_work: dict[Errand, subprocess.Popen[bytes]] = {}
+
+    @property
+    def places(self) -> int:
+        """How many may work at once."""
+        return self._places
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The processes at work: run id -> pid."""
+        found = {errand.run_id: process for errand, process in self._at_work.items()}
+        return {run_id: process.pid for run_id, process in found.items() if process.poll() is None}
+
+    def send(self, errand: Errand) -> None:
+        """Start a worker."""
+        self._at_work[errand] = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "jobs.refresh",
+                "work",
+                errand.app_id,
+                errand.run_id,
+                "--owner",
+                errand.owner,
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
+
+    def gone(self) -> list[Errand]:
+        """Say which workers have ended since the last time."""
+        ended = [errand for errand, process in self._at_work.items() if process.poll() is not None]
+        for errand in ended:
+            del self._at_work[errand]
+        return ended
+
+    def end(self) -> None:
+        """End all workers and wait for that; their runs are free when their leases have ended."""
+        for process in self._at_work.values():
+            process.terminate()
+        for process in self._at_work.values():
+            process.wait()
+        self._at_work.clear()

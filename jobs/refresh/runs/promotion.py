@@ -1,0 +1,181 @@
+"""Promotion and rollback: compare-and-set of what serves, with a gate before it and a history behind it.
+
+Nothing is restarted: whoever serves an engine reads its record and swaps to the snapshot it names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import structlog
+
+from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.manifest import Manifest
+from cluster.artifacts.marked_snapshots import erasures_since
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.errors import Conflict, NotFound
+from cluster.records.engine import Engine
+from cluster.records.promotion import Promotion
+from cluster.store.ports.stores import Stores
+from jobs.refresh.evaluation.gate import SERVING, Verdict, judge
+from jobs.refresh.evaluation.report_store import Reports
+
+
+async def promote(
+    stores: Stores,
+    shelf: Shelf,
+    app_id: str,
+    engine_id: str,
+    version: str,
+    *,
+    now_ms: int,
+    by: str,
+    force: str = "",
+    report: dict[str, Any] | None = None,
+) -> Promotion:
+    """Let a version serve.
+
+    `force` is the reason for passing a gate that refuses; it is written into the history. `report` is a fresher
+    comparison than the one kept with the version.
+
+    Errors:
+        Conflict: the gate refuses, its code was shipped for its training only, it knows of erased people, it serves
+            already, or something else was promoted meanwhile
+        NotFound: no such engine, or no such version on the shelf
+    """
+    engine = await engine_named(stores, app_id, engine_id)
+    if engine.snapshot == version:
+        raise Conflict(f"engine {engine_id} of {app_id} serves {version} already")
+    manifest = await asyncio.to_thread(SnapshotShelf(shelf).manifest, app_id, engine_id, version)
+    erased = await asyncio.to_thread(SegmentShelf(shelf).erasures, app_id)
+    if not force and erasures_since(manifest, erased):
+        raise Conflict(
+            f"{version} learned from people who were erased since; train again, or give a reason: "
+            '`kiosk promote --force "..."`'
+        )
+    is_shipped = bool(manifest.facts.get("code"))
+    if is_shipped and not force:
+        raise Conflict(
+            f"{version} was trained with code that --working-dir shipped for that run only, and the processes that "
+            f"serve can't import it ({', '.join(_own_learners(manifest))}). Install the code into the environment of "
+            "`kiosk up`, restart that, and train again without --working-dir; or, where it is installed by now: "
+            '`kiosk promote --force "..."`'
+        )
+    if report is None:
+        report = await asyncio.to_thread(Reports(shelf).get, app_id, engine_id, version)
+    verdict = Verdict(True, "never measured") if report is None else judge(report)
+    if not verdict.allowed and not force:
+        raise Conflict(
+            f"{version} was not promoted, it is {verdict.sentence}. Train with another recipe or more data, or give "
+            'a reason: `kiosk promote --force "..."`'
+        )
+    is_forced = is_shipped or not verdict.allowed
+    entry = Promotion(
+        app_id=app_id,
+        engine_id=engine_id,
+        version=version,
+        before=engine.snapshot,
+        kind="promoted",
+        at_ms=now_ms,
+        by=by,
+        run_id=str((report or {}).get("run_id", "")),
+        reason=force if is_forced else verdict.sentence,
+        forced=is_forced,
+        figures=(report or {}).get("figures", {}),
+    )
+    return await _written(stores, entry)
+
+
+async def rollback(
+    stores: Stores, shelf: Shelf, app_id: str, engine_id: str, *, now_ms: int, by: str, to: str | None = None
+) -> Promotion:
+    """Let serve again what served before, or a named version; `to=""` means nothing that was learned.
+
+    Going back twice goes back two promotions, not to and fro. Versions that are gone from the shelf are skipped.
+
+    Errors:
+        Conflict: there is nothing to go back to, or something else was promoted meanwhile
+        NotFound: no such engine, or no such version on the shelf
+    """
+    engine = await engine_named(stores, app_id, engine_id)
+    snapshots = SnapshotShelf(shelf)
+    if to is None:
+        to = await asyncio.to_thread(
+            _before, snapshots, engine, await stores.promotions.history(app_id, engine_id)
+        )
+    elif to:
+        await asyncio.to_thread(snapshots.manifest, app_id, engine_id, to)
+    if to == engine.snapshot:
+        raise Conflict(f"engine {engine_id} of {app_id} serves {to or 'nothing that was learned'} already")
+    entry = Promotion(
+        app_id=app_id,
+        engine_id=engine_id,
+        version=to,
+        before=engine.snapshot,
+        kind="rolled_back",
+        at_ms=now_ms,
+        by=by,
+    )
+    return await _written(stores, entry)
+
+
+async def engine_named(stores: Stores, app_id: str, engine_id: str) -> Engine:
+    """Read an engine.
+
+    Errors:
+        NotFound: there is none of that name
+    """
+    engine = await stores.engines.get(app_id, engine_id)
+    if engine is None:
+        raise NotFound(f"app {app_id} has no engine {engine_id}; see `kiosk engines list`")
+    return engine
+
+
+def _own_learners(manifest: Manifest) -> list[str]:
+    """Name the learner classes of yours that a snapshot needs."""
+    return [part["learner"] for part in manifest.facts.get("parts", ()) if ":" in str(part.get("learner"))]
+
+
+def is_compared(report: dict[str, Any] | None, serving: str) -> bool:
+    """Was a version compared with what serves now?"""
+    if report is None:
+        return False
+    if not serving:
+        return True
+    return bool(report.get("beside", {}).get(SERVING, {}).get("version") == serving)
+
+
+def _before(snapshots: SnapshotShelf, engine: Engine, history: list[Promotion]) -> str:
+    """Find what served before, walking back over promotions that were themselves undone."""
+    if not engine.snapshot:
+        raise Conflict(
+            f"engine {engine.engine_id} serves nothing that was learned; there is nothing to go back to"
+        )
+    version = engine.snapshot
+    for entry in history:
+        if entry.kind != "promoted" or entry.version != version:
+            continue
+        version = entry.before
+        if not version or snapshots.has(engine.app_id, engine.engine_id, version):
+            return version
+    raise Conflict(
+        f"what engine {engine.engine_id} served before is not known any more; name a version with --to"
+    )
+
+
+async def _written(stores: Stores, entry: Promotion) -> Promotion:
+    if not await stores.promotions.promote(entry):
+        raise Conflict(
+            f"engine {entry.engine_id} was changed by somebody else meanwhile; look again, then repeat"
+        )
+    structlog.get_logger().info(
+        "engine_promoted" if entry.kind == "promoted" else "engine_rolled_back",
+        app=entry.app_id,
+        engine=entry.engine_id,
+        version=entry.version,
+        before=entry.before,
+        forced=entry.forced,
+    )
+    return entry

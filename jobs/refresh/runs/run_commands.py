@@ -1,0 +1,134 @@
+"""Steps on runs over a store: ask for one, claim it, note, end, cancel. Of two who try at once one succeeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from actors.models.allowed_learners import ALLOWED
+from cluster.errors import Conflict, NotFound, ReadOnly, messages
+from cluster.ids import new_request_id
+from cluster.records.run import Run, cancelled, claimed
+from cluster.store.ports.stores import Stores
+
+_TRIES = 20
+
+
+async def order(
+    stores: Stores,
+    app_id: str,
+    engine_id: str,
+    recipe: Mapping[str, Any],
+    *,
+    now_ms: int,
+    by: str,
+    promote: bool = False,
+    run_id: str = "",
+    owner: str = "",
+    code: str = "",
+) -> Run:
+    """Write down that an engine is to be trained; who works on it is another question.
+
+    Asking again under the same `run_id` gives the run that is there. With an `owner` it belongs to that worker from
+    the start, so that nobody else takes it first.
+
+    Errors:
+        NotFound: no such app or engine; says which there are
+        Invalid: the recipe names a learner class that this installation does not allow
+    """
+    await known_engine(stores, app_id, engine_id)
+    ALLOWED.check_recipe(recipe)
+    run = Run(
+        app_id=app_id,
+        run_id=run_id or f"run-{new_request_id()[:10]}",
+        engine_id=engine_id,
+        recipe=dict(recipe),
+        promote=promote,
+        code=code,
+        by=by,
+        created_at=now_ms,
+    )
+    taken = claimed(run, owner, now_ms) if owner else run
+    written = await stores.runs.swap(taken or run)
+    if written is not None:
+        return written
+    there = await stores.runs.get(app_id, run.run_id)
+    if there is None:
+        raise Conflict(f"run {run.run_id} is being written by somebody else; try again")
+    return there
+
+
+async def known_engine(stores: Stores, app_id: str, engine_id: str) -> None:
+    """See that an app and its engine exist.
+
+    Errors:
+        NotFound: says which there are
+    """
+    book = await stores.access.book()
+    if app_id not in book.apps:
+        known = ", ".join(sorted(book.apps)) or "none"
+        raise NotFound(f"there is no app named {app_id}; there are: {known}")
+    if await stores.engines.get(app_id, engine_id) is None:
+        engines = ", ".join(engine.engine_id for engine in await stores.engines.all(app_id))
+        advice = (
+            f"there are: {engines}; `kiosk engines create` makes another one"
+            if engines
+            else "it has none yet: the engine `default` comes with the first product"
+        )
+        raise NotFound(f"app {app_id} has no engine {engine_id}; {advice}")
+
+
+async def refuse_promotion(stores: Stores, app_id: str) -> None:
+    """See that an app may get another snapshot to serve; anybody may train on it and look at the figures.
+
+    Errors:
+        ReadOnly: the app is a playground
+    """
+    app = (await stores.access.book()).apps.get(app_id)
+    if app is not None and app.read_only:
+        raise ReadOnly(f"{messages.PLAYGROUND} Name another app, or leave out --promote.")
+
+
+async def run_named(stores: Stores, app_id: str, run_id: str) -> Run:
+    """Read a run.
+
+    Errors:
+        NotFound: there is none of that name
+    """
+    run = await stores.runs.get(app_id, run_id)
+    if run is None:
+        raise NotFound(f"app {app_id} has no run {run_id}; see `kiosk runs list {app_id}`")
+    return run
+
+
+async def step(stores: Stores, run: Run, change: Callable[[Run], Run | None]) -> Run | None:
+    """Take a step on the newest form of a run; None when the step is not possible (any more).
+
+    Errors:
+        Conflict: everybody writes at once, which does not happen
+    """
+    current: Run | None = run
+    for _ in range(_TRIES):
+        after = None if current is None else change(current)
+        if after is None:
+            return None
+        written = await stores.runs.swap(after)
+        if written is not None:
+            return written
+        current = await stores.runs.get(run.app_id, run.run_id)
+    raise Conflict(f"run {run.run_id} is being changed by many at once")
+
+
+async def cancel(stores: Stores, app_id: str, run_id: str, now_ms: int) -> Run:
+    """End a run; its worker notices within seconds and writes nothing more.
+
+    Errors:
+        NotFound: there is none of that name
+        Conflict: it has ended already
+    """
+    run = await run_named(stores, app_id, run_id)
+    ended = await step(stores, run, lambda now: cancelled(now, now_ms))
+    if ended is None:
+        now: Any = await run_named(stores, app_id, run_id)
+        raise Conflict(f"run {run_id} has ended already: {now.status}")
+    return ended

@@ -1,0 +1,213 @@
+"""The stages of a training, one function each: values in, values out, progress told. No store, no shelf.
+
+dataset   read_source
+plan      planned        open questions answered on validation, which ends before the test begins
+evaluate  examined       the settled recipe on the test, beside popularity and what serves
+train     jobs.refresh.build.fit.fit on everything, jobs.refresh.build.build.build
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from cluster.errors import HouseError, Invalid
+from jobs.refresh.build.fit import fit, newest_events, without_weight
+from jobs.refresh.data.dataset import Interactions
+from jobs.refresh.data.split import Split, Trial
+from jobs.refresh.evaluation.evaluate import Examination, Scorer, examine
+from jobs.refresh.evaluation.gate import POPULARITY, SERVING, judge
+from jobs.refresh.evaluation.reports import beside, headline, told
+from jobs.refresh.learners.popularity import Popularity, PopularityRecipe
+from jobs.refresh.learners.protocol import Learner
+from jobs.refresh.learners.registry import rng_for
+from jobs.refresh.recipe import Recipe, parse
+from jobs.refresh.tuning.confirmation import confirm
+from jobs.refresh.tuning.outcomes import PartOutcome, sentence_of
+from jobs.refresh.tuning.plan import (
+    Plan,
+    Tell,
+    is_settled,
+    make_plan,
+    say_nothing,
+    settled_plan,
+    without_parts,
+)
+from jobs.refresh.tuning.split_protocol import split_of
+
+READERS = 4_000
+"Readers that a training is examined with; the interval says what that is worth."
+PROTOCOLS = ("auto", "by_time", "leave_last_out", "next_in_session")
+
+NO_INTERACTIONS = "no interactions"
+
+TOO_FEW = (
+    "there is too little data to choose weights by ({events:,} events of {readers:,} readers): collect more, or "
+    'settle the recipe: give `weights` and `weights_new` in [blend] and no `tune` (recipe "fast" shows the parts)'
+)
+
+
+def splitted(recipe: Recipe, data: Interactions, protocol: str = "auto") -> Split:
+    """Cut the data as the recipe says, or by another protocol.
+
+    Errors:
+        Invalid: there is no such protocol, or it does not fit the data
+    """
+    if protocol not in PROTOCOLS:
+        raise Invalid(f"there is no protocol {protocol!r}; choose one of {', '.join(PROTOCOLS)}")
+    data = newest_events(data, recipe.events.newest)
+    if protocol != "auto":
+        changed = recipe.validation.model_copy(update={"protocol": protocol})
+        recipe = recipe.model_copy(update={"validation": changed})
+    return split_of(recipe, data)
+
+
+def planned(recipe: Recipe, data: Interactions, split: Split, tell: Tell = say_nothing) -> Plan:
+    """Answer the open questions of a recipe on validation; the test stays unseen.
+
+    Errors:
+        Invalid: there is too little data to choose by; says what to change
+    """
+    if is_settled(recipe):
+        return settled_plan(recipe, data.n_items)
+    if not any((trial.histories.lengths > 0).any() for trial in split.validation):
+        raise Invalid(TOO_FEW.format(events=len(data), readers=data.n_readers))
+    return make_plan(recipe, split.validation, tell)
+
+
+def without_interactions(recipe: Recipe) -> Plan:
+    """Settle a recipe for products alone: nothing is ranked, what needs no interactions is built as it says."""
+    parts = {name: part.model_copy(update={"tune": {}}) for name, part in recipe.parts.items()}
+    blend = recipe.blend.model_copy(update={"weights": {}, "weights_new": {}, "start": {}})
+    left_out = {"baskets": None, "cohorts": None, "content": None}
+    settled = recipe.model_copy(update={"parts": parts, "blend": blend, **left_out})
+    return Plan(settled, NO_INTERACTIONS, 0, 0.0)
+
+
+def report_without_interactions(recipe: Recipe) -> dict[str, Any]:
+    """Say what a training on products alone built, and what it left out."""
+    built = [
+        name
+        for name, there in (
+            ("search and meaning", recipe.search is not None),
+            ("completions", recipe.completions is not None),
+        )
+        if there
+    ]
+    sentence = (
+        f"no interactions have settled: built {' and '.join(built) or 'nothing'}; left out recommendations, what is "
+        "bought together, cohorts and products without events. Train again when there are interactions"
+    )
+    return {
+        "trial": NO_INTERACTIONS,
+        "protocol": NO_INTERACTIONS,
+        "k": recipe.blend.k,
+        "coverage": 0.0,
+        "segments": [],
+        "beside": {},
+        "recipe": recipe.name,
+        "chosen": "",
+        "parts": [],
+        "dropped": {},
+        "readers_asked": 0,
+        "figures": {},
+        "verdict": {"allowed": True, "sentence": sentence},
+    }
+
+
+def plan_facts(plan: Plan) -> dict[str, Any]:
+    """Write a plan as JSON."""
+    return {**asdict(plan), "recipe": plan.recipe.model_dump(mode="json"), "single": dict(plan.single)}
+
+
+def plan_of(facts: Mapping[str, Any]) -> Plan:
+    """Read what `plan_facts` wrote."""
+    outcomes = tuple(PartOutcome(**one) for one in facts.get("outcomes", ()))
+    return Plan(**{**facts, "recipe": parse(facts["recipe"]), "outcomes": outcomes})
+
+
+def confirmed(plan: Plan, report: Mapping[str, Any]) -> Plan:
+    """Give a plan without the parts that its examination dropped."""
+    return without_parts(plan, report.get("dropped", {}))
+
+
+def examined(
+    plan: Plan,
+    trial: Trial,
+    *,
+    serving: Mapping[str, Any] | None = None,
+    readers: int = READERS,
+    k: int | None = None,
+    tell: Tell = say_nothing,
+) -> dict[str, Any]:
+    """Train a planned recipe on the past of a trial and examine it, beside popularity and the recipe that serves.
+
+    Where weights were chosen, parts without which the blend is certainly better on this trial are dropped first
+    (`dropped`; `confirmed` gives the plan without them).
+
+    `k` is the length of the lists; none: the one the recipe's weights are chosen by. `serving` holds `recipe`
+    (settled) and `version`. What serves is trained again on the same past: its own snapshot knows the future of the
+    trial. Where that is not possible the report says why.
+
+    Errors:
+        Invalid: the trial asks nobody
+    """
+    if not len(trial):
+        raise Invalid(TOO_FEW.format(events=len(trial.train), readers=trial.train.n_readers))
+    recipe = plan.recipe
+    asked = trial.sample(readers, rng_for(recipe.seed, "examine"))
+    k = recipe.blend.k if k is None else k
+    figure = f"ndcg@{k}"
+    rng = rng_for(recipe.seed, "intervals")
+    engine, dropped = fit(recipe, trial.train, tell), dict[str, str]()
+    if plan.chooses:
+        tell("confirm weights")
+        dropped = confirm(engine.blend.parts, asked, k, rng_for(recipe.seed, "confirm")).dropped
+        plan = without_parts(plan, dropped)
+        engine = without_weight(engine, dropped)
+    ours = _examination(engine, asked, k, tell)
+    learner: Learner = Popularity(PopularityRecipe(learner="popularity"))
+    common = learner.train(trial.train, rng_for(recipe.seed, POPULARITY))
+    tell("examine popularity")
+    found = told(ours, rng)
+    compared = {POPULARITY: beside(_examination(common, asked, k), ours, figure, rng)}
+    if serving is not None:
+        try:
+            now = parse(serving["recipe"])
+            tell("train what serves")
+            before = _examination(fit(now, trial.train), asked, k)
+            compared[SERVING] = beside(before, ours, figure, rng, version=serving["version"])
+        except HouseError as error:
+            found["not_compared"] = f"what serves can't be trained again: {error.message}"
+    found["beside"] = compared
+    verdict = judge(found)
+    return {
+        **found,
+        "recipe": recipe.name,
+        "chosen": sentence_of(plan.outcomes),
+        "parts": [asdict(one) for one in plan.outcomes],
+        "dropped": dropped,
+        "readers_asked": len(asked),
+        "figures": headline(found),
+        "verdict": {"allowed": verdict.allowed, "sentence": verdict.sentence},
+    }
+
+
+def _examination(scorer: Scorer, trial: Trial, k: int, tell: Tell = say_nothing) -> Examination:
+    tell("examine")
+    return examine(scorer, trial, k=k, deep=max(20, k))
+
+
+def data_facts(data: Interactions) -> dict[str, int]:
+    """Count data, for people."""
+    taken = np.bincount(data.reader, minlength=1)
+    return {
+        "events": len(data),
+        "readers": data.n_readers,
+        "items": data.n_items,
+        "dropped": data.dropped,
+        "most_events_of_a_reader": int(taken.max(initial=0)),
+    }

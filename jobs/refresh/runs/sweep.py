@@ -1,0 +1,205 @@
+"""Sweeps: one recipe with some fields changed in every combination, all examined on the same readers.
+
+What was examined is kept on the shelf, so a sweep that is asked for again does only what is missing:
+
+    sweeps/<app>/<sweep>/data.arrow  <variant>.json  comparison.csv  comparison.md
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cluster.errors import Invalid
+from jobs.refresh.data.dataset import Interactions
+from jobs.refresh.recipe import Recipe
+from jobs.refresh.runs.checkpoint import Checkpoints
+from jobs.refresh.runs.stages import READERS, confirmed, examined, planned, splitted
+
+MOST = 200
+"Variants of one sweep."
+
+_K = 10
+"Variants are compared by lists of this length, whatever length each of them was chosen by."
+_FIGURES = ("ndcg@10", "recall@20", "hit_rate@10", "mrr@10", "coverage@10", "novelty@10")
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One combination."""
+
+    changes: tuple[tuple[str, Any], ...]
+    recipe: Recipe
+
+    @property
+    def name(self) -> str:
+        """A short name that depends on the recipe only."""
+        text = json.dumps(self.recipe.model_dump(mode="json"), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def assignments(texts: Sequence[str]) -> dict[str, Any]:
+    """Read FIELD=VALUE texts.
+
+    Errors:
+        Invalid: one of them is none
+    """
+    found = {}
+    for text in texts:
+        field, sign, value = text.partition("=")
+        if not sign or not field.strip():
+            raise Invalid(f"{text!r} is no FIELD=VALUE; for example parts.rules.window=20")
+        found[field.strip()] = _value(value)
+    return found
+
+
+def variants(recipe: Recipe, sweeps: Sequence[str]) -> list[Variant]:
+    """List every combination of FIELD=A,B,C texts.
+
+    Errors:
+        Invalid: a text is none, a field does not exist, a value does not fit, or there are too many combinations
+    """
+    fields: list[list[tuple[str, Any]]] = []
+    for text in sweeps:
+        field, sign, values = text.partition("=")
+        if not sign or not field.strip() or not values.strip():
+            raise Invalid(f"{text!r} is no FIELD=A,B,C; for example parts.rules.window=5,10,20")
+        fields.append([(field.strip(), value) for value in _values(values)])
+    count = 1
+    for choices in fields:
+        count *= len(choices)
+    if count > MOST:
+        raise Invalid(f"that is {count} combinations, {MOST} at most are tried; give fewer values")
+    found = []
+    for combination in itertools.product(*fields):
+        found.append(Variant(combination, _changed(recipe, combination)))
+        if found[-1].recipe.events.weights != recipe.events.weights:
+            raise Invalid(
+                "events.weights can't be swept, all variants share their data; train with --set instead"
+            )
+    return found
+
+
+def sweep_id(found: Sequence[Variant], offsets: Mapping[str, str]) -> str:
+    """Name a sweep by what it tries, and by how far the data had settled."""
+    names = [offsets.get("interaction", "0"), *(variant.name for variant in found)]
+    return "sweep-" + hashlib.sha256(" ".join(names).encode()).hexdigest()[:10]
+
+
+def tried(variant: Variant, data: Interactions, readers: int = READERS) -> dict[str, Any]:
+    """Examine one variant."""
+    split = splitted(variant.recipe, data)
+    plan = planned(variant.recipe, data, split)
+    report = examined(plan, split.test, readers=readers, k=_K)
+    settled = confirmed(plan, report).recipe
+    return {**report, "changes": dict(variant.changes), "settled": settled.model_dump(mode="json")}
+
+
+def examine_variant(variant: Variant, checkpoints: Checkpoints) -> dict[str, Any]:
+    """Examine one variant on the data of its sweep, or give what was found the last time.
+
+    Errors:
+        Invalid: the data of the sweep is gone
+    """
+    kept = checkpoints.get(variant.name)
+    if kept is None:
+        source = checkpoints.source()
+        if source is None:
+            raise Invalid("the data of this sweep is gone from the shelf; start the sweep again")
+        kept = tried(variant, source.data)
+        checkpoints.put(variant.name, kept)
+    return kept
+
+
+def rows(found: Sequence[tuple[Variant, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """Put results into rows, the best first."""
+    table = []
+    for variant, report in found:
+        figures = report.get("figures", {})
+        everybody = report["segments"][0]["figures"] if "segments" in report else {}
+        ndcg = everybody.get("ndcg@10", {})
+        table.append(
+            {
+                **dict(variant.changes),
+                **{name: round(figures[name], 5) for name in _FIGURES if name in figures},
+                "low": ndcg.get("low"),
+                "high": ndcg.get("high"),
+                "readers": report.get("readers_asked", 0),
+                "seconds": report.get("seconds"),
+                "error": report.get("error", ""),
+            }
+        )
+    return sorted(table, key=lambda row: -row.get("ndcg@10", -1.0))
+
+
+def as_csv(table: Sequence[Mapping[str, Any]]) -> str:
+    """Write rows as CSV."""
+    out = io.StringIO()
+    names = list(dict.fromkeys(name for row in table for name in row))
+    writer = csv.DictWriter(out, names, lineterminator="\n", restval="")
+    writer.writeheader()
+    for row in table:
+        writer.writerow({name: _cell(value) for name, value in row.items()})
+    return out.getvalue()
+
+
+def as_markdown(table: Sequence[Mapping[str, Any]], title: str) -> str:
+    """Write rows as a Markdown table, the best first."""
+    names = list(dict.fromkeys(name for row in table for name in row))
+    lines = [f"# {title}", "", "| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
+    for row in table:
+        cells = [_written(row.get(name)) for name in names]
+        lines.append("| " + " | ".join(cells) + " |")
+    note = (
+        "`low` and `high` are the 95 % interval of NDCG@10; all variants were examined on the same readers."
+    )
+    lines += ["", note]
+    return "\n".join(lines) + "\n"
+
+
+def _written(value: Any) -> str:
+    """Write a cell of a Markdown table: on one line, without its border."""
+    return "" if value is None else " ".join(str(value).split()).replace("|", "\\|")
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, dict | list) else value
+
+
+def _changed(recipe: Recipe, combination: Sequence[tuple[str, Any]]) -> Recipe:
+    """Change fields; a field that is swept is not tuned as well."""
+    changes = dict(combination)
+    fields = recipe.model_dump(mode="json")
+    for path, _ in combination:
+        steps = path.split(".")
+        if len(steps) == 3 and steps[0] == "parts":
+            tune = fields.get("parts", {}).get(steps[1], {}).get("tune", {})
+            if steps[2] in tune:
+                rest = {name: values for name, values in tune.items() if name != steps[2]}
+                changes[f"parts.{steps[1]}.tune"] = rest
+    return recipe.changed(changes)
+
+
+def _values(text: str) -> list[Any]:
+    """Split at commas that are outside of brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "[{") - (letter in "]}")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [_value(part) for part in parts]
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text.strip()

@@ -1,0 +1,139 @@
+"""Which events validate a recipe on some data: by time, the last item of each reader, or the next of a session."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cluster.errors import Invalid
+from jobs.refresh.data.dataset import Interactions
+from jobs.refresh.data.split import Seen, Split, Trial, by_time, last_day_sessions, leave_last_out
+from jobs.refresh.recipe import Recipe
+
+PURCHASE = "checkout"
+
+_ENOUGH_BUYERS = 0.1
+"Share of the active readers."
+_REPEATING = 0.2
+_TIED = 0.05
+"Share of a reader's events that have the time of the event before."
+_LED_TO = 0.05
+"Share of purchases that an event of another kind led to."
+_SITTING_S = 6 * 3_600.0
+"Longer than anybody sits in front of a catalog."
+_PAUSE_S = 1_800.0
+_MOST_READERS = 0.5
+_ENOUGH_READERS = 200
+
+
+def split_of(recipe: Recipe, data: Interactions) -> Split:
+    """Split data as the recipe says, or as suits it.
+
+    Errors:
+        Invalid: the protocol it names does not fit the data
+    """
+    asked = recipe.validation
+    protocol = asked.protocol
+    if protocol == "leave_last_out":
+        return _leave_last_out(recipe, data)
+    if protocol == "next_in_session":
+        return last_day_sessions(data, asked.share)
+    if protocol == "by_time" or data.clock:
+        try:
+            split = _by_time(recipe, data)
+        except Invalid:
+            if protocol == "by_time":
+                raise
+            return _leave_last_out(recipe, data)
+        known = np.count_nonzero(split.validation[0].histories.lengths > 0)
+        if protocol == "by_time" or (known >= _ENOUGH_READERS and not cuts_sittings(split.validation[0])):
+            return split
+    return _leave_last_out(recipe, data)
+
+
+def _by_time(recipe: Recipe, data: Interactions) -> Split:
+    asked = recipe.validation
+    if asked.seen != "auto":
+        return by_time(data, share=asked.share, seen=asked.seen, kinds=asked.kinds, folds=asked.folds)
+    split = by_time(data, share=asked.share, seen="allowed", kinds=asked.kinds, folds=asked.folds)
+    seen: Seen = "allowed" if _repeat_share(split.validation[0]) >= _REPEATING else "out"
+    if seen == "allowed":
+        return split
+    return by_time(data, share=asked.share, seen=seen, kinds=asked.kinds, folds=asked.folds)
+
+
+def _leave_last_out(recipe: Recipe, data: Interactions) -> Split:
+    """Leave the last item out, or the last purchase where enough readers buy after other events.
+
+    A view or a cart often leads to the purchase, so items that only other events led to are asked for as well.
+    """
+    asked = recipe.validation
+    kinds = asked.kinds
+    if not kinds and asked.seen in ("auto", "other_kinds"):
+        kinds = _target_kinds(data)
+    seen = asked.seen if asked.seen != "auto" else _seen_before(data, kinds)
+    return leave_last_out(data, asked.folds, kinds=kinds, seen=seen)
+
+
+def _target_kinds(data: Interactions) -> tuple[str, ...]:
+    """Name purchases where enough readers made several, beside events of other kinds; else nothing."""
+    liked = data.pick(data.weight > 0)
+    bought = liked.of_kinds((PURCHASE,))
+    if not len(bought) or len(bought) == len(liked):
+        return ()
+    several = np.count_nonzero(np.diff(bought.starts()) >= 2)
+    active = np.count_nonzero(np.diff(liked.starts()) >= 3)
+    return (PURCHASE,) if several >= max(_ENOUGH_READERS, _ENOUGH_BUYERS * active) else ()
+
+
+def _seen_before(data: Interactions, kinds: tuple[str, ...]) -> Seen:
+    """Decide which items of a history may be answered, by what readers took after all."""
+    if not kinds:
+        return "out"
+    every = leave_last_out(data, kinds=kinds, seen="allowed").validation[0]
+    fresh = leave_last_out(data, kinds=kinds, seen="other_kinds").validation[0]
+    if len(fresh) <= (1 - _REPEATING) * len(every):
+        return "allowed"
+    return "other_kinds" if _repeat_share(fresh) >= _LED_TO else "out"
+
+
+def cuts_sittings(trial: Trial) -> bool:
+    """Does an instant cut most readers in the middle of their only sitting?
+
+    Their clock orders events and says no more: all that is asked for follows within seconds of what is known, many
+    items at once, while a service hears of each one before the next. So the next item is the honest question, unless
+    readers take the same again: that would not be asked for.
+    """
+    known = known_readers(trial)
+    histories = known.histories
+    if not len(known) or trial.seen == "allowed":
+        return False
+    first, last = histories.at_s[histories.starts[:-1]], histories.at_s[histories.starts[1:] - 1]
+    short = (histories.now_s - first <= _SITTING_S) & (histories.now_s - last <= _PAUSE_S)
+    return bool(short.mean() > _MOST_READERS)
+
+
+def is_coarse(data: Interactions) -> bool:
+    """Do many events of a reader share a moment with the event before, though they are not lines of one basket?
+
+    Clocks of seconds or days say nothing of the order within a moment; the order of the log may.
+    """
+    if not data.clock or len(data) < 2:
+        return False
+    follows = data.reader[1:] == data.reader[:-1]
+    ties = follows & (data.at_s[1:] == data.at_s[:-1]) & (data.basket[1:] != data.basket[:-1])
+    return bool(float(ties.mean()) > _TIED * float(follows.mean()))
+
+
+def _repeat_share(trial: Trial) -> float:
+    """Say which share of what known readers take they had taken before."""
+    known = trial.pick(np.flatnonzero(trial.histories.lengths > 0))
+    seen = known.histories.seen()
+    owner = known.targets.owners()
+    if not len(owner):
+        return 0.0
+    return float(np.asarray(seen[owner, known.targets.items]).mean())
+
+
+def known_readers(trial: Trial) -> Trial:
+    """Keep the readers of a trial who have a history."""
+    return trial.pick(np.flatnonzero(trial.histories.lengths > 0))

@@ -1,0 +1,201 @@
+"""The recommender of one app in this process, asked for one user after the other: no HTTP, the same arithmetic.
+
+    settled segments + change log -> recommender      as every API replica loads it
+    newest actions of a user, from Redis              as every API replica reads them
+    filter, stored boost rules, snapshot              as `user_to_products` applies them
+
+Experiments are left out: a user gets what the engine answers without a variant.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from actors.language.embedder import HashingEmbedder
+from actors.recommender.messages import ReaderQuery
+from actors.serving.app_follower import Follower
+from actors.serving.model_registry import Models
+from actors.serving.stored_rules import StoredRules
+from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.clock import Clock, SystemClock
+from cluster.errors import Fault, Invalid, NotFound, messages
+from cluster.ids import DEFAULT_ENGINE, new_request_id
+from cluster.meter import SilentMeter
+from cluster.query.language.parser import parse
+from cluster.query.language.tree import Node
+from cluster.store.ports.stores import ChangeLog, Noun, Stores
+from jobs.scoring.results import UserList
+from jobs.scoring.users import UserKey
+
+MOST_ROWS = 1_000
+_READS_AT_ONCE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringOrder:
+    """What every user is asked for."""
+
+    app_id: str
+    engine_id: str = DEFAULT_ENGINE
+    rows: int = 10
+    snapshot: str = ""
+    "A version to answer from; else what serves."
+    filters: tuple[str, ...] = ()
+    "Filters (`fq`) that all hold."
+
+    def query(self) -> ReaderQuery:
+        """Make the query, without its user.
+
+        Errors:
+            FilterSyntax: a filter does not parse
+            Invalid: too many rows
+        """
+        if not 1 <= self.rows <= MOST_ROWS:
+            raise Invalid(f"rows must be between 1 and {MOST_ROWS:,}")
+        return ReaderQuery(
+            kind="user_to_products",
+            app_id=self.app_id,
+            engine_id=self.engine_id,
+            rows=self.rows,
+            filter=self._filter(),
+            snapshot=self.snapshot,
+        )
+
+    def _filter(self) -> Node | None:
+        given = [text for text in self.filters if text.strip()]
+        if not given:
+            return None
+        return parse(given[0] if len(given) == 1 else " AND ".join(f"({text})" for text in given))
+
+
+class UserScorer:
+    """Scores users of one app."""
+
+    def __init__(
+        self, order: ScoringOrder, stores: Stores, shelf: Shelf, cache: Path, clock: Clock | None = None
+    ) -> None:
+        clock = SystemClock() if clock is None else clock
+        self._order = order
+        self._query = order.query()
+        # it lives for minutes and must hold back neither the log nor an erasure
+        self._stores = _without_notes(stores)
+        self._rules = StoredRules(stores.boost_rules, clock)
+        self._follower = Follower(
+            order.app_id,
+            f"scoring-{new_request_id()}",
+            self._stores,
+            SegmentShelf(shelf),
+            clock,
+            SilentMeter(),
+            HashingEmbedder,
+            Models(SnapshotShelf(shelf), cache),
+        )
+
+    async def start(self) -> None:
+        """Load the app, and go on following its change log.
+
+        Errors:
+            NotFound: there is no such engine
+            Fault: the snapshot is damaged, or the segments are
+            Unavailable: the store is away
+        """
+        order = self._order
+        await check_engine(self._stores, order)
+        await self._follower.start()
+        if order.snapshot and not await self._follower.is_pinned(order.engine_id, order.snapshot):
+            raise Fault(f"snapshot {order.snapshot} can't be used; `kiosk doctor` says why")
+
+    async def close(self) -> None:
+        """Stop following and let go of the memory."""
+        await self._follower.close()
+
+    @property
+    def serving(self) -> str:
+        """The version that answers; empty for the live parts alone."""
+        return self._order.snapshot or self._follower.serving(self._order.engine_id)
+
+    async def score(self, users: Sequence[UserKey]) -> list[UserList]:
+        """Recommend to some users, in their order.
+
+        Errors:
+            Unavailable: the store is away
+        """
+        scored: list[UserList] = []
+        for first in range(0, len(users), _READS_AT_ONCE):
+            some = [
+                replace(self._query, user_id=user.user_id, anonymous_id=user.anonymous_id)
+                for user in users[first : first + _READS_AT_ONCE]
+            ]
+            recents = await asyncio.gather(
+                *(self._stores.interactions.recent(query.app_id, query.reader_ids) for query in some)
+            )
+            for user, query, recent in zip(users[first : first + _READS_AT_ONCE], some, recents, strict=True):
+                result = await self._follower.answer(await self._rules.apply(query), recent, ())
+                scored.append(
+                    UserList(
+                        user,
+                        result.served_by,
+                        tuple(product["product_id"] for product in result.products),
+                        tuple(product["_personalization_score"] for product in result.products),
+                    )
+                )
+        return scored
+
+
+async def check_engine(stores: Stores, order: ScoringOrder) -> None:
+    """Check that an app and its engine exist.
+
+    Errors:
+        NotFound: one of them does not
+    """
+    book = await stores.access.book()
+    if order.app_id not in book.apps:
+        raise NotFound(
+            f"there is no app named {order.app_id}; there are: {', '.join(sorted(book.apps)) or 'none'}"
+        )
+    engine = await stores.engines.get(order.app_id, order.engine_id)
+    if engine is None or not await stores.records.seen(order.app_id, "product"):
+        raise NotFound(f"{messages.ENGINE_NOT_FOUND}: {order.app_id}/{order.engine_id}")
+
+
+def check_snapshot(shelf: Shelf, order: ScoringOrder) -> None:
+    """Check that the version exists.
+
+    Errors:
+        NotFound: it does not
+    """
+    if order.snapshot:
+        try:
+            SnapshotShelf(shelf).manifest(order.app_id, order.engine_id, order.snapshot)
+        except NotFound:
+            raise NotFound(
+                f"there is no snapshot {order.snapshot} of {order.app_id}/{order.engine_id}; "
+                f"`kiosk engines history {order.app_id}` lists them"
+            ) from None
+
+
+def _without_notes(stores: Stores) -> Stores:
+    """Give the same stores with a change log that knows nothing of its follower."""
+    return replace(stores, changes=cast(ChangeLog, UnnotedChanges(stores.changes)))
+
+
+class UnnotedChanges:
+    """A `ChangeLog` for a reader that is gone in a moment: trimming does not wait for it.
+
+    When the log is trimmed past it, the recommender loads the segments again.
+    """
+
+    def __init__(self, changes: ChangeLog) -> None:
+        self._changes = changes
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._changes, name)
+
+    async def note_follower(self, app_id: str, name: str, offsets: Mapping[Noun, str], now_ms: int) -> None:
+        """Do nothing."""

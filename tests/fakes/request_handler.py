@@ -1,0 +1,215 @@
+"""A whole REST door in this process: memory stores, three apps with fresh keys, a recommender that answers as told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, get_args
+
+import orjson
+
+from actors.answers.archive.client import LocalArchiveClient
+from actors.answers.archive.host import AnswersHost
+from actors.answers.wiring import LocalQuestions, open_questions
+from actors.experiments.client import LocalExperimentClient
+from actors.history.client import LocalHistoryClient
+from actors.recommender.messages import Group, ReaderQuery, RecommendationResult
+from actors.serving.client import RecommenderClient
+from cluster.artifacts.artifact_store import Shelf
+from cluster.clock import Clock
+from cluster.errors import NotFound, messages
+from cluster.meter import SilentMeter
+from cluster.records.access import App, AppSettings, Environment, KeyKind, Limits
+from cluster.records.issued_key import issue_key
+from cluster.secrecy import Vault
+from cluster.store.ports.stores import RecordPut, Stores
+from deployments.api.http.endpoints import Means, endpoints
+from deployments.api.http.identity_links import IdentityLinks
+from deployments.api.http.query_log import QueryLog, SilentQueryLog
+from deployments.api.http.request_handler import Door
+from deployments.api.resources.questions import AskMeans
+from deployments.edge.admission import Gate
+from deployments.edge.keyring import Keyring
+from deployments.edge.limits import Limits as Purses
+from deployments.edge.request_log import Tally
+from deployments.edge.trace import AccessLog
+from tests.fakes.stores.memory import memory_stores
+
+MASTER = bytes(range(32))
+BROWSER = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0"
+NOW_MS = 1_772_442_930_250
+"2026-03-02T09:15:30.250Z"
+
+
+class StillClock:
+    """A clock that moves when told to."""
+
+    def __init__(self, now_ms: int = NOW_MS) -> None:
+        self.at_ms = now_ms
+
+    def now_ms(self) -> int:
+        """The wall clock."""
+        return self.at_ms
+
+    def monotonic_s(self) -> float:
+        """The same clock in seconds."""
+        return self.at_ms / 1000
+
+    def pass_ms(self, ms: int) -> None:
+        """Let time go by."""
+        self.at_ms += ms
+
+
+class ToldRecommender:
+    """A recommender that finds what was put in, and remembers what it was asked."""
+
+    def __init__(self, stores: Stores) -> None:
+        self._stores = stores
+        self.asked: list[ReaderQuery] = []
+        self.products: list[dict[str, Any]] = [{"product_id": "hoe-11", "_personalization_score": 0.5}]
+        self.groups = [Group(("Garden", "Hand tools"), 38, self.products)]
+        self.wrong: Exception | None = None
+
+    async def answer(self, query: ReaderQuery) -> RecommendationResult:
+        """Answer as told; refuse apps without an engine."""
+        self.asked.append(query)
+        if self.wrong is not None:
+            raise self.wrong
+        if await self._stores.engines.get(query.app_id, query.engine_id) is None:
+            raise NotFound(messages.ENGINE_NOT_FOUND)
+        if query.kind == "mget":
+            return RecommendationResult(products=[{"_found": True, **one} for one in self.products])
+        return RecommendationResult(products=self.products, groups=self.groups)
+
+
+@dataclass
+class Corner:
+    """Everything a test of the door needs in one place."""
+
+    stores: Stores
+    clock: Any
+    vault: Vault
+    keyring: Keyring
+    recommender: ToldRecommender
+    door: Door
+    experiments: LocalExperimentClient
+    archive: AnswersHost
+    asking: LocalQuestions
+    "Answers questions once it was started; close it then."
+    links: IdentityLinks
+    keys: dict[tuple[str, str], str] = field(default_factory=dict)
+    "(app id, kind of key) -> key"
+
+    def secret(self, app_id: str = "shop") -> str:
+        """The secret key of an app."""
+        return self.keys[app_id, "secret"]
+
+    def publishable(self, app_id: str = "shop") -> str:
+        """The publishable key of an app."""
+        return self.keys[app_id, "publishable"]
+
+    async def close(self) -> None:
+        """Stop answering questions."""
+        await self.asking.close()
+        await self.archive.close()
+
+    def headers(self, app_id: str = "shop") -> dict[str, str]:
+        """Headers of a server's call."""
+        return {"X-API-KEY": self.secret(app_id)}
+
+    async def open_app(
+        self, app_id: str, environment: Environment = "development", settings: AppSettings | None = None
+    ) -> None:
+        """Create an app with its two keys."""
+        app = App(
+            app_id=app_id,
+            environment=environment,
+            settings=settings or AppSettings(limits=PLENTY),
+            created_at=0,
+        )
+        await self.stores.access.put_app(app)
+        for kind in get_args(KeyKind):
+            if (app_id, kind) not in self.keys:
+                issued = issue_key(self.vault, app, kind, now_ms=self.clock.now_ms())
+                await self.stores.access.put_key(issued.record)
+                self.keys[app_id, kind] = issued.text
+        await self.keyring.refresh()
+
+    async def apply(self, app_id: str = "shop") -> int:
+        """Apply everything in the intake, as the intake actor would; returns the number of batches."""
+        batches = await self.stores.intake.claim("test", [app_id], count=1000, block_ms=0)
+        for batch in batches:
+            if batch.op == "put":
+                records = [_put(batch.noun, record) for record in orjson.loads(batch.payload)]
+                await self.stores.intake.apply_put(
+                    batch,
+                    records,
+                    change_payload=batch.payload,
+                    vectors=b"",
+                    embedder="",
+                    failed=(),
+                    now_ms=self.clock.now_ms(),
+                )
+            else:
+                ids: Sequence[str] = orjson.loads(batch.payload)
+                await self.stores.intake.apply_remove(batch, ids, now_ms=self.clock.now_ms())
+        return len(batches)
+
+
+PLENTY = Limits(queries_per_s=1e6, query_burst=1_000_000, writes_per_s=1e6, write_burst=1_000_000)
+
+
+async def open_corner(
+    *,
+    clock: Clock | None = None,
+    stores: Stores | None = None,
+    most_bytes: int = 32 << 20,
+    share: float = 0.0,
+    client: RecommenderClient | None = None,
+    query_log: QueryLog | None = None,
+    shelf: Shelf | None = None,
+) -> Corner:
+    """Open a door on apps `shop`, `other` (development) and `playground`; `client` answers instead of the told one."""
+    clock = clock or StillClock()
+    stores = stores or memory_stores(clock)
+    vault = Vault(MASTER)
+    keyring = Keyring(stores.access, vault)
+    purses = Purses(stores.limits, clock)
+    recommender = ToldRecommender(stores)
+    tally = Tally()
+    experiments = LocalExperimentClient(stores.experiments, clock)
+    archive = AnswersHost(stores, None, None, clock, SilentMeter())
+    local = LocalArchiveClient(archive)
+    asking = open_questions(stores, local, clock, SilentMeter(), app_ids=lambda: keyring.app_ids)
+    history = LocalHistoryClient(stores, clock)
+    ask = AskMeans(asking, local, stores.questions, clock, history)
+    means = Means(
+        stores,
+        client or recommender,
+        clock,
+        experiments,
+        query_log or SilentQueryLog(),
+        ask=ask,
+        history=history,
+        shelf=shelf,
+    )
+    links = IdentityLinks(stores.interactions, SilentMeter())
+    door = Door(
+        endpoints(means),
+        Gate(keyring, purses, SilentMeter(), most_bytes=most_bytes, link_identities=links.record),
+        replays=stores.idempotency,
+        clock=clock,
+        tally=tally,
+        access_log=AccessLog(share, Random(1)),
+    )
+    corner = Corner(stores, clock, vault, keyring, recommender, door, experiments, archive, asking, links)
+    await corner.open_app("shop")
+    await corner.open_app("other")
+    await corner.open_app("playground", "playground")
+    return corner
+
+
+def _put(noun: str, record: dict[str, Any]) -> RecordPut:
+    kind = record.get("type") if noun == "product" else None
+    return RecordPut(record[f"{noun}_id"], orjson.dumps(record), kind)

@@ -1,0 +1,178 @@
+"""Accounts, codes and grants in dictionaries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cluster.records.account import Account, Code, Grant
+from cluster.records.registration import Registration, client_mark
+from cluster.store.ports.stores import Held, Redeemed, Revocations, Rotated
+from cluster.store.redis import accounts, registrations
+
+
+class MemoryAccounts:
+    """`AccountStore` in a dictionary."""
+
+    def __init__(self) -> None:
+        self._accounts: dict[str, Account] = {}
+        self._marks: dict[str, str] = {}
+
+    async def get(self, username: str) -> Account | None:
+        return self._accounts.get(username)
+
+    async def all(self) -> list[Account]:
+        return [account for _, account in sorted(self._accounts.items())]
+
+    async def add(self, account: Account) -> bool:
+        return self._accounts.setdefault(account.username, account) is account
+
+    async def put(self, account: Account) -> None:
+        self._accounts[account.username] = account
+
+    async def session_mark(self, user_id: str) -> str:
+        return self._marks.get(user_id, "")
+
+    async def end_sessions(self, user_id: str, mark: str) -> None:
+        self._marks[user_id] = mark
+
+    async def remove(self, account: Account) -> bool:
+        self._marks.pop(account.user_id, None)
+        return self._accounts.pop(account.username, None) is not None
+
+
+@dataclass(slots=True)
+class _Code:
+    code: Code
+    used: bool = False
+
+
+@dataclass(slots=True)
+class _Family:
+    grant: Grant
+    current: set[str]
+    used_at: int
+    previous: set[str] = field(default_factory=set)
+    until: int = 0
+
+
+class MemoryGrants:
+    """`GrantStore` in dictionaries."""
+
+    def __init__(self) -> None:
+        self._codes: dict[str, _Code] = {}
+        self._families: dict[str, _Family] = {}
+        self._revoked: dict[str, int] = {}
+        self._version = 0
+
+    async def put_code(self, sha256: str, code: Code) -> None:
+        old = code.created_at - accounts.CODE_LIFE_MS
+        self._codes = {name: held for name, held in self._codes.items() if held.code.created_at > old}
+        self._codes[sha256] = _Code(code)
+
+    async def code(self, sha256: str) -> Code | None:
+        held = self._codes.get(sha256)
+        return None if held is None else held.code
+
+    async def redeem(self, sha256: str, grant: Grant, refresh_sha256: str, *, now_ms: int) -> Redeemed:
+        held = self._codes.get(sha256)
+        if held is None:
+            return "gone"
+        if held.used:
+            await self.revoke(held.code.grant_id, now_ms=now_ms)
+            return "used"
+        held.used = True
+        if self._revoked.get(f"user:{grant.user_id}", -1) >= held.code.created_at:
+            return "gone"
+        self._families[grant.grant_id] = _Family(grant, {refresh_sha256}, now_ms)
+        mine = [held.grant.grant_id for held in await self.of_user(grant.user_id)]
+        for grant_id in mine[accounts.MOST_GRANTS :]:
+            await self.revoke(grant_id, now_ms=now_ms)
+        return "begun"
+
+    async def burn(self, sha256: str, *, now_ms: int) -> None:
+        held = self._codes.get(sha256)
+        if held is None:
+            return
+        if held.used:
+            await self.revoke(held.code.grant_id, now_ms=now_ms)
+        held.used = True
+
+    async def grant(self, grant_id: str) -> Grant | None:
+        family = self._families.get(grant_id)
+        return None if family is None else family.grant
+
+    async def rotate(
+        self, grant_id: str, presented_sha256: str, next_sha256: str, *, now_ms: int, grace_ms: int
+    ) -> Rotated:
+        family = self._families.get(grant_id)
+        if family is None or now_ms - family.used_at >= accounts.GRANT_LIFE_MS:
+            return "gone"
+        if presented_sha256 in family.current:
+            family.previous, family.current = family.current, {next_sha256}
+            family.until = now_ms + grace_ms
+        elif presented_sha256 in family.previous and now_ms <= family.until:
+            if len(family.current) >= accounts.MOST_SIBLINGS:
+                return "crowded"
+            family.current.add(next_sha256)
+        else:
+            await self.revoke(grant_id, now_ms=now_ms)
+            return "stolen"
+        family.used_at = now_ms
+        return "rotated"
+
+    async def revoke(self, grant_id: str, *, now_ms: int) -> bool:
+        if self._families.pop(grant_id, None) is None:
+            return False
+        self._forget(now_ms)
+        self._revoked[grant_id] = now_ms
+        self._version += 1
+        return True
+
+    async def revoke_user(self, user_id: str, *, now_ms: int) -> int:
+        self._revoked[f"user:{user_id}"] = now_ms
+        mine = [held.grant.grant_id for held in await self.of_user(user_id)]
+        return sum([await self.revoke(grant_id, now_ms=now_ms) for grant_id in mine])
+
+    async def revoke_client(self, client_id: str, *, now_ms: int) -> int:
+        self._revoked[client_mark(client_id)] = now_ms
+        self._version += 1
+        theirs = [name for name, family in self._families.items() if family.grant.client_id == client_id]
+        return sum([await self.revoke(name, now_ms=now_ms) for name in theirs])
+
+    async def of_user(self, user_id: str) -> list[Held]:
+        mine = [family for family in self._families.values() if family.grant.user_id == user_id]
+        return [Held(family.grant, family.used_at) for family in sorted(mine, key=lambda one: -one.used_at)]
+
+    async def version(self) -> int:
+        return self._version
+
+    async def revocations(self) -> Revocations:
+        return Revocations(self._version, frozenset(self._revoked))
+
+    def _forget(self, now_ms: int) -> None:
+        old = now_ms - accounts.REVOKED_LIFE_MS
+        self._revoked = {name: at for name, at in self._revoked.items() if at > old}
+
+
+class MemoryRegistrations:
+    """`RegistrationStore` in a dictionary, the one used longest ago first."""
+
+    def __init__(self, most: int = registrations.MOST_REGISTRATIONS) -> None:
+        self._kept: dict[str, Registration] = {}
+        self._most = most
+
+    async def get(self, client_id: str) -> Registration | None:
+        return self._kept.get(client_id)
+
+    async def put(self, registration: Registration, *, now_ms: int) -> bool:
+        known = self._kept.pop(registration.client_id, None)
+        is_removed = known is not None and known.removed
+        self._kept[registration.client_id] = known if known is not None and is_removed else registration
+        while len(self._kept) > self._most:
+            self._kept.pop(next(iter(self._kept)))
+        return not is_removed
+
+    async def touch(self, client_id: str, *, now_ms: int) -> None:
+        known = self._kept.pop(client_id, None)
+        if known is not None:
+            self._kept[client_id] = known

@@ -1,0 +1,39 @@
+"""The publisher's side of the archive in dictionaries."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from cluster.records.archive_call import ArchiveCall
+from cluster.records.client_rule import ClientRule, folded
+from cluster.store.redis.archive_admin import MOST_CALLS
+
+
+class MemoryArchiveCalls:
+    """`ArchiveCallStore` in dictionaries."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, deque[ArchiveCall]] = {}
+
+    async def append(self, app_id: str, calls: Sequence[ArchiveCall]) -> None:
+        self._calls.setdefault(app_id, deque(maxlen=MOST_CALLS)).extend(calls)
+
+    async def since(self, app_id: str, at_ms: int) -> list[ArchiveCall]:
+        return [call for call in self._calls.get(app_id, ()) if call.at >= at_ms]
+
+
+class MemoryClientRules:
+    """`ClientRuleStore` in dictionaries."""
+
+    def __init__(self) -> None:
+        self._rules: dict[str, dict[str, ClientRule]] = {}
+
+    async def all(self, app_id: str) -> Mapping[str, ClientRule]:
+        return dict(self._rules.get(app_id, {}))
+
+    async def put(self, app_id: str, rule: ClientRule) -> None:
+        self._rules.setdefault(app_id, {})[folded(rule.client)] = rule
+
+    async def remove(self, app_id: str, client: str) -> bool:
+        return self._rules.get(app_id, {}).pop(folded(client), None) is not None

@@ -1,0 +1,72 @@
+"""Change logs in dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from cluster.store.ports.stores import Change, Noun, Op
+from cluster.store.redis.changes import FORGOTTEN_MS, LIVE_MS
+from tests.fakes.stores.state import MemoryState, offset_of, text_of
+
+
+class MemoryChanges:
+    """`ChangeLog` in dictionaries."""
+
+    def __init__(self, state: MemoryState) -> None:
+        self._state = state
+
+    async def read(
+        self, app_id: str, after: Mapping[Noun, str], *, count: int, block_ms: int
+    ) -> list[Change]:
+        until_s = self._state.clock.monotonic_s() + block_ms / 1000
+        while True:
+            changes = self._read_present(app_id, after, count)
+            left_s = until_s - self._state.clock.monotonic_s()
+            if changes or left_s <= 0 or not await self._state.bell.heard(left_s):
+                return changes
+
+    async def last(self, app_id: str, noun: Noun) -> str:
+        last = self._state.apps[app_id].changes[noun].last
+        return "0" if last == (0, 0) else text_of(last)
+
+    async def first(self, app_id: str, noun: Noun) -> str:
+        return self._state.apps[app_id].trimmed.get(noun, "0")
+
+    async def note_follower(self, app_id: str, name: str, offsets: Mapping[Noun, str], now_ms: int) -> None:
+        self._state.apps[app_id].followers[name] = (
+            {str(noun): offset for noun, offset in offsets.items()},
+            now_ms,
+        )
+
+    async def settled(self, app_id: str) -> dict[Noun, str]:
+        return {cast(Noun, noun): offset for noun, offset in self._state.apps[app_id].settled.items()}
+
+    async def want(self, app_id: str, offsets: Mapping[Noun, str]) -> None:
+        self._state.apps[app_id].wanted.update({str(noun): at for noun, at in offsets.items()})
+
+    async def wanted(self, app_id: str) -> dict[Noun, str]:
+        return {cast(Noun, noun): offset for noun, offset in self._state.apps[app_id].wanted.items()}
+
+    async def settle(self, app_id: str, noun: Noun, offset: str, now_ms: int) -> int:
+        app = self._state.apps[app_id]
+        limit = app.settled.get(noun, "0")
+        if offset_of(limit) < offset_of(offset):
+            limit = app.settled[noun] = offset
+        for name, (offsets, at) in list(app.followers.items()):
+            if now_ms - at > FORGOTTEN_MS:
+                del app.followers[name]
+            elif now_ms - at <= LIVE_MS and noun in offsets:
+                limit = min(limit, offsets[noun], key=offset_of)
+        cut = app.changes[noun].trim(offset_of(limit))
+        if cut:
+            app.trimmed[noun] = limit
+        return cut
+
+    def _read_present(self, app_id: str, after: Mapping[Noun, str], count: int) -> list[Change]:
+        logs = self._state.apps[app_id].changes
+        return [
+            Change(noun, offset, cast(Op, entry.op), entry.payload, entry.vectors, entry.embedder)
+            for noun, start in after.items()
+            for offset, entry in logs[noun].after(start, count)
+        ]

@@ -1,0 +1,102 @@
+"""People who are to be forgotten, in dictionaries: what the other twins know of a person, and no keys beside that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import orjson
+
+from cluster.errors import Conflict
+from cluster.ids import anonymous_reader
+from cluster.records.erasure import Erasure, Person, addresses_of
+from cluster.records.logged_query import pseudonym
+from cluster.store.ports.erasures import LINKS, PROFILE, RECENTS, REDIS_PLACES, Found, LogFile, LogNoun
+from tests.fakes.stores.interactions import MemoryInteractions
+from tests.fakes.stores.query_log import MemoryQueries
+from tests.fakes.stores.state import Logged, MemoryState
+
+
+class MemoryErasures:
+    """`ErasureStore` in dictionaries. There is no file, so none is rewritten."""
+
+    def __init__(self, state: MemoryState, interactions: MemoryInteractions, queries: MemoryQueries) -> None:
+        self._state = state
+        self._interactions = interactions
+        self._queries = queries
+        self._receipts: dict[tuple[str, str], Erasure] = {}
+        self._orders: dict[tuple[str, str], Person] = {}
+
+    async def person(self, app_id: str, user_id: str, anonymous_id: str) -> Person:
+        app = self._state.apps[app_id]
+        if not user_id:
+            if anonymous_id in app.links:
+                raise Conflict(
+                    f"this visitor is linked to the user {app.links[anonymous_id]}; forget the user instead"
+                )
+            return Person(app_id=app_id, anonymous_ids=(anonymous_id,))
+        profile = app.records["user"].get(user_id)
+        return Person(
+            app_id=app_id,
+            user_id=user_id,
+            anonymous_ids=tuple(sorted(app.linked.get(user_id, ()))),
+            addresses=addresses_of(profile) if profile else (),
+        )
+
+    async def subject(self, person: Person) -> str:
+        return pseudonym(await self._queries.salt(person.app_id), person.reader_ids[0])
+
+    async def order(self, erasure: Erasure, person: Person) -> None:
+        self._receipts[erasure.app_id, erasure.erasure_id] = erasure
+        self._orders[erasure.app_id, erasure.erasure_id] = person
+
+    async def orders(self) -> list[tuple[Erasure, Person]]:
+        return [(self._receipts[name], person) for name, person in self._orders.items()]
+
+    async def write(self, erasure: Erasure, *, done: bool = False) -> None:
+        self._receipts[erasure.app_id, erasure.erasure_id] = erasure
+        if done:
+            self._orders.pop((erasure.app_id, erasure.erasure_id), None)
+
+    async def read(self, app_id: str, erasure_id: str) -> Erasure | None:
+        return self._receipts.get((app_id, erasure_id))
+
+    async def newest(self, app_id: str, count: int = 100) -> list[Erasure]:
+        mine = [erasure for (app, _), erasure in self._receipts.items() if app == app_id]
+        return sorted(mine, key=lambda one: (-one.created_at, one.erasure_id))[:count]
+
+    async def find(self, person: Person) -> Found:
+        app, found = self._state.apps[person.app_id], Found({place: [] for place in REDIS_PLACES})
+        profile = app.records["user"].get(person.user_id)
+        found[PROFILE] = [orjson.loads(profile)] if profile else []
+        found[RECENTS] = [
+            orjson.loads(one) for reader in person.reader_ids for one in app.recents.get(reader, [])
+        ]
+        found[LINKS] = sorted(app.linked.get(person.user_id, ()))
+        return found
+
+    async def erase(self, person: Person) -> None:
+        if person.user_id:
+            await self._interactions.erase(person.app_id, [person.user_id])
+            return
+        readers = [anonymous_reader(visitor) for visitor in person.anonymous_ids]
+        for reader in readers:
+            self._state.apps[person.app_id].recents.pop(reader, None)
+        self._state.log(person.app_id, "interaction", Logged("erase", orjson.dumps(readers)))
+
+    async def clean_logs(self, app_id: str, settled: Mapping[LogNoun, str], now_ms: int) -> dict[str, str]:
+        return {}
+
+    async def forget_followers(self, app_id: str) -> None:
+        self._state.apps[app_id].followers.clear()
+
+    async def lost(self, app_id: str) -> list[str]:
+        return []
+
+    async def log_file(self) -> LogFile:
+        return LogFile(is_kept=False, is_rewriting=False)
+
+    async def want_new_log_file(self, now_ms: int) -> None:
+        return None
+
+    async def rewrite_log_file(self, now_ms: int) -> bool:
+        return False

@@ -1,0 +1,114 @@
+"""Experiments in dictionaries."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from cluster.records.experiment import Experiment
+from cluster.records.exposure import Exposure
+from cluster.store.ports.experiments import ExperimentBook, Mode
+from cluster.store.redis.append_plan import BrowserWriter
+
+
+@dataclass(slots=True)
+class _Given:
+    by_reader: dict[str, Exposure] = field(default_factory=dict)
+    others: dict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
+
+
+@dataclass(slots=True)
+class _App:
+    version: int = 0
+    experiments: dict[str, Experiment] = field(default_factory=dict)
+    given: dict[str, _Given] = field(default_factory=lambda: defaultdict(_Given))
+    served: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+
+
+class MemoryExperiments:
+    """`ExperimentStore` in dictionaries."""
+
+    def __init__(self) -> None:
+        self._apps: dict[str, _App] = defaultdict(_App)
+        self._strangers: Counter[tuple[str, int, str]] = Counter()
+
+    async def version(self, app_id: str) -> int:
+        return self._apps[app_id].version
+
+    async def book(self, app_id: str) -> ExperimentBook:
+        app = self._apps[app_id]
+        found = sorted(app.experiments.values(), key=lambda one: (one.created_at, one.experiment_id))
+        return ExperimentBook(app.version, tuple(found))
+
+    async def swap(self, experiment: Experiment, version: int) -> Experiment | None:
+        app = self._apps[experiment.app_id]
+        before = app.experiments.get(experiment.experiment_id)
+        if app.version != version or (before.revision if before else 0) != experiment.revision:
+            return None
+        for other in app.experiments.values():
+            if other.slug == experiment.slug and other.experiment_id != experiment.experiment_id:
+                return None
+        after = experiment.model_copy(update={"revision": experiment.revision + 1})
+        app.experiments[experiment.experiment_id] = after
+        app.version += 1
+        return after
+
+    async def assign(
+        self,
+        experiment: Experiment,
+        readers: Sequence[str],
+        proposed: Exposure | None,
+        mode: Mode,
+        writer: BrowserWriter | None = None,
+    ) -> Exposure | None:
+        given = self._apps[experiment.app_id].given[experiment.experiment_id]
+        known = {variant.variant_id for variant in experiment.variants}
+        held = [given.by_reader.get(reader) for reader in readers]
+        winner = next((one for one in held if one is not None and one.variant_id in known), None)
+        person = readers[0] if winner is None else winner.person
+        if mode != "read" and proposed is not None and (mode == "force" or winner is None):
+            winner = replace(proposed, person=person)
+        if mode != "read" and winner is not None:
+            for reader in readers:
+                known_reader = reader in given.by_reader
+                if not known_reader and not self._admit(experiment.app_id, writer):
+                    continue
+                if given.by_reader.get(reader) != winner:
+                    given.by_reader[reader] = winner
+                    if reader != person:
+                        given.others[person][reader] = None
+        return winner
+
+    def _admit(self, app_id: str, writer: BrowserWriter | None) -> bool:
+        if writer is None:
+            return True
+        mine, everybody = (app_id, writer.day, writer.address), (app_id, writer.day, "")
+        if (
+            self._strangers[mine] >= writer.readers_per_address
+            or self._strangers[everybody] >= writer.readers_per_day
+        ):
+            return False
+        self._strangers.update((mine, everybody))
+        return True
+
+    async def erase_exposures(self, app_id: str, readers: Sequence[str]) -> int:
+        app = self._apps[app_id]
+        return sum(_erase(app.given[name], reader) for name in app.experiments for reader in readers)
+
+    async def exposures(self, app_id: str, experiment_id: str) -> AsyncIterator[tuple[str, Exposure]]:
+        for reader, exposure in list(self._apps[app_id].given[experiment_id].by_reader.items()):
+            yield reader, exposure
+
+    async def note_served(self, app_id: str, experiment_id: str, counts: Mapping[str, int]) -> None:
+        self._apps[app_id].served[experiment_id].update(counts)
+
+    async def served(self, app_id: str, experiment_id: str) -> dict[str, int]:
+        return dict(self._apps[app_id].served[experiment_id])
+
+
+def _erase(given: _Given, reader: str) -> int:
+    held = given.by_reader.get(reader)
+    person = held.person if held is not None else reader
+    names = [*given.others.pop(person, ()), person, reader]
+    return sum(given.by_reader.pop(name, None) is not None for name in names)

@@ -1,0 +1,200 @@
+"""Accepted batches in dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import orjson
+
+from cluster.errors import TooMany
+from cluster.ids import DEFAULT_ENGINE
+from cluster.records.engine import Engine
+from cluster.records.task import Task
+from cluster.store.ports.stores import Accepted, Batch, Noun, Op, RecordPut
+from cluster.store.redis.intake import IDLE_MS, MOST_WAITING
+from cluster.store.redis.tasks import LIFE_S
+from tests.fakes.stores.records import change_task, fail_task, stored_task
+from tests.fakes.stores.state import Held, Logged, MemoryState, Queued, StoredTask, offset_of
+
+
+class MemoryIntake:
+    """`Intake` in dictionaries."""
+
+    def __init__(
+        self, state: MemoryState, *, idle_ms: int = IDLE_MS, most_waiting: int = MOST_WAITING
+    ) -> None:
+        self._state = state
+        self._idle_s = idle_ms / 1000
+        self._most_waiting = most_waiting
+
+    async def accept(
+        self,
+        app_id: str,
+        noun: Noun,
+        op: Op,
+        payload: bytes,
+        *,
+        task_id: str,
+        total: int,
+        now_ms: int,
+        attribute_types: Mapping[str, str] | None = None,
+        errors: Sequence[str] = (),
+    ) -> Accepted:
+        app = self._state.apps[app_id]
+        if stored_task(self._state, app_id, task_id) is not None:
+            return Accepted(task_id)
+        if len(app.intake) >= self._most_waiting:
+            raise TooMany("too many uploads are waiting", retry_after_s=5)
+        wanted = dict(attribute_types or {})
+        known = app.attribute_types[noun]
+        clashes = {name: known[name] for name, kind in wanted.items() if known.get(name, kind) != kind}
+        if clashes:
+            return Accepted(task_id, clashes)
+        known.update(wanted)
+        clock = self._state.clock
+        entry_id = app.intake.add(Queued(noun, op, task_id, payload), clock.now_ms())
+        task = Task(
+            task_id=task_id,
+            noun=noun,
+            type="upload" if op == "put" else "delete",
+            status="queued",
+            total=total,
+            failed=len(errors),
+            errors=tuple(errors),
+            created_at=now_ms,
+        )
+        app.tasks[task_id] = StoredTask(task, entry_id, clock.now_ms() + LIFE_S * 1000)
+        if op == "put":
+            app.seen.add(noun)
+        self._state.bell.ring()
+        return Accepted(task_id)
+
+    async def claim(self, consumer: str, app_ids: Sequence[str], *, count: int, block_ms: int) -> list[Batch]:
+        until_s = self._state.clock.monotonic_s() + block_ms / 1000
+        while True:
+            batches = [batch for app_id in app_ids for batch in self._claim_present(consumer, app_id, count)]
+            left_s = until_s - self._state.clock.monotonic_s()
+            if batches or left_s <= 0 or not await self._state.bell.heard(left_s):
+                return batches
+
+    async def apply_put(
+        self,
+        batch: Batch,
+        records: Sequence[RecordPut],
+        *,
+        change_payload: bytes,
+        vectors: bytes,
+        embedder: str,
+        failed: Sequence[str],
+        now_ms: int,
+        set_aside: Sequence[bytes] = (),
+    ) -> bool:
+        app = self._state.apps[batch.app_id]
+        if not self._take_out(batch):
+            return False
+        for record in records:
+            app.records[batch.noun][record.record_id] = record.json
+            if batch.noun == "product":
+                app.product_types.pop(record.record_id, None)
+                if record.product_type is not None:
+                    app.product_types[record.record_id] = record.product_type
+        if records:
+            products = batch.noun == "product"
+            if products:
+                engine = Engine(app_id=batch.app_id, engine_id=DEFAULT_ENGINE, created_at=now_ms)
+                app.engines.setdefault(DEFAULT_ENGINE, engine)
+            entry = (
+                Logged("put", change_payload, vectors, embedder)
+                if products
+                else Logged("put", change_payload)
+            )
+            self._state.log(batch.app_id, batch.noun, entry)
+        self._finish(batch, len(records), failed, now_ms)
+        app.quarantine += [
+            {"kind": "record", "noun": batch.noun, "id": batch.task_id, "reason": reason, "payload": record}
+            for reason, record in zip(failed, set_aside, strict=False)
+        ]
+        return True
+
+    async def apply_remove(self, batch: Batch, record_ids: Sequence[str], *, now_ms: int) -> bool:
+        app = self._state.apps[batch.app_id]
+        if not self._take_out(batch):
+            return False
+        for record_id in record_ids:
+            app.records[batch.noun].pop(record_id, None)
+            if batch.noun == "product":
+                app.product_types.pop(record_id, None)
+        if record_ids:
+            self._state.log(batch.app_id, batch.noun, Logged("remove", orjson.dumps(list(record_ids))))
+        self._finish(batch, len(record_ids), (), now_ms)
+        return True
+
+    async def give_up(self, batch: Batch, reason: str, *, now_ms: int) -> bool:
+        if not self._take_out(batch):
+            return False
+        self._state.apps[batch.app_id].quarantine.append(
+            {
+                "kind": "batch",
+                "noun": batch.noun,
+                "id": batch.task_id,
+                "reason": reason,
+                "payload": batch.payload,
+            }
+        )
+        fail_task(self._state, batch.app_id, batch.task_id, reason, now_ms)
+        return True
+
+    async def depth(self, app_id: str) -> int:
+        return len(self._state.apps[app_id].intake)
+
+    def _take_out(self, batch: Batch) -> bool:
+        app = self._state.apps[batch.app_id]
+        app.held.pop(batch.entry_id, None)
+        return app.intake.remove(batch.entry_id)
+
+    def _finish(self, batch: Batch, succeeded: int, failed: Sequence[str], now_ms: int) -> None:
+        stored = stored_task(self._state, batch.app_id, batch.task_id)
+        if stored is not None:
+            task = stored.task
+            change_task(
+                self._state, batch.app_id, batch.task_id,
+                status="finished", succeeded=task.succeeded + succeeded, failed=task.failed + len(failed),
+                errors=(*task.errors, *failed), finished_at=now_ms,
+            )  # fmt: skip
+
+    def _claim_present(self, consumer: str, app_id: str, count: int) -> list[Batch]:
+        app = self._state.apps[app_id]
+        now_s = self._state.clock.monotonic_s()
+        held = sorted(app.held.items(), key=lambda item: offset_of(item[0]))
+        own = [entry_id for entry_id, holder in held if holder.consumer == consumer]
+        idle = [
+            entry_id
+            for entry_id, holder in held
+            if holder.consumer != consumer and now_s - holder.at_s >= self._idle_s
+        ]
+        chosen = (own + idle)[:count]
+        fresh = [entry_id for entry_id, _ in app.intake.after(app.delivered, count - len(chosen))]
+        if fresh:
+            app.delivered = fresh[-1]
+        return [self._hand_out(consumer, app_id, entry_id, now_s) for entry_id in (*chosen, *fresh)]
+
+    def _hand_out(self, consumer: str, app_id: str, entry_id: str, now_s: float) -> Batch:
+        app = self._state.apps[app_id]
+        deliveries = app.held[entry_id].deliveries + 1 if entry_id in app.held else 1
+        app.held[entry_id] = Held(consumer, now_s, deliveries)
+        queued = app.intake.get(entry_id)
+        assert queued is not None, "what is held stands in the intake"
+        stored = stored_task(self._state, app_id, queued.task_id)
+        if stored is not None and stored.task.status == "queued":
+            task = stored.task.model_copy(update={"status": "running"})
+            app.tasks[queued.task_id] = StoredTask(task, entry_id, stored.until_ms)
+        return Batch(
+            app_id=app_id,
+            entry_id=entry_id,
+            noun=cast(Noun, queued.noun),
+            op=cast(Op, queued.op),
+            task_id=queued.task_id,
+            payload=queued.payload,
+            deliveries=deliveries,
+        )

@@ -1,0 +1,145 @@
+"""Interactions in dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import orjson
+
+from cluster.errors import TooMany, messages
+from cluster.ids import anonymous_reader, user_reader
+from cluster.store.redis import interactions
+from cluster.store.redis.append_plan import (
+    CAP,
+    MOST_EVICTED,
+    MOST_VISITORS,
+    BrowserWriter,
+    Recent,
+    merge_recent,
+)
+from tests.fakes.stores.experiments import MemoryExperiments
+from tests.fakes.stores.questions import MemoryQuestions
+from tests.fakes.stores.state import AppState, Logged, MemoryState
+from tests.fakes.stores.threads import MemoryThreads
+
+
+class MemoryInteractions:
+    """`InteractionStore` in dictionaries. Lives of lists are not modelled: 400 days outlast any test."""
+
+    def __init__(
+        self,
+        state: MemoryState,
+        experiments: MemoryExperiments | None = None,
+        threads: MemoryThreads | None = None,
+        questions: MemoryQuestions | None = None,
+    ) -> None:
+        self._state = state
+        self._experiments = experiments
+        self._threads = threads
+        self._questions = questions
+        self._written: dict[tuple[str, int], int] = {}
+        self._strangers: dict[tuple[str, int, str], int] = {}
+
+    async def append(
+        self, app_id: str, payload: bytes, recents: Sequence[Recent], writer: BrowserWriter | None = None
+    ) -> str:
+        if writer is not None:
+            return self._append_bounded(app_id, payload, recents, writer)
+        app = self._state.apps[app_id]
+        first: dict[str, str] = {}
+        for user_id, visitor, _ in recents:
+            if user_id and visitor:
+                first.setdefault(visitor, user_id)
+        for visitor, user_id in first.items():
+            _link(app, visitor, user_id)
+        for user_id, visitor, packed in recents:
+            if visitor:
+                if user_id:
+                    _link(app, visitor, user_id)
+                if packed:
+                    _push(app, anonymous_reader(visitor), [packed])
+                user_id = app.links.get(visitor, "")
+            if user_id and packed:
+                _push(app, user_reader(user_id), [packed])
+        return self._state.log(app_id, "interaction", Logged("put", payload))
+
+    def _append_bounded(
+        self, app_id: str, payload: bytes, recents: Sequence[Recent], writer: BrowserWriter
+    ) -> str:
+        app, minute = self._state.apps[app_id], writer.now_ms // 60_000
+        written = self._written.get((app_id, minute), 0)
+        if writer.bytes_per_minute and written + len(payload) > writer.bytes_per_minute:
+            raise TooMany(messages.TOO_MANY, retry_after_s=interactions.TOO_MUCH_S)
+        self._written[app_id, minute] = written + len(payload)
+        pushes: dict[str, list[bytes]] = {}
+        for user_id, visitor, _ in recents:
+            if user_id and visitor and (visitor in app.links or len(app.linked[user_id]) < MOST_VISITORS):
+                _link(app, visitor, user_id)
+        for user_id, visitor, packed in recents:
+            linked = app.links.get(visitor, "") or user_id
+            if visitor and packed:
+                pushes.setdefault(anonymous_reader(visitor), []).append(packed)
+            if linked and packed:
+                pushes.setdefault(user_reader(linked), []).append(packed)
+        for reader_id, oldest_first in pushes.items():
+            listed = len(app.recents.get(reader_id, []))
+            if listed or reader_id[2:] in writer.proven or self._admit(app_id, writer):
+                _push(app, reader_id, oldest_first[-max(MOST_EVICTED, CAP - listed) :])
+        return self._state.log(app_id, "interaction", Logged("put", payload))
+
+    def _admit(self, app_id: str, writer: BrowserWriter) -> bool:
+        mine, everybody = (app_id, writer.day, writer.address), (app_id, writer.day, "")
+        counts = self._strangers
+        if (
+            counts.get(mine, 0) >= writer.readers_per_address
+            or counts.get(everybody, 0) >= writer.readers_per_day
+        ):
+            return False
+        counts[mine], counts[everybody] = counts.get(mine, 0) + 1, counts.get(everybody, 0) + 1
+        return True
+
+    async def recent(self, app_id: str, reader_ids: Sequence[str], limit: int = 200) -> list[bytes]:
+        lists = [self._state.apps[app_id].recents.get(reader_id, [])[:limit] for reader_id in reader_ids]
+        return list(merge_recent(lists)) if lists else []
+
+    async def links(self, app_id: str, anonymous_ids: Sequence[str]) -> dict[str, str]:
+        links = self._state.apps[app_id].links
+        return {visitor: links[visitor] for visitor in anonymous_ids if visitor in links}
+
+    async def erase(self, app_id: str, user_ids: Sequence[str]) -> None:
+        app = self._state.apps[app_id]
+        readers: list[str] = []
+        for user_id in dict.fromkeys(user_ids):
+            visitors = sorted(app.linked.pop(user_id, ()))
+            for visitor in visitors:
+                app.links.pop(visitor, None)
+            readers += (user_reader(user_id), *(anonymous_reader(visitor) for visitor in visitors))
+        if readers:
+            if self._threads is not None:
+                await self._threads.erase(app_id, user_ids)
+            if self._questions is not None:
+                await self._questions.erase(app_id, readers)
+            if self._experiments is not None:
+                await self._experiments.erase_exposures(app_id, readers)
+            for reader_id in readers:
+                app.recents.pop(reader_id, None)
+            self._state.log(app_id, "interaction", Logged("erase", orjson.dumps(readers)))
+
+
+def _link(app: AppState, visitor: str, user_id: str) -> None:
+    former = app.links.get(visitor)
+    if former == user_id:
+        return
+    app.links[visitor] = user_id
+    app.linked[user_id].add(visitor)
+    own = anonymous_reader(visitor)
+    if former is None:
+        _push(app, user_reader(user_id), list(reversed(app.recents.get(own, []))))
+    else:
+        app.linked[former].discard(visitor)
+        app.recents.pop(own, None)
+
+
+def _push(app: AppState, reader_id: str, oldest_first: Sequence[bytes]) -> None:
+    if oldest_first:
+        app.recents[reader_id] = [*reversed(oldest_first), *app.recents.get(reader_id, [])][:CAP]

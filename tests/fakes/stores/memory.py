@@ -1,0 +1,69 @@
+"""The ports in dictionaries, put together: for tests, and for trying things out without a Redis."""
+
+from __future__ import annotations
+
+from cluster.clock import Clock, SystemClock
+from cluster.store.ports.stores import Stores
+from cluster.store.redis.intake import IDLE_MS, MOST_WAITING
+from tests.fakes.stores.accounts import MemoryAccounts, MemoryGrants, MemoryRegistrations
+from tests.fakes.stores.archive_admin import MemoryArchiveCalls, MemoryClientRules
+from tests.fakes.stores.boost_rules import MemoryRules
+from tests.fakes.stores.changes import MemoryChanges
+from tests.fakes.stores.erasures import MemoryErasures
+from tests.fakes.stores.experiments import MemoryExperiments
+from tests.fakes.stores.intake import MemoryIntake
+from tests.fakes.stores.interactions import MemoryInteractions
+from tests.fakes.stores.query_log import MemoryQueries, MemoryQuestionBank
+from tests.fakes.stores.questions import MemoryQuestions
+from tests.fakes.stores.records import MemoryRecords, MemoryTasks
+from tests.fakes.stores.runs import MemoryPromotions, MemoryRuns, MemorySchedules
+from tests.fakes.stores.small_stores import (
+    MemoryAccess,
+    MemoryEngines,
+    MemoryEngineWatch,
+    MemoryIdempotency,
+    MemoryLeases,
+    MemoryLimits,
+    MemoryPages,
+)
+from tests.fakes.stores.state import MemoryState
+from tests.fakes.stores.threads import MemoryThreads
+
+
+def memory_stores(
+    clock: Clock | None = None, *, idle_ms: int = IDLE_MS, most_waiting: int = MOST_WAITING
+) -> Stores:
+    """Make all ports, empty. Hand the same object to everybody who should see the same data."""
+    clock = clock or SystemClock()
+    state, experiments, threads = MemoryState(clock), MemoryExperiments(), MemoryThreads()
+    questions, queries = MemoryQuestions(), MemoryQueries(clock)
+    interactions = MemoryInteractions(state, experiments, threads, questions)
+    return Stores(
+        access=MemoryAccess(),
+        records=MemoryRecords(state),
+        intake=MemoryIntake(state, idle_ms=idle_ms, most_waiting=most_waiting),
+        tasks=MemoryTasks(state),
+        interactions=interactions,
+        changes=MemoryChanges(state),
+        engines=MemoryEngines(state),
+        engine_watch=MemoryEngineWatch(),
+        boost_rules=MemoryRules(),
+        limits=MemoryLimits(),
+        idempotency=MemoryIdempotency(clock),
+        pages=MemoryPages(clock),
+        leases=MemoryLeases(clock),
+        runs=MemoryRuns(state),
+        schedules=MemorySchedules(state),
+        promotions=MemoryPromotions(state),
+        accounts=MemoryAccounts(),
+        grants=MemoryGrants(),
+        registrations=MemoryRegistrations(),
+        archive_calls=MemoryArchiveCalls(),
+        client_rules=MemoryClientRules(),
+        experiments=experiments,
+        threads=threads,
+        questions=questions,
+        queries=queries,
+        question_bank=MemoryQuestionBank(),
+        erasures=MemoryErasures(state, interactions, queries),
+    )

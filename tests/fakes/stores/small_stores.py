@@ -1,0 +1,227 @@
+"""The small ports in dictionaries: access, engines and their watch, limits, idempotency, pages, leases."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from cluster.clock import Clock
+from cluster.records.access import ApiKey, App
+from cluster.records.engine import Engine, EngineStatus, Placement
+from cluster.store.ports.stores import AccessBook, Asked, Lease, Replay
+from cluster.store.redis import engine_watch, idempotency, limits, pagination
+from tests.fakes.stores.state import MemoryState
+
+
+class MemoryAccess:
+    """`AccessStore` in dictionaries."""
+
+    def __init__(self) -> None:
+        self._version = 0
+        self._apps: dict[str, App] = {}
+        self._keys: dict[str, ApiKey] = {}
+        self._exposed: dict[str, int] = {}
+
+    async def version(self) -> int:
+        return self._version
+
+    async def book(self) -> AccessBook:
+        return AccessBook(self._version, dict(self._apps), dict(self._keys))
+
+    async def put_app(self, app: App) -> None:
+        self._apps[app.app_id] = app
+        self._version += 1
+
+    async def put_key(self, key: ApiKey) -> None:
+        self._keys[key.sha256] = key
+        self._version += 1
+
+    async def revoke_key(self, sha256: str) -> bool:
+        if self._keys.pop(sha256, None) is None:
+            return False
+        self._version += 1
+        return True
+
+    async def put_exposed(self, key_id: str, at_ms: int) -> None:
+        self._exposed[key_id] = at_ms
+
+    async def exposed(self) -> dict[str, int]:
+        return dict(self._exposed)
+
+
+class MemoryEngines:
+    """`EngineStore` in dictionaries."""
+
+    def __init__(self, state: MemoryState) -> None:
+        self._apps = state.apps
+
+    async def get(self, app_id: str, engine_id: str) -> Engine | None:
+        return self._apps[app_id].engines.get(engine_id)
+
+    async def put(self, engine: Engine) -> None:
+        self._apps[engine.app_id].engines[engine.engine_id] = engine
+
+    async def add(self, engine: Engine) -> bool:
+        return self._apps[engine.app_id].engines.setdefault(engine.engine_id, engine) is engine
+
+    async def change(self, app_id: str, engine_id: str, change: Callable[[Engine], Engine]) -> Engine | None:
+        engines = self._apps[app_id].engines
+        if engine_id in engines:
+            engines[engine_id] = change(engines[engine_id])
+        return engines.get(engine_id)
+
+    async def remove(self, app_id: str, engine_id: str) -> bool:
+        return self._apps[app_id].engines.pop(engine_id, None) is not None
+
+    async def all(self, app_id: str) -> list[Engine]:
+        return [engine for _, engine in sorted(self._apps[app_id].engines.items())]
+
+
+class MemoryEngineWatch:
+    """`EngineWatch` in dictionaries."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, Placement, str, int], int] = {}
+        self._last: dict[tuple[str, Placement, str], int] = {}
+        self._statuses: dict[str, dict[str, EngineStatus]] = {}
+
+    async def count(self, app_id: str, asked: Mapping[tuple[Placement, str], int], now_ms: int) -> None:
+        for (place, engine_id), count in asked.items():
+            name = (app_id, place, engine_id, now_ms // engine_watch.MINUTE_MS)
+            self._counts[name] = self._counts.get(name, 0) + count
+            self._last[app_id, place, engine_id] = now_ms
+
+    async def asked(self, app_id: str, now_ms: int) -> dict[tuple[Placement, str], Asked]:
+        minute = now_ms // engine_watch.MINUTE_MS
+        found = {}
+        for (app, place, engine_id), last_ms in self._last.items():
+            if app == app_id:
+                before, now = (
+                    self._counts.get((app, place, engine_id, at), 0) for at in (minute - 1, minute)
+                )
+                found[place, engine_id] = Asked(engine_watch.rate(before, now, now_ms), last_ms)
+        return found
+
+    async def note(self, status: EngineStatus) -> None:
+        self._statuses.setdefault(status.app_id, {})[status.engine_id] = status
+
+    async def statuses(self, app_id: str) -> dict[str, EngineStatus]:
+        return dict(self._statuses.get(app_id, {}))
+
+    async def forget(self, app_id: str, engine_id: str) -> None:
+        self._statuses.get(app_id, {}).pop(engine_id, None)
+
+
+class MemoryLimits:
+    """`LimitStore` in dictionaries."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[tuple[str, str, str], tuple[float, int]] = {}
+
+    async def take(
+        self, app_id: str, key_id: str, bucket: str, *, rate: float, burst: int, want: int, now_ms: int
+    ) -> Lease:
+        name = (app_id, key_id, bucket)
+        tokens, at = self._buckets.get(name, (float(burst), now_ms))
+        if now_ms > at:
+            tokens += (now_ms - at) * rate / 1000
+            at = now_ms
+        elif at - now_ms > 60_000:
+            at = now_ms
+        tokens = min(tokens, burst)
+        granted = max(0, min(want, math.floor(tokens)))
+        tokens = round(tokens - granted, 6)
+        self._buckets[name] = (tokens, at)
+        if granted or want <= 0:
+            return Lease(granted, 0)
+        if rate <= 0:
+            return Lease(0, limits.LIFE_MS)
+        return Lease(0, max(1, math.ceil((1 - tokens) * 1000 / rate)))
+
+
+class MemoryIdempotency:
+    """`IdempotencyStore` in dictionaries."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._held: dict[tuple[str, str], tuple[str, Replay, int]] = {}
+        self._begun: dict[str, tuple[int, int]] = {}
+
+    async def begin(self, app_id: str, token: str, body_sha256: str, *, most: int = 0) -> Replay:
+        now_ms = self._clock.now_ms()
+        body, replay, until_ms = self._held.get((app_id, token), ("", Replay("new"), 0))
+        if until_ms <= now_ms:
+            begun, counted_ms = self._begun.get(app_id, (0, 0))
+            if counted_ms <= now_ms:
+                begun, counted_ms = 0, now_ms + idempotency.COUNTED_MS
+            if most:
+                if begun >= most:
+                    return Replay("full")
+                self._begun[app_id] = (begun + 1, counted_ms)
+            self._held[app_id, token] = (body_sha256, Replay("flying"), now_ms + idempotency.LOCK_MS)
+            return Replay("new")
+        return replay if body == body_sha256 else Replay("other")
+
+    async def finish(
+        self,
+        app_id: str,
+        token: str,
+        status: int,
+        reply: bytes,
+        readers: Sequence[str] = (),
+        *,
+        life_ms: int = idempotency.LIFE_MS,
+    ) -> None:
+        now_ms = self._clock.now_ms()
+        body, _, until_ms = self._held.get((app_id, token), ("", Replay("new"), 0))
+        if until_ms > now_ms:
+            self._held[app_id, token] = (body, Replay("done", status, reply), now_ms + life_ms)
+
+    async def forget(self, app_id: str, token: str) -> None:
+        self._held.pop((app_id, token), None)
+
+
+class MemoryPages:
+    """`PageStore` in dictionaries."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._shown: dict[tuple[str, str, str], tuple[list[str], int]] = {}
+
+    async def shown(self, app_id: str, reader_id: str, pagination_id: str) -> list[str]:
+        shown, until_ms = self._shown.get((app_id, reader_id, pagination_id), ([], 0))
+        return list(shown) if until_ms > self._clock.now_ms() else []
+
+    async def show(
+        self,
+        app_id: str,
+        reader_id: str,
+        pagination_id: str,
+        product_ids: Sequence[str],
+        *,
+        is_strangers: bool = False,
+    ) -> None:
+        most = pagination.STRANGERS_MOST if is_strangers else pagination.MOST
+        shown = [*await self.shown(app_id, reader_id, pagination_id), *product_ids][-most:]
+        until_ms = self._clock.now_ms() + pagination.IDLE_MS
+        self._shown[app_id, reader_id, pagination_id] = (shown, until_ms)
+
+
+class MemoryLeases:
+    """`LeaseStore` in dictionaries."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._held: dict[str, tuple[str, float]] = {}
+
+    async def hold(self, name: str, owner: str, ttl_ms: int) -> bool:
+        now_s = self._clock.monotonic_s()
+        holder, until_s = self._held.get(name, (owner, 0.0))
+        if holder != owner and until_s > now_s:
+            return False
+        self._held[name] = (owner, now_s + ttl_ms / 1000)
+        return True
+
+    async def release(self, name: str, owner: str) -> None:
+        if self._held.get(name, ("", 0.0))[0] == owner:
+            del self._held[name]

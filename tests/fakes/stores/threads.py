@@ -1,0 +1,66 @@
+"""History threads in dictionaries."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cluster.records.thread import ReaderThreads
+from cluster.store.ports.threads import Watcher
+
+
+@dataclass(slots=True)
+class _App:
+    version: int = 0
+    judged: str = ""
+    readers: dict[str, ReaderThreads] = field(default_factory=dict)
+    watchers: dict[str, int] = field(default_factory=dict)
+
+
+class MemoryThreads:
+    """`ThreadStore` in dictionaries."""
+
+    def __init__(self) -> None:
+        self._apps: dict[str, _App] = defaultdict(_App)
+
+    async def read(self, app_id: str, user_id: str) -> ReaderThreads:
+        return self._apps[app_id].readers.get(user_id) or ReaderThreads()
+
+    async def read_many(self, app_id: str, user_ids: Sequence[str]) -> list[ReaderThreads]:
+        return [await self.read(app_id, user_id) for user_id in user_ids]
+
+    async def swap(self, app_id: str, user_id: str, before: ReaderThreads, after: ReaderThreads) -> bool:
+        app = self._apps[app_id]
+        if (await self.read(app_id, user_id)).revision != before.revision:
+            return False
+        app.version += 1
+        if after.threads:
+            app.readers[user_id] = after.model_copy(update={"revision": app.version})
+        else:
+            app.readers.pop(user_id, None)
+        if not after.watched:
+            app.watchers.pop(user_id, None)
+        elif after.watched != before.watched:
+            app.watchers[user_id] = app.version
+        return True
+
+    async def has_new(self, app_id: str, user_id: str) -> bool:
+        return (await self.read(app_id, user_id)).has_new
+
+    async def erase(self, app_id: str, user_ids: Sequence[str]) -> int:
+        app = self._apps[app_id]
+        app.version += 1
+        for user_id in user_ids:
+            app.watchers.pop(user_id, None)
+        return sum(app.readers.pop(user_id, None) is not None for user_id in dict.fromkeys(user_ids))
+
+    async def watchers(self, app_id: str, after: int, limit: int) -> list[Watcher]:
+        found = [Watcher(name, at) for name, at in self._apps[app_id].watchers.items() if at > after]
+        return sorted(found, key=lambda one: one.version)[:limit]
+
+    async def judged(self, app_id: str) -> str:
+        return self._apps[app_id].judged
+
+    async def note_judged(self, app_id: str, offset: str) -> None:
+        self._apps[app_id].judged = offset

@@ -1,0 +1,101 @@
+"""A ring of products and a snapshot trained on it: people walk round the ring, so what comes next is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from actors.models.registry import Learned
+from actors.models.snapshot import Snapshot
+from actors.models.user_histories import DAY_S
+from actors.models.validation import trusted
+from cluster.artifacts.snapshots import SnapshotShelf
+from jobs.refresh.build.build import Origin, build
+from jobs.refresh.build.fit import Engine, fit
+from jobs.refresh.data.dataset import Columns, Interactions, from_frame
+from jobs.refresh.recipe import parse
+from tests.fakes.corner_shop import NOW_MS
+
+RING = 30
+NOW_S = NOW_MS / 1000
+
+RECIPE: dict[str, Any] = {
+    "name": "ring",
+    "parts": {
+        "rules": {"learner": "rules", "window": 2, "back": 0.0},
+        "ease": {"learner": "ease", "regularisation": 5.0},
+        "sessions": {"learner": "session_knn"},
+        "trend": {"learner": "popularity"},
+        "always": {"learner": "popularity", "half_life_days": None},
+    },
+    "blend": {
+        "weights": {"rules": 1.0, "ease": 0.5, "sessions": 0.3, "trend": 0.05, "always": 0.02},
+        "weights_new": {"trend": 1.0},
+    },
+    "baskets": {"kinds": []},
+}
+
+
+def name(number: int) -> str:
+    """Name a product of the ring."""
+    return f"ring-{number % RING:02d}"
+
+
+def ring_products(count: int = RING) -> list[dict[str, Any]]:
+    """Make the products of the ring, each in a category of ten."""
+    return [
+        {
+            "product_id": name(number),
+            "title": f"Bead number {number} of colour {number // 10}",
+            "type": "bead",
+            "categories": [[f"tray-{number // 10}"]],
+            "brand": f"maker-{number % 3}",
+        }
+        for number in range(count)
+    ]
+
+
+def ring_walks(readers: int = 300, seed: int = 6) -> list[tuple[str, str, float, str]]:
+    """Let readers walk some steps round the ring: reader, product, seconds since 1970, basket."""
+    rng = np.random.default_rng(seed)
+    walks = []
+    for reader in range(readers):
+        first, begins = int(rng.integers(RING)), int(rng.integers(30, 60))
+        for step in range(int(rng.integers(3, 12))):
+            at_s = NOW_S - DAY_S * begins + 60 * step
+            walks.append((f"u:r{reader:03d}", name(first + step), at_s, f"{reader}-{step // 2}"))
+    return walks
+
+
+def ring_data(readers: int = 300, seed: int = 6) -> Interactions:
+    """Make the walks training data."""
+    frame = pl.DataFrame(ring_walks(readers, seed), ["reader", "item", "at", "basket"], orient="row")
+    return from_frame(frame, Columns(basket="basket"))
+
+
+def ring_engine(seed: int = 6, **fields: Any) -> Engine:
+    """Train on the ring."""
+    return fit(parse({**RECIPE, **fields}), ring_data(seed=seed))
+
+
+def built(folder: Path, seed: int = 6, **fields: Any) -> tuple[Path, str]:
+    """Train and write a snapshot; return its folder and version."""
+    manifest = build(ring_engine(seed, **fields), folder, written_at_ms=5, origin=Origin())
+    return folder, str(manifest.facts["version"])
+
+
+def learned(folder: Path, seed: int = 6, **fields: Any) -> Learned:
+    """Train, write, and open again."""
+    place, version = built(folder, seed, **fields)
+    return trusted(Snapshot.open(place), version)
+
+
+def published(
+    snapshots: SnapshotShelf, folder: Path, app_id: str, engine_id: str = "default", seed: int = 6
+) -> str:
+    """Train and put on the shelf; return the version."""
+    place, _ = built(folder, seed)
+    return snapshots.publish(app_id, engine_id, place)

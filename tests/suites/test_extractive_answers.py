@@ -1,0 +1,28 @@
+"""The playground's own questions are answered from its newspaper as well as it was promised."""
+
+from __future__ import annotations
+
+from jobs.playground.golden_questions import golden
+from tests.benchmarks.answers import definitions
+from tests.benchmarks.answers.quality import CITATIONS, REFUSED, playground, tally
+
+
+def test_answers_cite_what_holds_them_and_what_is_not_known_is_refused() -> None:
+    library = playground()
+    for part in ("tune", "held"):
+        counted = tally(library, [one for one in golden() if one.part == part])
+        assert counted.precision >= CITATIONS, (part, counted)
+        assert counted.refused_share >= REFUSED, (part, counted)
+        assert counted.answered_share >= 0.7, (part, counted)
+        assert counted.held_share >= 0.9, (part, counted)
+
+
+def test_plain_questions_are_answered_right_or_refused() -> None:
+    asked = definitions.definition_questions()
+    whole = definitions.score(asked)
+    assert whole.precision >= definitions.PRECISION, whole
+    assert whole.recall >= definitions.RECALL, whole
+    for language in definitions.LANGUAGES:
+        found = definitions.score([one for one in asked if one.language == language])
+        assert found.precision >= 0.9, (language, found)
+        assert found.recall >= definitions.RECALL, (language, found)

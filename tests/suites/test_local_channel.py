@@ -1,0 +1,298 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.recommender.messages import ReaderQuery, RecommendationResult
+from actors.serving.client import RemoteRecommenderClient
+from cluster.clock import SystemClock
+from cluster.errors import Fault, Refusal, Unavailable
+from cluster.records.engine import EngineStatus, application_name
+from deployments.hosts.engine_connections import Reaching
+from deployments.hosts.local_channel import Answer, Line, Lines, Switchboard, lines_of
+from tests.fakes.stores.memory import memory_stores
+from tests.suites.waiting import until
+
+ENGINE = "engine"
+QUERY = ReaderQuery(kind="user_to_products", app_id="a", engine_id="default", user_id="ada")
+
+
+@pytest.fixture
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Short, as the path of a socket must be."""
+    return lines_of(tmp_path_factory.mktemp("l"), ENGINE)
+
+
+@asynccontextmanager
+async def _open(
+    folder: Path, answer: Answer, application: str = ENGINE
+) -> AsyncIterator[tuple[Switchboard, Lines]]:
+    run_dir = folder.parents[1]
+    board, lines = Switchboard(answer, run_dir, application), Lines(run_dir, application)
+    await board.open()
+    try:
+        yield board, lines
+    finally:
+        await lines.close()
+        await board.close()
+
+
+def _only(folder: Path) -> Path:
+    (socket,) = folder.iterdir()
+    return socket
+
+
+async def _line(lines: Lines) -> Line:
+    assert lines.free() is None, "nobody waits for the connection"
+    await until(lambda: bool(lines._open))
+    line = lines.free()
+    assert line is not None
+    return line
+
+
+async def _echo(question: Any) -> Any:
+    return question
+
+
+async def test_many_questions_at_once_get_their_own_answers_in_any_order(folder: Path) -> None:
+    async def slower_the_smaller(number: int) -> int:
+        await asyncio.sleep((200 - number) / 20_000)
+        return number * 2
+
+    async with _open(folder, slower_the_smaller) as (_, lines):
+        line = await _line(lines)
+        found = await asyncio.gather(*(line.ask(number, 5) for number in range(200)))
+        assert found == [number * 2 for number in range(200)]
+        assert len(line) == 0
+
+
+async def test_large_messages_come_through_whole(folder: Path) -> None:
+    async with _open(folder, _echo) as (_, lines):
+        line = await _line(lines)
+        large = bytes(range(256)) * 20_000
+        found: list[Any] = await asyncio.gather(*(line.ask(said, 20) for said in (large, "small")))
+        assert found == [large, "small"]
+
+
+async def test_only_its_user_reaches_a_line(folder: Path) -> None:
+    async with _open(folder, _echo):
+        socket = _only(folder)
+        assert stat.S_IMODE(os.stat(socket).st_mode) == 0o600
+        assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
+    assert not os.listdir(folder)
+
+
+async def test_a_run_directory_that_others_reach_is_trusted_by_neither_side(folder: Path) -> None:
+    run_dir = folder.parents[1]
+    async with _open(folder, _echo) as (_, lines):
+        os.chmod(run_dir, 0o770)
+        assert lines.free() is None
+        assert not lines._connecting
+        with pytest.raises(PermissionError):
+            await Switchboard(_echo, run_dir, "another").open()
+        os.chmod(run_dir, 0o700)
+        lines._look_at_s = 0
+        await _line(lines)
+
+
+async def test_who_waits_on_a_lost_line_is_told_at_once(folder: Path) -> None:
+    never = asyncio.Event()
+
+    async def silent(_: Any) -> None:
+        await never.wait()
+
+    async with _open(folder, silent) as (board, lines):
+        line = await _line(lines)
+        waiting = asyncio.ensure_future(line.ask("anybody?", 30))
+        await until(lambda: len(line) == 1)
+        await board.close()
+        with pytest.raises(ConnectionError):
+            await waiting
+        with pytest.raises(ConnectionError):
+            await line.ask("still?", 1)
+
+
+async def test_a_line_that_does_not_answer_in_time_is_given_up(folder: Path) -> None:
+    async def slow(_: Any) -> None:
+        await asyncio.sleep(5)
+
+    async with _open(folder, slow) as (_, lines):
+        line = await _line(lines)
+        with pytest.raises(Unavailable):
+            await line.ask("quickly, please", 0.05)
+        await until(lambda: line.lost)
+        lines._look_at_s = 0
+        assert lines.free() is None
+
+
+async def test_a_question_that_was_given_up_leaves_the_line_in_order(folder: Path) -> None:
+    gate = asyncio.Event()
+
+    async def held(question: str) -> str:
+        if question == "held":
+            await gate.wait()
+        return question
+
+    async with _open(folder, held) as (_, lines):
+        line = await _line(lines)
+        given_up = asyncio.ensure_future(line.ask("held", 5))
+        await until(lambda: len(line) == 1)
+        given_up.cancel()
+        await asyncio.gather(given_up, return_exceptions=True)
+        gate.set()
+        assert await line.ask("next", 5) == "next"
+
+
+async def test_what_fails_in_the_replica_is_a_fault_and_the_line_lives(folder: Path) -> None:
+    async def broken(question: str) -> str:
+        if question == "bad":
+            raise ZeroDivisionError
+        return question
+
+    async with _open(folder, broken) as (_, lines):
+        line = await _line(lines)
+        refusal = await line.ask("bad", 5)
+        assert isinstance(refusal, Refusal)
+        assert isinstance(refusal.error(), Fault)
+        assert await line.ask("good", 5) == "good"
+
+
+async def test_a_frame_of_absurd_length_ends_the_connection_only(folder: Path) -> None:
+    async with _open(folder, _echo) as (_, lines):
+        socket = _only(folder)
+        reader, writer = await asyncio.open_unix_connection(str(socket))
+        writer.write(struct.pack(">II", 1 << 31, 1))
+        assert await reader.read() == b""
+        writer.close()
+        assert await (await _line(lines)).ask("you", 5) == "you"
+
+
+async def test_sockets_of_dead_processes_are_swept_and_new_ones_found(folder: Path) -> None:
+    os.makedirs(folder)
+    dead = folder / "1.sock"
+    server = await asyncio.start_unix_server(lambda *_: None, str(dead))
+    server.close()
+    await server.wait_closed()
+    dead.touch()
+    lines = Lines(folder.parents[1], ENGINE)
+    assert lines.free() is None
+    await until(lambda: not dead.exists())
+    async with _open(folder, _echo) as (_, found):
+        assert await (await _line(found)).ask("there", 5) == "there"
+    await lines.close()
+
+
+async def test_the_line_with_the_fewest_questions_is_asked_and_a_full_one_not(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never = asyncio.Event()
+
+    async def silent(_: Any) -> None:
+        await never.wait()
+
+    async with _open(folder, silent) as (_, lines):
+        first = await _line(lines)
+        second = await _connected(lines, "other.sock", folder)
+        asked = []
+        for _ in range(6):
+            line = lines.free()
+            assert line is not None
+            asked.append(asyncio.ensure_future(line.ask("?", 30)))
+            await asyncio.sleep(0)
+        assert (len(first), len(second)) == (3, 3)
+        monkeypatch.setattr("deployments.hosts.local_channel._MOST_WAITING", 3)
+        assert lines.free() is None
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+
+
+async def test_replicas_on_other_machines_get_their_share(folder: Path) -> None:
+    async with _open(folder, _echo) as (_, lines):
+        line = await _line(lines)
+        lines.replicas = 3
+        assert [lines.free() is line for _ in range(9)].count(True) == 3
+        lines.replicas = 1
+        assert all(lines.free() is line for _ in range(9))
+
+
+async def _connected(lines: Lines, name: str, folder: Path) -> Line:
+    socket = _only(folder)
+    (folder / name).symlink_to(socket)
+    lines._look_at_s = 0
+    lines.free()
+    await until(lambda: name in lines._open)
+    return lines._open[name]
+
+
+class _Handle:
+    """Stands for Serve's handle."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.answer = self
+
+    def options(self, **_: Any) -> _Handle:
+        return self
+
+    def remote(self, query: ReaderQuery) -> Any:
+        self.asked += 1
+        return _echo(RecommendationResult(served_by="handle"))
+
+
+async def test_a_client_asks_through_the_handle_when_it_loses_the_line(folder: Path) -> None:
+    async def by_line(_: ReaderQuery) -> RecommendationResult:
+        return RecommendationResult(served_by="line")
+
+    async with _open(folder, by_line) as (board, lines):
+        handle = _Handle()
+        client = RemoteRecommenderClient(handle, find_line=lines.free)
+        assert (await client.answer(QUERY)).served_by == "handle"
+        await until(lambda: bool(lines._open))
+        assert (await client.answer(QUERY)).served_by == "line"
+        await board.close()
+        assert (await client.answer(QUERY)).served_by == "handle"
+        assert handle.asked == 2
+
+
+async def test_who_reaches_engines_keeps_their_lines_and_knows_of_replicas_elsewhere(tmp_path: Path) -> None:
+    watch = memory_stores(SystemClock()).engine_watch
+    await watch.note(EngineStatus(app_id="a", engine_id="default", state="running", replicas=2))
+    asked: list[str] = []
+
+    async def find_handle(name: str) -> _Handle:
+        asked.append(name)
+        return _Handle()
+
+    reaching = Reaching(tmp_path, watch, find_handle, ())
+    await reaching.count_replicas("a", ["default"])
+    client = await reaching.reach("a", "default")
+    await reaching.reach("a", "default")
+    assert asked == [application_name("a")] * 2
+
+    async def by_line(_: ReaderQuery) -> RecommendationResult:
+        return RecommendationResult(served_by="line")
+
+    name = application_name("a")
+    async with _open(lines_of(tmp_path, name), by_line, name):
+        assert (await client.answer(QUERY)).served_by == "handle"
+        await until(lambda: bool(reaching._lines[name]._open))
+        assert {(await client.answer(QUERY)).served_by for _ in range(4)} == {"line"}
+        await reaching.count_replicas("a", ["default", "unknown"])
+        assert [(await client.answer(QUERY)).served_by for _ in range(6)].count("line") == 3
+    await reaching.close()
+
+
+def test_folders_of_lines_are_short_and_one_an_engine() -> None:
+    run_dir = Path("/tmp/kiosk-12345678")
+    folders = {lines_of(run_dir, name) for name in ("a", "b", "x" * 200)}
+    assert len(folders) == 3
+    assert all(len(str(folder / "4194304.sock")) < 80 for folder in folders)

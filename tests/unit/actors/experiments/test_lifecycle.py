@@ -1,0 +1,207 @@
+"""An administrator leads experiments through their lives."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from actors.experiments.lifecycle import ExperimentDesk
+from cluster.errors import Conflict, Invalid, NotFound
+from cluster.records.boost_rule import BoostRule
+from cluster.records.engine import Engine
+from cluster.store.ports.stores import Stores
+from tests.fakes.request_handler import StillClock
+from tests.fakes.stores.memory import memory_stores
+
+APP = "shop"
+TWO = [{"name": "Now"}, {"name": "Blue"}]
+
+
+@pytest.fixture
+def clock() -> StillClock:
+    return StillClock()
+
+
+@pytest.fixture
+def stores(clock: StillClock) -> Stores:
+    return memory_stores(clock)
+
+
+@pytest.fixture
+def desk(stores: Stores, clock: StillClock) -> ExperimentDesk:
+    return ExperimentDesk(stores, clock)
+
+
+def draft(name: str = "Blue buttons", **fields: Any) -> dict[str, Any]:
+    return {"name": name, "variants": TWO, **fields}
+
+
+async def test_a_draft_becomes_an_experiment_with_ids_slugs_and_salts_of_its_own(
+    desk: ExperimentDesk,
+) -> None:
+    one, two = await desk.create(APP, [draft("Żółte przyciski, 2!"), draft("Red")])
+    assert (one.slug, one.status, one.revision) == ("zote-przyciski-2", "Draft", 1)
+    assert [variant.slug for variant in one.variants] == ["now", "blue"]
+    salts = {one.entry_salt, one.variant_salt, two.entry_salt, two.variant_salt}
+    assert len(salts) == 4
+    assert await desk.all(APP) == [one, two]
+    assert await desk.get(APP, one.experiment_id) == await desk.get(APP, one.slug) == one
+
+
+@pytest.mark.parametrize(
+    ("drafts", "words"),
+    [
+        ([7], "experiments.0 is invalid. An experiment is an object"),
+        ([{"variants": TWO}], "experiments.0.slug is invalid"),
+        ([draft(), {"name": "x"}], "experiments.1.variants is invalid. "),
+        ([draft(variants=[{"name": "a"}, {"name": "a"}])], "variants need ids, names and slugs of their own"),
+        ([draft(variants=[{"name": "a", "weight": 0}])], "at least one variant needs a weight above 0"),
+        ([draft(variants=[{"name": "a", "weight": -1}])], "experiments.0.variants.0.weight is invalid. "),
+        ([draft(variants=["a"])], "experiments.0.variants.0 is invalid. "),
+        ([draft(slice=[0, 0.5])], "a slice is a part of a layer; name the layer"),
+        ([draft(layer="x", slice=[0.5, 0.2])], "slice goes from a smaller to a larger number"),
+        ([draft(traffic=1.5)], "experiments.0.traffic is invalid. "),
+        ([draft(goal=["bought"])], "There is no interaction of type 'bought'"),
+        ([draft(status="Active")], "experiments.0.status is invalid. It is not for a draft to say"),
+        ([draft(colour="red")], "experiments.0.colour is invalid. "),
+        ([draft(), draft()], "There are two experiments 'blue-buttons' in the file"),
+    ],
+)
+async def test_what_is_wrong_with_a_draft_is_said_and_nothing_is_made(
+    desk: ExperimentDesk, drafts: list[Any], words: str
+) -> None:
+    with pytest.raises(Invalid) as caught:
+        await desk.create(APP, drafts)
+    assert words.lower() in caught.value.message.lower()
+    assert await desk.all(APP) == []
+
+
+async def test_a_slug_is_taken_once(desk: ExperimentDesk) -> None:
+    await desk.create(APP, [draft()])
+    with pytest.raises(Conflict, match="blue-buttons"):
+        await desk.create(APP, [draft("Red"), draft()])
+    assert len(await desk.all(APP)) == 1
+
+
+async def test_a_life_from_draft_to_archive(desk: ExperimentDesk, clock: StillClock) -> None:
+    await desk.create(APP, [draft()])
+    assert (await desk.start(APP, "blue-buttons")).runs(clock.now_ms())
+    clock.pass_ms(10)
+    paused = await desk.pause(APP, "blue-buttons")
+    assert (paused.standing(clock.now_ms()), paused.runs(clock.now_ms() + 10**9)) == ("Scheduled", False)
+    assert (await desk.start(APP, "blue-buttons")).runs(clock.now_ms())
+    done = await desk.complete(APP, "blue-buttons")
+    assert (done.status, done.runs(clock.now_ms() + 1)) == ("Completed", False)
+    assert (await desk.archive(APP, "blue-buttons")).status == "Archived"
+
+
+async def test_what_the_clock_began_can_be_paused_and_what_it_ended_archived(
+    desk: ExperimentDesk, clock: StillClock
+) -> None:
+    await desk.create(APP, [draft(), draft("Red")])
+    now_ms = clock.now_ms()
+    for slug in ("blue-buttons", "red"):
+        await desk.schedule(APP, slug, now_ms + 10, now_ms + 20)
+    clock.pass_ms(10)
+    assert (await desk.get(APP, "red")).standing(clock.now_ms()) == "Active"
+    await desk.pause(APP, "blue-buttons")
+    clock.pass_ms(10)
+    assert (await desk.get(APP, "red")).standing(clock.now_ms()) == "Completed"
+    await desk.archive(APP, "red")
+    assert (await desk.start(APP, "blue-buttons")).ends_at is None
+
+
+@pytest.mark.parametrize(
+    ("before", "step", "words"),
+    [
+        ([], "complete", "is Draft; from there it can become Active, Archived, Scheduled, not Completed"),
+        ([], "pause", "is Draft; only what is Active can be paused"),
+        (["start"], "archive", "is Active; from there it can become Completed, Scheduled, not Archived"),
+        (["start"], "start", "is Active; from there"),
+        (["start", "complete"], "start", "is Completed; from there it can become Archived, not Active"),
+        (["archive"], "start", "is Archived; from there it can become nothing else, not Active"),
+        (["start", "pause"], "complete", "is Scheduled; from there"),
+    ],
+)
+async def test_illegal_steps_are_refused_and_change_nothing(
+    desk: ExperimentDesk, before: list[str], step: str, words: str
+) -> None:
+    await desk.create(APP, [draft()])
+    for earlier in before:
+        await getattr(desk, earlier)(APP, "blue-buttons")
+    stood = await desk.get(APP, "blue-buttons")
+    with pytest.raises(Invalid) as caught:
+        await getattr(desk, step)(APP, "blue-buttons")
+    assert words in caught.value.message
+    assert await desk.get(APP, "blue-buttons") == stood
+
+
+async def test_a_schedule_needs_moments_that_make_sense(desk: ExperimentDesk, clock: StillClock) -> None:
+    await desk.create(APP, [draft()])
+    now_ms = clock.now_ms()
+    with pytest.raises(Invalid, match="is past"):
+        await desk.schedule(APP, "blue-buttons", now_ms)
+    with pytest.raises(Invalid, match="after the start"):
+        await desk.schedule(APP, "blue-buttons", now_ms + 5, now_ms + 5)
+    await desk.start(APP, "blue-buttons")
+    with pytest.raises(Invalid, match="pause it before"):
+        await desk.schedule(APP, "blue-buttons", now_ms + 5)
+
+
+async def test_slices_of_a_layer_that_overlap_never_run_at_once(
+    desk: ExperimentDesk, clock: StillClock
+) -> None:
+    first = draft("first", layer="home", slice=[0, 0.5])
+    second = draft("second", layer="home", slice=[0.4, 1])
+    beside = draft("beside", layer="home", slice=[0.5, 1])
+    elsewhere = draft("elsewhere", layer="cart", slice=[0, 1])
+    await desk.create(APP, [first, second, beside, elsewhere])
+    await desk.start(APP, "first")
+    with pytest.raises(Conflict, match=r"layer home one has 0\.4 to 1 and the other 0 to 0\.5"):
+        await desk.start(APP, "second")
+    await desk.start(APP, "beside")
+    await desk.start(APP, "elsewhere")
+    await desk.pause(APP, "first")
+    with pytest.raises(Conflict):
+        await desk.schedule(APP, "second", clock.now_ms() + 1_000)
+    for slug in ("first", "beside"):
+        if slug == "first":
+            await desk.start(APP, slug)
+        await desk.complete(APP, slug)
+    await desk.start(APP, "second")
+
+
+async def test_slices_may_be_shared_at_different_times(desk: ExperimentDesk, clock: StillClock) -> None:
+    await desk.create(APP, [draft(name, layer="home") for name in ("may", "june", "both")])
+    now_ms = clock.now_ms()
+    await desk.schedule(APP, "may", now_ms + 10, now_ms + 20)
+    await desk.schedule(APP, "june", now_ms + 20, now_ms + 30)
+    with pytest.raises(Conflict):
+        await desk.schedule(APP, "both", now_ms + 19, now_ms + 21)
+
+
+async def test_of_two_who_want_one_part_of_a_layer_at_once_one_gets_it(desk: ExperimentDesk) -> None:
+    await desk.create(APP, [draft(f"n{n}", layer="home") for n in range(4)])
+    done = await asyncio.gather(*(desk.start(APP, f"n{n}") for n in range(4)), return_exceptions=True)
+    assert sum(isinstance(one, Conflict) for one in done) == 3
+
+
+async def test_what_a_variant_needs_has_to_be_there_before_it_starts(
+    desk: ExperimentDesk, stores: Stores
+) -> None:
+    variants = [{"name": "a"}, {"name": "b", "engine_id": "news", "boost_rule": "sale"}]
+    await desk.create(APP, [draft(variants=variants)])
+    with pytest.raises(NotFound, match="variant b: app shop has no engine 'news'"):
+        await desk.start(APP, "blue-buttons")
+    await stores.engines.put(Engine(app_id=APP, engine_id="news"))
+    with pytest.raises(NotFound, match="has no stored rule 'sale'"):
+        await desk.start(APP, "blue-buttons")
+    await stores.boost_rules.put(APP, [BoostRule(name="sale", boost_fq="brand:x")])
+    assert (await desk.start(APP, "blue-buttons")).serves
+
+
+async def test_an_unknown_experiment_is_not_found(desk: ExperimentDesk) -> None:
+    with pytest.raises(NotFound, match="app shop has no experiment 'x'; see `kiosk experiments list shop`"):
+        await desk.start(APP, "x")

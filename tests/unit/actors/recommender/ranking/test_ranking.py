@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.recommender.state import prior_scores as ranking_module
+from actors.recommender.state.prior_scores import Front, Ranking, Start
+from actors.recommender.state.score_components import Own
+from actors.recommender.state.slot_map import Layout
+from actors.vectors.types import Rows, Scores
+
+
+def best_by_sorting(scores: Scores, count: int) -> list[float]:
+    """The values of the best, whichever of equals come first."""
+    found = np.sort(scores[scores > -np.inf])[::-1][:count]
+    values: list[float] = found.tolist()
+    return values
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 200),
+    st.integers(0, 60),
+    st.integers(0, 40),
+    st.sampled_from([1.0, 0.5, 0.02]),
+    st.sampled_from([1.0, 0.1]),
+)
+def test_the_best_are_found_whatever_moved_and_whatever_is_barred(
+    seed: int, count: int, moved: int, wanted: int, allowed: float, share: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    start = rng.integers(0, 50, count).astype(np.float32)
+    start[rng.random(count) < 0.1] = -np.inf
+    with pytest.MonkeyPatch.context() as small:
+        small.setattr(ranking_module, "_FRONT", 20)
+        small.setattr(ranking_module, "_SHORT", 5)
+        touched: Rows = rng.integers(0, count, moved)
+        said = np.zeros(count, np.float32)
+        np.add.at(said, touched, rng.normal(0, 20, moved).astype(np.float32))
+        scores = start * np.float32(share) + said
+        ranking = Ranking(Start.of(start).times(share), _own(said, rng) if moved else None)
+        barred = rng.integers(0, count + 5, 5).tolist()
+        mask = rng.random(count) < allowed
+        again = ranking.bar(rng.integers(0, count + 5, 5).tolist())
+        ranking.bar(barred)
+        ranking.unbar(again)
+        ranking.bar(barred)
+        ranking.bar_all_but(mask)
+        found = ranking.best(wanted)
+        every = ranking.of(np.arange(count))
+    scores[[row for row in barred if row < count]] = -np.inf
+    scores[~mask] = -np.inf
+    assert len(set(found.tolist())) == len(found)
+    assert scores[found].tolist() == best_by_sorting(scores, wanted)
+    assert every.tolist() == ranking.scores.tolist() == scores.tolist()
+
+
+def _own(said: Scores, rng: np.random.Generator) -> Own:
+    """Lay what is said out in slots of any order, among them some whose products are gone."""
+    slots = len(said) + 7
+    slot_of = rng.permutation(slots)[: len(said)]
+    row_of = np.full(slots, -1)
+    row_of[slot_of] = np.arange(len(said))
+    values = np.full(slots, 99.0, np.float32)
+    values[slot_of] = said
+    return Own(Layout(slots, slot_of, row_of), values)
+
+
+def test_the_front_knows_what_stands_behind_it() -> None:
+    front = Front.of(np.arange(10_000, dtype=np.float32))
+    assert front.rows[0] == 9_999
+    assert front.behind == front.values[-1] - 1
+    assert front.first(3).behind == 9_996
+    assert Front.of(np.zeros(0, np.float32)).behind == -np.inf

@@ -1,0 +1,461 @@
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+
+from actors.language.embedder import HashingEmbedder
+from actors.models.model import Batch, Parts
+from actors.models.registry import Learned
+from actors.models.snapshot import Snapshot
+from actors.models.user_histories import Histories
+from actors.models.user_history import Past
+from actors.models.validation import trusted
+from actors.recommender import recommender as recommender_module
+from actors.recommender.messages import Kind, ReaderQuery, RecommendationResult
+from actors.recommender.ranking.score import explain_rows, own_of, sources_of
+from actors.recommender.ranking.user_profile import taste_of, traces_of, unpack
+from actors.recommender.recommender import Recommender
+from actors.recommender.state.prior_scores import Ranking
+from actors.recommender.state.serving_model import Champion
+from cluster.errors import Fault
+from cluster.query.language.parser import parse as parse_filter
+from cluster.records.recent_event import RecentEvent
+from cluster.store.ports.stores import Change
+from jobs.refresh.build.build import build
+from jobs.refresh.build.fit import fit
+from jobs.refresh.data.profiles import Profiles
+from jobs.refresh.recipe import parse
+from tests.fakes.corner_shop import DAY_MS, MINUTE_MS, NOW_MS, interaction_change, product_change, view
+from tests.fakes.trained_snapshot import RECIPE, RING, learned, name, ring_data, ring_products, ring_walks
+
+
+@pytest.fixture(scope="module")
+def ring(tmp_path_factory: pytest.TempPathFactory) -> Learned:
+    return learned(tmp_path_factory.mktemp("snapshots") / "one")
+
+
+@pytest.fixture
+def shop(ring: Learned) -> Recommender:
+    recommender = Recommender(HashingEmbedder())
+    recommender.apply(product_change(ring_products(), f"{NOW_MS - 1_000_000}-0"))
+    adopt(recommender, ring)
+    return recommender
+
+
+def adopt(recommender: Recommender, ring: Learned, engine_id: str = "default") -> None:
+    recommender.adopt(engine_id, Champion(ring, recommender.overlay.catalog.product_ids))
+
+
+def looked_at(*numbers: int) -> list[bytes]:
+    """A recent list: these products of the ring, the last one newest."""
+    return [
+        RecentEvent("click", (name(number),), NOW_MS - MINUTE_MS * (at + 1)).pack()
+        for at, number in enumerate(reversed(numbers))
+    ]
+
+
+def ask(
+    shop: Recommender, kind: Kind = "user_to_products", recent: list[bytes] | None = None, **more: Any
+) -> RecommendationResult:
+    query = ReaderQuery(kind, "shop", more.pop("engine_id", "default"), user_id="somebody", **more)
+    return shop.answer(query, recent or [], (), NOW_MS)
+
+
+def ids(found: RecommendationResult) -> list[str]:
+    return [product["product_id"] for product in found.products]
+
+
+def upload(shop: Recommender, product: dict[str, Any], at: int = 1) -> None:
+    shop.apply(product_change([product], f"{NOW_MS + at}-0"))
+
+
+def test_what_was_learned_is_recommended_though_nothing_happened_since(shop: Recommender) -> None:
+    found = ask(shop, recent=looked_at(6, 7), rows=3)
+    assert ids(found)[0] == name(8)
+    assert found.served_by == "personal"
+
+
+def test_engines_of_one_app_differ_in_their_snapshots_only(shop: Recommender) -> None:
+    other = ask(shop, recent=looked_at(6, 7), rows=RING, engine_id="other")
+    assert ids(other)[0] != name(8)
+    assert set(ids(other)) == set(ids(ask(shop, recent=looked_at(6, 7), rows=RING)))
+
+
+def test_readers_without_history_get_what_the_snapshot_found_popular(shop: Recommender) -> None:
+    standing = shop.holdings.standing(NOW_MS)
+    assert [part.name for part in standing.parts if part.weight_new] == ["learned:trend", "live:popular"]
+    assert ask(shop, rows=5).served_by in ("trending", "newest")
+    assert len(ids(ask(shop, rows=5))) == 5
+
+
+def test_without_the_snapshot_the_live_parts_serve_as_before(shop: Recommender, ring: Learned) -> None:
+    plain = Recommender(HashingEmbedder())
+    plain.apply(product_change(ring_products(), f"{NOW_MS - 1_000_000}-0"))
+    shop.adopt("default", None)
+    assert ids(ask(shop, recent=looked_at(3), rows=9)) == ids(ask(plain, recent=looked_at(3), rows=9))
+
+
+def test_deleted_and_sold_out_products_never_come_back_with_a_snapshot(shop: Recommender) -> None:
+    assert ids(ask(shop, recent=looked_at(6, 7), rows=1)) == [name(8)]
+    shop.apply(Change("product", f"{NOW_MS + 1}-0", "remove", orjson.dumps([name(8)])))
+    upload(shop, {**ring_products()[9], "availability": "OUT_OF_STOCK"}, at=2)
+    for kind in ("user_to_products", "user_to_trending", "product_to_products"):
+        found = ids(ask(shop, kind, recent=looked_at(6, 7), rows=RING, anchors=(name(7),)))
+        assert found
+        assert not {name(8), name(9)} & set(found)
+
+
+def test_a_snapshot_of_products_that_are_gone_serves_the_others(ring: Learned) -> None:
+    shop = Recommender(HashingEmbedder())
+    shop.apply(product_change([ring_products()[number] for number in (2, 4, 5, 20)], f"{NOW_MS}-0"))
+    adopt(shop, ring)
+    assert ids(ask(shop, recent=looked_at(3, 4), rows=1)) == [name(5)]
+    upload(shop, ring_products()[6])
+    assert ids(ask(shop, recent=looked_at(4, 5), rows=1)) == [name(6)], (
+        "uploaded after the snapshot was adopted"
+    )
+
+
+def test_clicks_of_a_second_ago_count_before_any_retraining(shop: Recommender) -> None:
+    upload(shop, {"product_id": "clasp", "title": "Clasp", "type": "tool", "categories": [["tools"]]})
+    before = ids(ask(shop, recent=looked_at(3), rows=RING))
+    clicks = [
+        view(f"u{n}", product, ago_ms=MINUTE_MS * (2 - at))
+        for n in range(6)
+        for at, product in enumerate((name(3), "clasp"))
+    ]
+    shop.apply(interaction_change(clicks, f"{NOW_MS + 5}-0"))
+    after = ids(ask(shop, recent=looked_at(3), rows=RING))
+    assert after.index("clasp") < 3 < before.index("clasp")
+
+
+def test_new_products_inherit_what_is_said_of_products_like_them(ring: Learned) -> None:
+    shop = Recommender(HashingEmbedder())
+    shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
+    twin = {**ring_products()[8], "product_id": "twin"}
+    stranger = {"product_id": "stranger", "title": "Umbrella stand", "type": "x", "categories": [["hall"]]}
+    shop.apply(product_change([twin, stranger], f"{NOW_MS + 1}-0"))
+    adopt(shop, ring)
+    found = ids(ask(shop, recent=looked_at(6, 7), rows=RING + 2))
+    assert found.index("twin") < 8 < found.index("stranger")
+
+
+def test_parts_of_a_score_sum_to_it_and_name_where_it_comes_from(shop: Recommender) -> None:
+    upload(shop, {"product_id": "clasp", "title": "Clasp", "type": "tool", "categories": [["tools"]]})
+    shop.apply(
+        interaction_change([view("u1", name(7), ago_ms=9_000), view("u1", "clasp")], f"{NOW_MS + 5}-0")
+    )
+    holdings, standing = shop.holdings, shop.holdings.standing(NOW_MS)
+    catalog = shop.overlay.catalog
+    taste = taste_of(traces_of(unpack(looked_at(6, 7)), catalog), shop.overlay.index)
+    scores = Ranking(standing.start, own_of(taste, holdings, standing)).scores
+    rows = list(range(len(standing)))
+    explained = explain_rows(rows, taste, holdings, standing)
+    for row, parts in zip(rows, explained, strict=True):
+        assert sum(parts.values()) == pytest.approx(float(scores[row]), abs=1e-3)
+    some = [catalog.row_of("clasp"), catalog.row_of(name(8)), catalog.row_of(name(20))]
+    own = own_of(taste, holdings, standing).of(np.array(some))
+    assert (own + standing.start.scores[some]).tolist() == pytest.approx(scores[some].tolist(), abs=1e-4)
+    assert len(standing.newcomers), "one of them is new"
+    assert sources_of(explained[catalog.row_of(name(8))])[0].startswith("learned:")
+    assert "live:together" in sources_of(explained[catalog.row_of("clasp")])
+
+
+def test_what_goes_with_a_product_follows_the_ring_and_the_session(shop: Recommender) -> None:
+    found = ask(shop, "product_to_products", anchors=(name(12),), rows=3)
+    assert ids(found)[0] == name(13)
+    assert found.served_by == "similar"
+    bought = ask(shop, "product_to_products", anchors=(name(12),), rows=2, buy_together=True)
+    assert set(ids(bought)) == {name(11), name(13)}
+    assert bought.served_by == "baskets"
+
+
+def test_seen_products_come_again_only_when_nothing_else_is_left(shop: Recommender) -> None:
+    seen = looked_at(*range(RING - 1))
+    found = ask(shop, recent=seen, rows=5)
+    assert name(RING - 1) in ids(found)
+    again = ask(shop, recent=looked_at(*range(RING)), rows=5)
+    assert again.served_by == "seen_again"
+    assert len(again.products) == 5
+
+
+def test_where_readers_do_not_return_everything_known_is_left_out(shop: Recommender) -> None:
+    for number in range(150):
+        upload(
+            shop, {"product_id": f"more-{number}", "title": f"Bead {number}", "type": "other"}, at=number + 1
+        )
+    taken = [f"more-{number}" for number in range(140)]
+    recent = [
+        RecentEvent("click", (name(0),), NOW_MS - MINUTE_MS).pack(),
+        RecentEvent("checkout", tuple(taken[:90]), NOW_MS - 2 * MINUTE_MS).pack(),
+        RecentEvent("checkout", tuple(taken[90:]), NOW_MS - 3 * MINUTE_MS).pack(),
+    ]
+    found = ids(ask(shop, recent=recent, rows=20, type="other"))
+    assert sorted(found) == sorted(f"more-{number}" for number in range(140, 150))
+
+
+def test_where_readers_return_only_the_running_session_is_left_out(tmp_path: Path) -> None:
+    recipe = {"repeats": {"learner": "repeats"}, "rules": {"learner": "rules"}}
+    snapshot = learned(
+        tmp_path / "s", parts=recipe, blend={"weights": {"repeats": 1.0, "rules": 1.0}, "weights_new": {}}
+    )
+    shop = Recommender(HashingEmbedder())
+    shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
+    adopt(shop, snapshot)
+    yesterday = [RecentEvent("checkout", (name(3),), NOW_MS - 86_400_000).pack()]
+    found = ids(ask(shop, recent=[*looked_at(20), *yesterday], rows=4))
+    assert name(3) in found
+    assert name(20) not in found
+
+
+def test_readers_nobody_knows_get_what_their_kind_takes(tmp_path: Path) -> None:
+    data = ring_data()
+    kinds = {0: "AT", 1: "CH"}
+    first = np.zeros(data.n_readers, np.int64)
+    first[data.reader[::-1]] = data.item[::-1]
+    codes = (first >= RING // 2).astype(np.int32)[:, None]
+    data = replace(data, profiles=Profiles(("country",), (tuple(kinds.values()),), codes))
+    recipe = parse({**RECIPE, "cohorts": {"prior": 10.0, "half_life_days": None}})
+    manifest = build(fit(recipe, data), tmp_path / "s", written_at_ms=1)
+    shop = Recommender(HashingEmbedder())
+    shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
+    adopt(shop, trusted(Snapshot.open(tmp_path / "s"), str(manifest.facts["version"])))
+    plain = ask(shop, rows=10)
+    for country, numbers in (("AT", range(RING // 2 + 4)), ("CH", range(RING // 2, RING + 4))):
+        found = ask(shop, rows=8, cohort={"country": country})
+        assert found.served_by == "cohort"
+        assert set(ids(found)) <= {name(number) for number in numbers}
+    assert plain.served_by == "trending"
+    assert ids(ask(shop, rows=10, cohort={"country": "XX"})) == ids(plain)
+    assert ask(shop, recent=looked_at(3), cohort={"country": "AT"}).served_by == "personal"
+
+
+def test_every_new_product_is_tried_on_some_readers_and_on_nobody_first(shop: Recommender) -> None:
+    new = [{"product_id": f"odd-{n}", "title": f"Umbrella {n}", "type": "x"} for n in range(6)]
+    shop.apply(product_change(new, f"{NOW_MS + 1}-0"))
+    seen: Counter[str] = Counter()
+    for reader in range(200):
+        query = ReaderQuery("user_to_products", "shop", "default", user_id=f"reader {reader}", rows=10)
+        found = ids(shop.answer(query, looked_at(3, 4), (), NOW_MS))
+        assert found == ids(shop.answer(query, looked_at(3, 4), (), NOW_MS)), "the same all day"
+        assert len(found) == len(set(found)) == 10
+        odd = [product_id for product_id in found if product_id.startswith("odd")]
+        assert len(odd) <= 1
+        assert not found[0].startswith("odd")
+        seen.update(odd)
+    assert set(seen) == {product["product_id"] for product in new}
+    assert 50 < seen.total() < 150, "half of the places of a stretch are on the page"
+    none = ask(shop, recent=looked_at(3, 4), rows=10, filter=parse_filter("type:bead"))
+    assert not [product_id for product_id in ids(none) if product_id.startswith("odd")]
+
+
+def test_what_the_session_says_is_heard_beside_a_snapshot(shop: Recommender) -> None:
+    found = ask(shop, rows=5, context={"brand": "maker-1"})
+    assert found.served_by == "context"
+    assert ids(found)[0] in {name(number) for number in range(1, RING, 3)}
+
+
+def test_votes_that_fade_are_taken_from_the_live_counters_as_soon_as_they_hold_enough(
+    shop: Recommender,
+) -> None:
+    def trend() -> dict[str, float]:
+        standing = shop.holdings.standing(NOW_MS + 2_000 * shop.overlay.events)
+        (part,) = (part for part in standing.parts if part.name == "learned:trend")
+        return dict(zip(shop.overlay.catalog.product_ids, part.values.tolist(), strict=True))
+
+    learned_only = trend()
+    few = [view("u1", name(3)), view("u2", name(3))]
+    shop.apply(interaction_change(few, f"{NOW_MS + 1}-0"))
+    both = trend()
+    assert both[name(3)] > learned_only[name(3)]
+    others = [name(number) for number in range(RING) if number != 3]
+    assert sorted(others, key=both.__getitem__) == sorted(others, key=learned_only.__getitem__)
+    many = [view(f"v{n}", name(5)) for n in range(4_000)]
+    shop.apply(interaction_change(many, f"{NOW_MS + 2}-0"))
+    live = trend()
+    assert max(live, key=live.__getitem__) == name(5)
+    assert len({live[name(number)] for number in range(RING) if number not in (3, 5)}) == 1, (
+        "only live votes count"
+    )
+
+
+def test_where_carts_lead_to_purchases_only_what_was_bought_and_the_session_are_left_out(
+    tmp_path: Path,
+) -> None:
+    snapshot = learned(tmp_path / "s", validation={"seen": "other_kinds", "kinds": ["checkout"]})
+    shop = Recommender(HashingEmbedder())
+    shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
+    adopt(shop, snapshot)
+    recent = [
+        RecentEvent("click", (name(2),), NOW_MS - MINUTE_MS).pack(),
+        RecentEvent("add_to_cart", (name(3),), NOW_MS - 86_400_000).pack(),
+        RecentEvent("checkout", (name(4),), NOW_MS - 86_400_000).pack(),
+    ]
+    found = ids(ask(shop, recent=recent, rows=RING))
+    assert name(3) in found, "it lay in the cart and was not bought"
+    assert not {name(2), name(4)} & set(found)
+
+
+def test_what_a_snapshot_knows_is_not_counted_again(ring: Learned) -> None:
+    shop = Recommender(HashingEmbedder())
+    shop.apply(product_change(ring_products(), f"{NOW_MS - 90 * DAY_MS}-0"))
+    walked = [
+        view(reader.removeprefix("u:"), product_id, ago_ms=int(NOW_MS - at_s * 1_000))
+        for reader, product_id, at_s, _ in sorted(ring_walks(), key=lambda walk: walk[2])
+    ]
+    shop.apply(interaction_change(walked, f"{NOW_MS}-0"))
+    adopt(shop, ring)
+    holdings, standing = shop.holdings, shop.holdings.standing(NOW_MS)
+    champion = holdings.champion
+    assert champion is not None
+    assert champion.fresh.max() < 1e-6, "all votes are from before it was made"
+    taste = taste_of(traces_of(unpack(looked_at(6, 7)), shop.overlay.catalog), shop.overlay.index)
+    parts = explain_rows(list(range(RING)), taste, holdings, standing)
+    assert not any("live:together" in told for told in parts)
+    shop.apply(interaction_change([view(f"n{n}", name(7)) for n in range(50)], f"{NOW_MS + 9}-0"))
+    shop.holdings.standing(NOW_MS + 10)
+    assert champion.fresh[shop.overlay.catalog.row_of(name(7))] > 0.05
+
+
+class Moody:
+    """A learner of somebody else, whose model answers only those without a history."""
+
+    def train(self, data: Any, rng: Any) -> Moody:
+        return self
+
+    def load(self, parts: Parts) -> Moody:
+        return self
+
+    def save(self) -> Parts:
+        return Parts({})
+
+    def score(self, histories: Histories) -> Batch:
+        if histories.lengths.any():
+            raise RuntimeError("not today")
+        return np.zeros((len(histories), histories.n_items), np.float32)
+
+
+def test_a_part_of_somebody_else_that_fails_is_silenced_and_the_others_answer(
+    tmp_path: Path, allow_learners: Callable[..., None]
+) -> None:
+    allow_learners(f"{__name__}:Moody")
+    parts = {**RECIPE["parts"], "moody": {"learner": f"{__name__}:Moody"}}
+    weights = {**RECIPE["blend"], "weights": {"rules": 1.0, "moody": 1.0}}
+    shop = Recommender(HashingEmbedder())
+    shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
+    adopt(shop, learned(tmp_path / "s", parts=parts, blend=weights))
+    for _ in range(2):
+        assert ids(ask(shop, recent=looked_at(6, 7), rows=1)) == [name(8)]
+    champion = shop.holdings.champion
+    assert champion is not None
+    assert champion.silenced == {"learned:moody": "RuntimeError('not today')"}
+
+
+class Dizzy(Moody):
+    """A part of somebody else that answers with what is no number."""
+
+    def train(self, data: Any, rng: Any) -> Dizzy:
+        return Dizzy()
+
+    def load(self, parts: Parts) -> Dizzy:
+        return Dizzy()
+
+    def score(self, histories: Histories) -> Any:
+        value = np.nan if histories.lengths.any() else 0.0
+        return np.full((len(histories), histories.n_items), value, np.float32)
+
+
+class Astray(Moody):
+    """A part of somebody else that is quick, and speaks of items there are not."""
+
+    def __init__(self, item: int) -> None:
+        self.item = item
+
+    def quick(self, past: Past) -> Any:
+        return np.array([3, self.item]), np.ones(2, np.float32)
+
+
+class Fickle(Moody):
+    """A part of somebody else that says the same to everybody, a few times."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    def train(self, data: Any, rng: Any) -> Fickle:
+        return Fickle(self.times)
+
+    def load(self, parts: Parts) -> Fickle:
+        return Fickle(self.times)
+
+    def score(self, histories: Histories) -> Any:
+        return np.zeros((len(histories), histories.n_items), np.float32)
+
+    def common(self) -> Any:
+        self.times -= 1
+        if self.times < 0:
+            raise RuntimeError("not today")
+        return np.zeros(RING, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("learner", "config"), [("Dizzy", {}), ("Astray", {"item": -1}), ("Astray", {"item": RING})]
+)
+def test_a_part_of_somebody_else_that_answers_nonsense_spoils_no_list(
+    tmp_path: Path, learner: str, config: dict[str, int], allow_learners: Callable[..., None]
+) -> None:
+    allow_learners(f"{__name__}:{learner}")
+    parts = {**RECIPE["parts"], "odd": {"learner": f"{__name__}:{learner}", "config": config}}
+    weights = {**RECIPE["blend"], "weights": {"rules": 1.0, "odd": 1.0}}
+    shop = Recommender(HashingEmbedder())
+    shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
+    adopt(shop, learned(tmp_path / "s", parts=parts, blend=weights))
+    assert ids(ask(shop, recent=looked_at(6, 7), rows=1)) == [name(8)]
+    champion = shop.holdings.champion
+    assert champion is not None
+    assert list(champion.silenced) == ["learned:odd"]
+
+
+def test_a_common_part_of_somebody_else_that_fails_is_silenced_too(
+    tmp_path: Path, allow_learners: Callable[..., None]
+) -> None:
+    allow_learners(f"{__name__}:Fickle")
+
+    def trained(times: int) -> Learned:
+        fickle = {"learner": f"{__name__}:Fickle", "config": {"times": times}}
+        weights = {**RECIPE["blend"], "weights": {"rules": 1.0, "fickle": 1.0}}
+        return learned(tmp_path / str(times), parts={**RECIPE["parts"], "fickle": fickle}, blend=weights)
+
+    shop = Recommender(HashingEmbedder())
+    shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
+    adopt(shop, trained(1))  # which is asked once before it serves
+    assert ids(ask(shop, recent=looked_at(6, 7), rows=1)) == [name(8)]
+    champion = shop.holdings.champion
+    assert champion is not None
+    assert champion.silenced == {"learned:fickle": "RuntimeError('not today')"}
+    with pytest.raises(Fault, match="not today"):
+        trained(0)
+
+
+def test_only_what_takes_long_needs_a_thread(shop: Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = ReaderQuery("user_to_products", "shop", "default")
+    assert shop.is_light(query)
+    monkeypatch.setattr(recommender_module, "_FEW_PRODUCTS", 0)
+    assert shop.is_light(query)
+    assert not shop.is_light(replace(query, engine_id="untrained"))
+    filtered = replace(query, filter=parse_filter("brand:maker-1"))
+    assert not shop.is_light(filtered), "the first filter on a field reads every record"
+    shop.answer(filtered, (), (), NOW_MS)
+    assert shop.is_light(filtered)
+    grouped = replace(query, kind="user_to_attributes", field_name="brand")
+    assert not shop.is_light(grouped)
+    shop.answer(grouped, (), (), NOW_MS)
+    assert shop.is_light(grouped)
+    monkeypatch.setattr(recommender_module, "_MANY_PRODUCTS", 1)
+    assert not shop.is_light(query)

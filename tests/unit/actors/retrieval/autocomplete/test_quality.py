@@ -1,0 +1,38 @@
+"""Films with years, as film catalogs list them, are found as people type them; see benchmarks/completions.py."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from actors.retrieval.autocomplete.index_builder import build
+from actors.retrieval.text import typed_so_far
+from tests.benchmarks.quality_sets import data_folder, has
+from tests.benchmarks.typos import Case, load_films, misspelled, with_typos
+
+pytestmark = [pytest.mark.data, pytest.mark.timeout(120), pytest.mark.slow]
+FLOORS = {0: 0.93, 1: 0.87, 2: 0.8, 3: 0.8, 4: 0.9}
+"Number of typos -> share of titles among the first ten."
+_CASES = 200
+
+
+@pytest.mark.skipif(not has("titles"), reason="the public title sets are not here")
+def test_films_are_found_in_spite_of_typos() -> None:
+    films = load_films(data_folder())
+    index = build(films.texts, np.array(films.popularity))
+
+    def share(cases: list[Case]) -> float:
+        looked_up = [index.look_up(typed_so_far(case.typed), 10).texts.tolist() for case in cases]
+        return float(
+            np.mean(
+                [
+                    case.title in {films.texts[at] for at in found}
+                    for case, found in zip(cases, looked_up, strict=True)
+                ]
+            )
+        )
+
+    for typos, floor in FLOORS.items():
+        assert share(with_typos(films, typos, _CASES)) >= floor, typos
+    assert share(with_typos(films, 4, _CASES, hasty=True)) >= 0.75
+    assert share(misspelled(films, data_folder(), _CASES)) >= 0.82

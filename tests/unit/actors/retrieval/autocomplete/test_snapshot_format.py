@@ -1,0 +1,225 @@
+"""Completions out of a snapshot: the same answers as completions made here, and what came since counts at once."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from actors.language.embedder import HashingEmbedder
+from actors.models.model import Parts
+from actors.models.snapshot import Snapshot
+from actors.models.validation import trusted
+from actors.recommender.messages import ReaderQuery
+from actors.recommender.recommender import Recommender
+from actors.recommender.state.serving_model import Champion
+from actors.retrieval.autocomplete.snapshot_format import MOST_LANGUAGES, SavedTexts, save
+from cluster.errors import Fault
+from cluster.store.ports.stores import Change
+from jobs.refresh.build.build import build
+from jobs.refresh.build.completions_index import CompletionsRecipe, completable, completions_of
+from jobs.refresh.build.fit import fit
+from jobs.refresh.recipe import parse
+from tests.fakes.corner_shop import APP, NOW_MS, product_change
+from tests.fakes.trained_snapshot import RECIPE, ring_data, ring_products
+
+PRODUCTS: list[dict[str, Any]] = [
+    *ring_products(),
+    {"product_id": "b-1", "title": "Watering can", "tags": ["tin", "can"], "language": "en"},
+    {"product_id": "b-2", "title": "Watering can", "tags": ["can"], "i18n_de": {"title": "Gießkanne"}},
+    {"product_id": "b-3", "title": "Gartenschlauch", "language": "de"},
+    {"product_id": "b-4", "title": "", "language": "de"},
+    {"product_id": "b-5", "brand": "Alder"},
+]
+TYPED = ("", "wat", "watreing", "bead", "bead number 7", "colour bead", "gies", "gart", "beda nmber", "zzz")
+FIELDS = ("title", "tags")
+
+
+def saved(products: list[dict[str, Any]], folder: Path, **recipe: Any) -> Champion:
+    """Train a snapshot with completions of some products and lay it over nothing."""
+    data = ring_data()
+    import orjson
+
+    asked = CompletionsRecipe(fields=FIELDS, **recipe)
+    records = completable((orjson.dumps(product) for product in products), asked)
+    extras = completions_of(asked, records, data)
+    manifest = build(fit(parse(RECIPE), data), folder, written_at_ms=1, extras=extras)
+    learned = trusted(Snapshot.open(folder), str(manifest.facts["version"]))
+    return Champion(learned, [])
+
+
+def shop_of(products: list[dict[str, Any]], champion: Champion | None = None) -> Recommender:
+    shop = Recommender(HashingEmbedder())
+    shop.apply(product_change(products, f"{NOW_MS}-0"))
+    if champion is not None:
+        shop.adopt("default", Champion(champion.learned, shop.overlay.catalog.product_ids), NOW_MS)
+    return shop
+
+
+def texts(
+    shop: Recommender,
+    typed: str,
+    field: str = "title",
+    language: str = "en",
+    only: bool = False,
+    rows: int = 8,
+) -> list[str]:
+    asked = ReaderQuery(
+        kind="autocomplete", app_id=APP, engine_id="default", typed=typed, completion_fields=(field,),
+        language=language, only_language=only, rows=rows,
+    )  # fmt: skip
+    return [entry["text"] for entry in shop.answer(asked, (), (), NOW_MS).completions[field]]
+
+
+@pytest.fixture(scope="module")
+def champion(tmp_path_factory: pytest.TempPathFactory) -> Champion:
+    return saved(PRODUCTS, tmp_path_factory.mktemp("s") / "snapshot")
+
+
+@pytest.mark.parametrize("language", ["en", "de", "fr"])
+@pytest.mark.parametrize("only", [False, True])
+def test_a_snapshots_completions_find_what_completions_made_here_find(
+    champion: Champion, language: str, only: bool
+) -> None:
+    here, mapped = shop_of(PRODUCTS), shop_of(PRODUCTS, champion)
+    for field in FIELDS:
+        for typed in TYPED:
+            told = [sorted(texts(shop, typed, field, language, only, 50)) for shop in (here, mapped)]
+            assert told[0] == told[1], (field, typed)
+    key = ("title", language, only)
+    assert mapped.completions.version == champion.version
+    assert mapped.completions.of(key, mapped.overlay.catalog, lambda: np.zeros(0)).fresh == 0
+
+
+def test_the_arrays_are_mapped_from_the_files_of_the_snapshot(champion: Champion) -> None:
+    assert champion.completions is not None
+    built = champion.completions.fields["title"].of("en", False)
+    assert built is not None
+    for array in (built.index.texts.codes, built.index.pairs.texts, built.holders, built.originals.blob):
+        assert type(array) is np.ndarray
+        below: Any = array
+        while isinstance(below, np.ndarray):
+            below = below.base
+        assert isinstance(below, mmap.mmap)
+
+
+def test_what_came_since_the_snapshot_counts_at_once(champion: Champion) -> None:
+    shop = shop_of(PRODUCTS, champion)
+    shop.apply(product_change([{"product_id": "new", "title": "Wheelbarrow"}], f"{NOW_MS + 1}-0"))
+    assert texts(shop, "wheel") == ["Wheelbarrow"]
+    shop.apply(product_change([{"product_id": "b-3", "title": "Hosepipe"}], f"{NOW_MS + 2}-0"))
+    assert texts(shop, "garten") == []
+    assert texts(shop, "hosep") == ["Hosepipe"]
+    shop.apply(Change("product", f"{NOW_MS + 3}-0", "remove", b'["b-1"]'))
+    assert texts(shop, "watering") == ["Watering can"]
+    shop.apply(Change("product", f"{NOW_MS + 4}-0", "remove", b'["b-2"]'))
+    assert texts(shop, "watering") == []
+    # as it was: the snapshot speaks for it again
+    field = shop.completions.of(("title", "en", False), shop.overlay.catalog, lambda: np.zeros(0))
+    assert field.fresh == 2
+    back = [product for product in PRODUCTS if product["product_id"] in ("b-2", "b-3")]
+    shop.apply(product_change(back, f"{NOW_MS + 5}-0"))
+    assert texts(shop, "garten") == ["Gartenschlauch"]
+    assert texts(shop, "watering") == ["Watering can"]
+    assert field.fresh == 1
+
+
+def test_a_snapshot_lies_over_a_catalog_that_went_on_before_it_was_adopted(champion: Champion) -> None:
+    changed = [
+        {**product, "title": "Lantern"} if product["product_id"] == "b-3" else product for product in PRODUCTS
+    ]
+    shop = shop_of([{"product_id": "first", "title": "Wheelbarrow"}, *changed[:-4], *changed[-3:]], champion)
+    assert texts(shop, "lant") == ["Lantern"]
+    assert texts(shop, "garten") == []
+    assert texts(shop, "wheel") == ["Wheelbarrow"]
+    assert texts(shop, "gies", language="de") == []
+    assert shop.completions.of(("title", "en", False), shop.overlay.catalog, lambda: np.zeros(0)).fresh == 2
+
+
+def test_a_snapshot_that_knows_little_of_the_catalog_is_not_waited_for(champion: Champion) -> None:
+    many = [{"product_id": f"m{at}", "title": f"Other thing {at}"} for at in range(1_200)]
+    shop = shop_of(many, champion)
+    assert texts(shop, "other thing 1199") == ["Other thing 1199"]
+    assert shop.completions.of(("title", "en", False), shop.overlay.catalog, lambda: np.zeros(0)).fresh == 0
+
+
+def test_a_new_snapshot_takes_over_while_completions_serve(champion: Champion, tmp_path: Path) -> None:
+    shop = shop_of(PRODUCTS)
+    assert texts(shop, "wat") == ["Watering can"]
+    assert shop.completions.version == ""
+    shop.adopt("default", Champion(champion.learned, shop.overlay.catalog.product_ids), NOW_MS)
+    assert texts(shop, "wat") == ["Watering can"]
+    assert shop.completions.version == champion.version
+    later = saved([*PRODUCTS, {"product_id": "z", "title": "Water butt"}], tmp_path / "later")
+    shop.apply(product_change([{"product_id": "z", "title": "Water butt"}], f"{NOW_MS + 1}-0"))
+    shop.adopt("default", Champion(later.learned, shop.overlay.catalog.product_ids), NOW_MS)
+    assert sorted(texts(shop, "wate")) == ["Water butt", "Watering can"]
+    field = shop.completions.of(("title", "en", False), shop.overlay.catalog, lambda: np.zeros(0))
+    assert (shop.completions.version, field.fresh) == (later.version, 0)
+    shop.adopt("default", None, NOW_MS)
+    assert sorted(texts(shop, "wate")) == ["Water butt", "Watering can"]
+
+
+def test_snapshots_without_completions_still_serve(tmp_path: Path) -> None:
+    manifest = build(fit(parse(RECIPE), ring_data()), tmp_path / "old", written_at_ms=1)
+    learned = trusted(Snapshot.open(tmp_path / "old"), str(manifest.facts["version"]))
+    champion = Champion(learned, [])
+    assert champion.completions is None
+    shop = shop_of(PRODUCTS, champion)
+    assert texts(shop, "watreing") == ["Watering can"]
+
+
+def test_a_newer_form_of_completions_is_left_alone() -> None:
+    parts = save(PRODUCTS, FIELDS, {})
+    found = SavedTexts.load("v", Parts(parts.arrays, {**parts.facts, "form": 99}), ["b-1"])
+    assert found.fields == {}
+
+
+def test_the_same_products_in_any_order_give_the_same_bytes() -> None:
+    one, other = save(PRODUCTS, FIELDS, {"b-1": 3.0}), save(PRODUCTS[::-1], FIELDS, {"b-1": 3.0})
+    assert one.facts == other.facts
+    assert bytes_of(one.arrays) == bytes_of(other.arrays)
+    assert bytes_of(one.arrays) != bytes_of(save(PRODUCTS, FIELDS, {"b-3": 3.0}).arrays)
+
+
+def test_languages_that_read_alike_share_an_index_and_rare_ones_have_none() -> None:
+    (title, tags) = save(PRODUCTS, FIELDS, {}).facts["fields"]
+    assert title["languages"] == ["de", "en"]
+    assert len(tags["indexes"]) < len(title["indexes"]) <= 5
+    many = [
+        {"product_id": f"{at}{letter}", "title": f"x{at}", "language": f"{letter}{letter}"}
+        for at, letter in enumerate("abcdefghijkl")
+        for at in range(3 + at)
+    ]
+    loaded = SavedTexts.load("v", save(many, ("title",), {}), [])
+    field = loaded.fields["title"]
+    assert len({language for language, _ in field.variants}) == MOST_LANGUAGES + 1
+    assert field.of("ll", True) is not None
+    assert field.of("aa", True) is None
+    assert field.of("zz", True) is not None
+
+
+def test_what_a_look_up_could_not_read_is_refused() -> None:
+    parts = save(PRODUCTS, FIELDS, {})
+    for name, array in parts.arrays.items():
+        for hurt in hurts(array):
+            arrays = {**parts.arrays, name: hurt}
+            with pytest.raises(Fault, match="damaged"):
+                SavedTexts.load("v", Parts(arrays, parts.facts), [])
+        with pytest.raises(Fault):
+            SavedTexts.load(
+                "v", Parts({key: one for key, one in parts.arrays.items() if key != name}, parts.facts), []
+            )
+
+
+def hurts(array: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+    """Damage an array in ways that its reader must notice: another type, and too few of it."""
+    return [array.astype(np.complex64), np.append(array, array[-1:])[: len(array) - 1]] if len(array) else []
+
+
+def bytes_of(arrays: Mapping[str, Any]) -> dict[str, bytes]:
+    return {name: array.tobytes() for name, array in arrays.items()}

@@ -1,0 +1,45 @@
+"""Typos between what was typed and the beginnings of texts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rapidfuzz.distance import OSA
+
+from actors.retrieval.autocomplete.folded_texts import Texts
+from actors.retrieval.edit_distance import Pattern, edits_allowed, text_of
+
+WORDS = st.text("abc ", min_size=1, max_size=70).map(" ".join).map(lambda text: "".join(text.split("  ")))
+
+
+@given(st.text("abc", min_size=1, max_size=64), st.text("abc", max_size=30), st.integers(1, 4))
+def test_the_nearest_beginning_is_as_near_as_comparing_every_beginning_says(
+    typed: str, text: str, most: int
+) -> None:
+    texts = Texts.of([text])
+    found = Pattern(text_of(typed)).nearness(texts.codes, np.array([1]), most)
+    wanted = min(OSA.distance(typed, text[:length]) for length in range(len(text) + 1))
+    if wanted <= most:
+        assert found.edits[0] == wanted
+        assert OSA.distance(typed, text[: found.cut[0]]) == wanted
+    else:
+        assert found.edits[0] > most
+
+
+@pytest.mark.parametrize("length", [1, 8, 9, 16, 17, 32, 33, 64])
+def test_what_was_typed_may_have_any_length_up_to_the_longest(length: int) -> None:
+    typed = ("abcdefghij" * 7)[:length]
+    found = Pattern(text_of(typed)).nearness(Texts.of([typed + "xyz"]).codes, np.array([1]), 2)
+    assert (found.edits[0], found.cut[0]) == (0, length)
+
+
+def test_a_text_ends_where_the_next_one_begins() -> None:
+    texts = Texts.of(["steel", "trowel"])
+    found = Pattern(text_of("steel trowel")).nearness(texts.codes, texts.starts[:1] + 1, 4)
+    assert found.edits[0] > 4
+
+
+def test_longer_texts_may_have_more_typos() -> None:
+    assert [edits_allowed(length) for length in (2, 3, 5, 6, 8, 9, 11, 12, 60)] == [0, 1, 1, 2, 2, 3, 3, 4, 4]

@@ -1,0 +1,41 @@
+"""Facets over whole texts: patterns read so many characters and no more."""
+
+from __future__ import annotations
+
+import pytest
+
+from actors.retrieval import facets
+from actors.retrieval.messages import Facet
+from actors.search.facets import Chosen, count_facets
+from cluster.query.language.automaton import Automaton
+from tests.fakes.corner_shop import NOW_MS, open_shop, product_change
+
+
+def test_patterns_over_texts_share_a_budget_and_list_nothing_they_did_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shop = open_shop()
+    products = [{"product_id": f"x{at}", "title": f"{at:03} " + "x" * 996} for at in range(200)]
+    shop.apply(product_change(products, f"{NOW_MS + 1}-0"))
+    catalog, read = shop.overlay.catalog, 0
+    accepts = Automaton.accepts
+
+    def counted(pattern: Automaton, text: str) -> bool:
+        nonlocal read
+        read += len(text)
+        return accepts(pattern, text)
+
+    monkeypatch.setattr(Automaton, "accepts", counted)
+    monkeypatch.setattr(facets, "MOST_JUDGED", 100_000)
+    rows = catalog.present.nonzero()[0]
+    asked_for = [
+        Facet("title", "all", 1_000),
+        Facet("title", "some", 1_000, include=".*x"),
+        Facet("title", "others", 1_000, exclude=".*x"),
+    ]
+    found = count_facets(asked_for, rows, Chosen((), catalog), catalog, dedupe=False)
+    assert 50_000 < read <= 100_000
+    assert len(found["all"]) > 200
+    assert 30 < len(found["some"]) <= 50
+    assert all(text.endswith("x") for text, _ in found["some"])
+    assert not any(text.endswith("x") for text, _ in found["others"])

@@ -1,0 +1,185 @@
+"""One scorer, several views: the same filters and boosts mean the same on every endpoint, and say the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from actors.language.embedder import HashingEmbedder
+from actors.recommender.messages import Boost, Kind, ReaderQuery
+from actors.recommender.recommender import Recommender
+from cluster.query.columnar.compile import matches
+from cluster.query.language.parser import parse
+from cluster.query.language.tree import Node
+from cluster.records.recent_event import RecentEvent
+from jobs.playground.sample import sample
+from tests.fakes import corner_shop
+from tests.fakes.corner_shop import NOW_MS, interaction_change, product_change
+
+ALL = 1000
+KINDS: tuple[Kind, ...] = (
+    "user_to_products",
+    "user_to_trending",
+    "user_to_history",
+    "product_to_products",
+    "user_to_categories",
+    "user_to_attributes",
+)
+
+
+@dataclass(frozen=True)
+class World:
+    """A catalog with a past, and what may be asked of it."""
+
+    recommender: Recommender
+    products: Mapping[str, Mapping[str, Any]]
+    readers: Mapping[str, list[bytes]]
+    clauses: list[str]
+
+    def on_offer(self) -> Iterator[Mapping[str, Any]]:
+        return (one for one in self.products.values() if one.get("availability") != "OUT_OF_STOCK")
+
+
+def _world(
+    products: list[dict[str, Any]], interactions: list[dict[str, Any]], readers: Mapping[str, list[bytes]]
+) -> World:
+    recommender = Recommender(HashingEmbedder())
+    recommender.apply(product_change(products, f"{NOW_MS - 1}-0"))
+    for at in range(0, len(interactions), 2_000):
+        recommender.apply(interaction_change(interactions[at : at + 2_000], f"{NOW_MS}-{at}"))
+    brands = sorted({one["brand"] for one in products if one.get("brand")})[:4]
+    tags = sorted({tag for one in products for tag in one.get("tags", ())})[:4]
+    tops = sorted({path[0] for one in products for path in one.get("categories", ())})[:4]
+    clauses = [
+        *[f'brand:"{brand}"' for brand in brands],
+        *[f'tags:"{tag}"' for tag in tags],
+        *[f'categories:"{top}"' for top in tops],
+        "price:[* TO 20]", "rating:[4 TO *]", "*:*", "title:steel", "brand:*",
+    ]  # fmt: skip
+    return World(recommender, {one["product_id"]: one for one in products}, readers, clauses)
+
+
+@pytest.fixture(scope="module")
+def shop() -> World:
+    readers = {reader: corner_shop.recents(reader) for reader in corner_shop.READERS}
+    return _world(corner_shop.PRODUCTS, corner_shop.INTERACTIONS, readers)
+
+
+@pytest.fixture(scope="module")
+def playground() -> World:
+    made = sample(NOW_MS)
+    lists: dict[str, list[bytes]] = {"": []}
+    for item in made.interactions:
+        if item.get("product_ids") and "impression" not in item["type"]:
+            packed = RecentEvent(item["type"], tuple(item["product_ids"]), NOW_MS, 0.0).pack()
+            lists.setdefault(item.get("user_id", ""), []).insert(0, packed)
+    busiest = sorted(lists, key=lambda reader: -len(lists[reader]))[:3]
+    chosen = {reader: lists[reader][:50] for reader in busiest}
+    return _world(made.products, made.interactions, {**chosen, "new": []})
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> Callable[[World], tuple[str, dict[str, Any]]]:
+    """A reader, filters and boosts, as places in the lists of a world."""
+    numbers = st.integers(0, 10_000)
+    reader, filters, boosts, excluded, anchor = draw(
+        st.tuples(
+            numbers,
+            st.lists(numbers, max_size=2),
+            st.lists(numbers, max_size=2),
+            st.lists(numbers, max_size=3),
+            numbers,
+        )
+    )
+    joined, dedupe = draw(st.sampled_from([" AND ", " OR ", " AND NOT "])), draw(st.booleans())
+
+    def made(world: World) -> tuple[str, dict[str, Any]]:
+        def pick(options: list[str], number: int) -> str:
+            return options[number % len(options)]
+
+        ids = list(world.products)
+        text = joined.join(pick(world.clauses, number) for number in filters)
+        rules = [Boost(parse(pick(world.clauses, n)), None, f"rule {at}") for at, n in enumerate(boosts)]
+        return pick(list(world.readers), reader), {
+            "filter": parse(text) if text else None,
+            "boosts": tuple(rules),
+            "exclude": tuple(pick(ids, number) for number in excluded),
+            "anchors": (pick(ids, anchor),),
+            "dedupe": dedupe,
+        }
+
+    return made
+
+
+def _ask(world: World, kind: Kind, reader: str, **more: Any) -> Any:
+    query = ReaderQuery(
+        kind=kind, app_id="a", engine_id="default", user_id=reader, rows=ALL, group_rows=ALL, field_name="brand",
+        root_category=("*",) if kind == "user_to_categories" else None, **more,
+    )  # fmt: skip
+    return world.recommender.answer(query, world.readers[reader], (), NOW_MS)
+
+
+def _lists(found: Any) -> list[list[dict[str, Any]]]:
+    return [found.products] if found.products else [group.products for group in found.groups]
+
+
+def _check(world: World, reader: str, asked: dict[str, Any]) -> None:
+    said: dict[str, float] = {}
+    node: Node | None = asked["filter"]
+    for kind in KINDS:
+        found = _ask(world, kind, reader, **asked)
+        for records in _lists(found):
+            ids = [record["product_id"] for record in records]
+            assert len(ids) == len(set(ids))
+            assert not set(ids) & set(asked["exclude"])
+            families = [world.products[one].get("product_group_id", one) for one in ids]
+            assert not asked["dedupe"] or len(families) == len(set(families))
+            marks = [record.get("_boosted") for record in records]
+            assert marks == sorted(marks, key=lambda mark: not mark)
+            for record in records:
+                product = world.products[record["product_id"]]
+                assert product.get("availability") != "OUT_OF_STOCK"
+                assert node is None or matches(node, product)
+                expected = tuple(b.name for b in asked["boosts"] if matches(b.filter, product))
+                assert record.get("_boosted_rules", []) == list(dict.fromkeys(expected))
+                assert record.get("_boosted") == (bool(expected) if asked["boosts"] else None)
+                now = record["_personalization_score"]
+                assert said.setdefault(product["product_id"], now) == pytest.approx(now, abs=2e-5), kind
+    _check_totals(world, reader, asked)
+
+
+def _check_totals(world: World, reader: str, asked: dict[str, Any]) -> None:
+    node = asked["filter"]
+    counted = [one for one in world.products.values() if node is None or matches(node, one)]
+    for group in _ask(world, "user_to_categories", reader, **asked).groups:
+        depth = len(group.value)
+        assert group.total == sum(
+            any(tuple(path[:depth]) == group.value for path in one.get("categories", ())) for one in counted
+        )
+    for group in _ask(world, "user_to_attributes", reader, **asked).groups:
+        assert group.total == sum(one.get("brand") == group.value for one in counted)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(question=questions())
+def test_the_corner_shop_says_one_thing_everywhere(shop: World, question: Any) -> None:
+    _check(shop, *question(shop))
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(question=questions())
+def test_the_playground_says_one_thing_everywhere(playground: World, question: Any) -> None:
+    _check(playground, *question(playground))
+
+
+@pytest.mark.parametrize("kind", KINDS[:2])
+def test_lists_hold_everything_that_may_be_shown(shop: World, kind: Kind) -> None:
+    found = _ask(shop, kind, "nora", dedupe=False, anchors=())
+    assert {record["product_id"] for record in found.products} == {
+        one["product_id"] for one in shop.on_offer()
+    }

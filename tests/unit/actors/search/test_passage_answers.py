@@ -1,0 +1,114 @@
+"""Question answering over a few pages: which are asked, which answer, in which order, and what is shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from actors.language.embedder import HashingEmbedder
+from actors.recommender.messages import Boost, ReaderQuery
+from actors.recommender.recommender import Recommender
+from actors.retrieval.answer_messages import AnswerQuery, AnswersFound
+from cluster.query.language.parser import parse
+from cluster.query.language.tree import All
+from tests.fakes.corner_shop import APP, NOW_MS, product_change
+
+ENABLED = parse("enable_question_answering:true")
+GUIDES: list[dict[str, Any]] = [
+    {
+        "product_id": "guide-soil", "title": "Soil guide", "brand": "Alder", "enable_question_answering": True,
+        "html": "<h1>Mulch</h1><p>Mulch is a loose cover over soil.</p><p>Compost feeds the worms.</p>",
+    },
+    {
+        "product_id": "guide-bulbs", "title": "Bulb guide", "brand": "Fern", "enable_question_answering": True,
+        "html": "<p>Tulip bulbs are set about 15 cm deep, pointed end up.</p><p>Mulch keeps bulbs dry.</p>",
+    },
+    {"product_id": "secret", "title": "Mulch", "html": "<p>Mulch is what we sell in bags.</p>"},
+    {"product_id": "empty", "title": "Mulch and what it is", "enable_question_answering": True},
+]  # fmt: skip
+
+
+@pytest.fixture
+def guides() -> Recommender:
+    found = Recommender(HashingEmbedder())
+    found.apply(product_change(GUIDES, "1-0"))
+    return found
+
+
+def ask(guides: Recommender, question: str, *, filter_: str = "", **more: Any) -> AnswersFound:
+    own = {name: more.pop(name) for name in ("html", "block", "correct", "least_boosted") if name in more}
+    least = more.pop("least", 0.3)
+    asked = AnswerQuery(question, question, least, own.pop("least_boosted", least), **own)
+    query = ReaderQuery(
+        kind="question_answering", app_id=APP, engine_id="default", rows=5, dedupe=False, filter=ENABLED, question=asked
+    )  # fmt: skip
+    if filter_:
+        query = replace(query, filter=All((ENABLED, parse(filter_))))
+    found = guides.answer(replace(query, **more), [], (), NOW_MS).answers
+    assert found is not None
+    return found
+
+
+def ids(found: AnswersFound) -> list[str]:
+    return [answer["product_id"] for answer in found.answers]
+
+
+def test_the_paragraph_that_answers_is_told_with_its_place(guides: Recommender) -> None:
+    found = ask(guides, "What is mulch?")
+    first = found.answers[0]
+    assert first["product_id"] == "guide-soil"
+    assert first["answer"]["text"] == "Mulch is a loose cover over soil."
+    assert first["answer"]["css_selector"] == ":root > body:nth-child(2) > p:nth-child(2)"
+    assert 0.5 < first["answer"]["probability"] <= 1
+    assert set(first) == {"product_id", "answer"}
+    assert set(first["answer"]) == {"text", "css_selector", "probability"}
+
+
+def test_only_pages_that_allow_it_are_asked(guides: Recommender) -> None:
+    assert "secret" not in ids(ask(guides, "mulch sell bags", least=0.0))
+    assert "empty" not in ids(ask(guides, "What is mulch?", least=0.0))
+
+
+def test_answers_are_as_probable_as_was_asked_for(guides: Recommender) -> None:
+    every, sure = ask(guides, "What is mulch?", least=0.0), ask(guides, "What is mulch?", least=0.999)
+    assert every.total == 2
+    assert (sure.total, list(sure.answers)) == (0, [])
+    assert ask(guides, "What is mulch?", least=0.0, rows=1).total == 2
+
+
+def test_a_typo_is_corrected_and_told(guides: Recommender) -> None:
+    found = ask(guides, "what is mulhc")
+    assert found.answers[0]["answer"]["text"].startswith("Mulch is")
+    assert (found.spelling.errors, found.spelling.corrected_text) == (True, "what is mulch")
+    assert not ask(guides, "what is mulhc", correct=False).spelling.corrected
+
+
+def test_filters_fields_html_and_block(guides: Recommender) -> None:
+    found = ask(guides, "What is mulch?", filter_="brand:Fern", fields=("title",), html=True, block=True)
+    [answer] = found.answers
+    assert (answer["product_id"], answer["title"]) == ("guide-bulbs", "Bulb guide")
+    assert answer["answer"]["html"] == "<p>Mulch keeps bulbs dry.</p>"
+    block = answer["answer_block"]
+    assert (block["relevant_children_slice"], block["title"]) == ([0, 2], "")
+    assert block["answer_css_selector"] == ":scope > :nth-child(2)"
+
+
+def test_boosts_lift_answers_that_are_probable_enough(guides: Recommender) -> None:
+    boosts = (Boost(parse("brand:Fern"), name="fern"),)
+    lifted = ask(guides, "What is mulch?", least=0.0, boosts=boosts)
+    assert ids(lifted) == ["guide-bulbs", "guide-soil"]
+    assert lifted.answers[0]["_boosted_rules"] == ["fern"]
+    assert ids(ask(guides, "What is mulch?", least=0.0, least_boosted=1.0, boosts=boosts))[0] == "guide-soil"
+
+
+def test_a_page_that_changed_answers_anew(guides: Recommender) -> None:
+    ask(guides, "What is mulch?")
+    guides.apply(product_change([{**GUIDES[0], "html": "<p>Mulch is bark, straw or leaves.</p>"}], "2-0"))
+    assert ask(guides, "What is mulch?").answers[0]["answer"]["text"] == "Mulch is bark, straw or leaves."
+
+
+@pytest.mark.parametrize("question", ["", " ", "?", "the of", "*", "\x00", "x" * 1_000, "🌷"])
+def test_questions_that_say_nothing_have_no_answer(guides: Recommender, question: str) -> None:
+    assert ask(guides, question, least=0.1).total == 0

@@ -1,0 +1,270 @@
+"""Searches over the corner shop: what is found, in which order, on which page, with which scores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from actors.recommender.messages import ReaderQuery
+from actors.recommender.recommender import Recommender
+from cluster.query.columnar.compile import matches
+from cluster.query.language.parser import parse
+from cluster.store.ports.stores import Change
+from deployments.api.wire.search import ManyProducts, Search, to_named_query, to_search_query
+from tests.fakes.corner_shop import APP, NOW_MS, PRODUCTS, READERS, open_shop, product_change, recents
+from tests.fakes.search_queries import found_by, ids, search
+
+STEADY = settings(
+    derandomize=True, deadline=None, max_examples=40, database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)  # fmt: skip
+BY_ID = {product["product_id"]: product for product in PRODUCTS}
+CLAUSES = ["brand:Alder", "tags:steel", "price:[12 TO *]", "categories:Garden", "-tags:small", "*:*"]
+
+
+@pytest.fixture(scope="module")
+def shop() -> Recommender:
+    return open_shop()
+
+
+@pytest.fixture
+def own_shop() -> Recommender:
+    return open_shop()
+
+
+# --- one scorer ---------------------------------------------------------------------------------------
+
+
+@STEADY
+@given(
+    reader=st.sampled_from(READERS), clause=st.sampled_from(CLAUSES),
+    boost=st.sampled_from([None, "brand:Birk", "tags:steel"]), words=st.sampled_from(["*", "steel", "garden"]),
+)  # fmt: skip
+def test_a_product_has_the_score_it_has_on_recommendations(
+    shop: Recommender, reader: str, clause: str, boost: str | None, words: str
+) -> None:
+    found = search(
+        shop, recents(reader), q=words, user_id=reader, fq=clause, boost_fq=boost, rows=50,
+        dedupe_product_group_id=False,
+    )  # fmt: skip
+    asked = ReaderQuery(
+        kind="user_to_products", app_id=APP, engine_id="default", user_id=reader, filter=parse(clause), rows=50,
+        dedupe=False,
+    )  # fmt: skip
+    # nothing the reader did, so that nothing is left out
+    scores = {
+        one["product_id"]: one["_personalization_score"]
+        for query in (asked, replace(asked, kind="user_to_trending"), replace(asked, kind="user_to_history"))
+        for one in shop.answer(query, recents(reader), (), NOW_MS).products
+    }
+    for product in found.products:
+        assert matches(parse(clause), BY_ID[product["product_id"]])
+        assert product["_boosted"] is (
+            boost is not None and matches(parse(boost), BY_ID[product["product_id"]])
+        )
+        if product["product_id"] in scores:
+            assert product["_personalization_score"] == pytest.approx(scores[product["product_id"]], abs=2e-6)
+
+
+def test_taste_changes_the_order_and_never_what_is_found(shop: Recommender) -> None:
+    carl = search(shop, recents("carl"), q="steel", user_id="carl", rows=50)
+    gina = search(shop, recents("gina"), q="steel", user_id="gina", rows=50)
+    assert sorted(ids(carl)) == sorted(ids(gina))
+    assert ids(carl) != ids(gina)
+    assert ids(carl).index("carving-knife") < ids(gina).index("carving-knife")
+
+
+def test_without_weight_relevance_decides_whoever_asks(shop: Recommender) -> None:
+    def asked(reader: str) -> list[Any]:
+        found = search(shop, recents(reader), q="knife", user_id=reader, rows=50, personalization_weight=0)
+        return [one["_search_score"] for one in found.products]
+
+    scores = asked("carl")
+    assert scores == sorted(scores, reverse=True) == asked("gina")
+    assert all(score > 0 for score in scores)
+
+
+def test_without_weight_equals_stand_in_one_order_for_everybody(shop: Recommender) -> None:
+    lists = {
+        tuple(ids(search(shop, recents(reader), q="*", user_id=reader, rows=50, personalization_weight=0)))
+        for reader in (*READERS, "nobody")
+    }
+    assert len(lists) == 1
+
+
+def test_what_is_sold_out_is_found_with_a_low_score(shop: Recommender) -> None:
+    (teapot,) = search(shop, q="teapot").products
+    assert teapot["product_id"] == "teapot"
+    assert 0 <= teapot["_personalization_score"] < 0.5
+
+
+# --- pages ---------------------------------------------------------------------------------------
+
+
+@STEADY
+@given(
+    rows=st.integers(1, 5), dedupe=st.booleans(), words=st.sampled_from(["*", "steel", "trowel"]),
+    more=st.sampled_from(
+        [
+            {}, {"boost_fq": "brand:Birk"}, {"boost_fq": "brand:Mori", "boost_positions": [2, 4]},
+            {"order_by": [{"field": "price"}]}, {"diversification": {"brand": {"minimum_distance": 1}}},
+            {"include": ["teapot"]},
+            {"anchoring_settings": [{"product_id": "garden-almanac", "anchor_ids": ["hand-fork"]}]},
+            {"enable_partial_match": True, "like": "bulbs"},
+        ]
+    ),
+)  # fmt: skip
+def test_pages_put_together_are_the_whole_list(
+    shop: Recommender, rows: int, dedupe: bool, words: str, more: dict[str, Any]
+) -> None:
+    common = {"q": words, "dedupe_product_group_id": dedupe, **more}
+    every = [product["product_id"] for product in PRODUCTS]
+    whole = search(shop, **common, rows=100, query_product_existence={"product_ids": every})
+    told = found_by(whole)
+    pages: list[str] = []
+    for start in range(0, told.total + rows, rows):
+        page = search(shop, **common, rows=rows, start=start)
+        pages += ids(page)
+        assert found_by(page).total == told.total
+    assert pages == ids(whole)
+    assert len(set(pages)) == len(pages) == told.total
+    assert {one for one, there in told.existence.items() if there} == set(pages)
+
+
+# --- freshness ---------------------------------------------------------------------------------------
+
+
+def test_products_are_found_counted_and_given_as_they_are_now(own_shop: Recommender) -> None:
+    bucket = {"product_id": "bucket", "title": "Pewter bucket", "brand": "Zink", "price": 7}
+    assert found_by(search(own_shop, q="pewter", facets=["brand"])).total == 0
+    own_shop.apply(product_change([bucket], f"{NOW_MS + 1}-0"))
+    found = search(own_shop, q="pewter", facets=["brand"], order_by=[{"field": "price"}])
+    assert ids(found) == ["bucket"]
+    assert found_by(found).facets == {"brand": [("Zink", 1)]}
+    own_shop.apply(product_change([{**bucket, "title": "Tin bucket", "brand": "Tinn"}], f"{NOW_MS + 2}-0"))
+    assert found_by(search(own_shop, q="pewter")).total == 0
+    assert found_by(search(own_shop, q="tin", facets=["brand"])).facets == {"brand": [("Tinn", 1)]}
+    own_shop.apply(Change("product", f"{NOW_MS + 3}-0", "remove", b'["bucket"]'))
+    assert found_by(search(own_shop, q="tin", facets=["brand"])).facets == {"brand": []}
+    asked = ReaderQuery(
+        kind="mget", app_id=APP, engine_id="default", anchors=("bucket", "hand-fork"), fields=("*",)
+    )
+    gone, there = own_shop.answer(asked, [], (), NOW_MS + 4).products
+    assert gone == {"_found": False, "product_id": "bucket"}
+    assert there == {"_found": True, **BY_ID["hand-fork"]}
+
+
+def test_an_empty_shop_finds_nothing() -> None:
+    empty = open_shop()
+    for at, product in enumerate(PRODUCTS):
+        change = Change("product", f"{NOW_MS + 1}-{at}", "remove", f'["{product["product_id"]}"]'.encode())
+        empty.apply(change)
+    for words in ("*", "steel"):
+        found = search(
+            empty, q=words, facets=["brand", "title"], order_by=[{"field": "price"}], include=["teapot"]
+        )
+        assert (found.products, found_by(found).total) == ([], 0)
+        assert found_by(found).facets == {"brand": [], "title": []}
+
+
+# --- variants ---------------------------------------------------------------------------------------
+
+
+def test_one_variant_stands_for_its_product_and_the_filter_says_which(shop: Recommender) -> None:
+    assert found_by(search(shop, q="trowel")).total == 1
+    for grip in ("green", "red"):
+        assert ids(search(shop, q="trowel", fq=f"attributes.grip:{grip}")) == [f"trowel-{grip}"]
+    both = found_by(search(shop, q="trowel", facets=["attributes.grip", "brand"])).facets
+    assert both == {"attributes.grip": [("green", 1), ("red", 1)], "brand": [("Alder", 1)]}
+    apart = search(shop, q="trowel", facets=["brand"], dedupe_product_group_id=False)
+    assert found_by(apart).facets == {"brand": [("Alder", 2)]}
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+def test_a_phrase_stands_together_in_some_text(own_shop: Recommender) -> None:
+    own_shop.apply(
+        product_change(
+            [
+                {"product_id": "a", "title": "Lamp", "html": "<p>A bright green lamp.</p>"},
+                {"product_id": "b", "title": "Lamp", "description": "green and bright"},
+            ],
+            f"{NOW_MS + 1}-0",
+        )
+    )
+    assert ids(search(own_shop, advanced_q='full_text:"bright green"')) == ["a"]
+    assert sorted(ids(search(own_shop, advanced_q="full_text:(bright green)"))) == ["a", "b"]
+    assert ids(search(own_shop, advanced_q='full_text:(lamp -"bright green")')) == ["b"]
+
+
+def test_a_title_is_marked_as_html_whatever_stands_in_it(own_shop: Recommender) -> None:
+    hostile = {"product_id": "x", "title": '<script>alert("steel")</script> & <mark>'}
+    own_shop.apply(product_change([hostile], f"{NOW_MS + 1}-0"))
+    (found,) = search(own_shop, q="steel alert", fl=["title"]).products
+    assert found["title"] == hostile["title"]
+    assert found["_title_with_markups"] == (
+        "&lt;script&gt;<mark>alert</mark>(&quot;<mark>steel</mark>&quot;)&lt;/script&gt; &amp; &lt;mark&gt;"
+    )
+    (plain,) = search(own_shop, q="steel alert").products
+    assert "_title_with_markups" not in plain
+
+
+def test_anchors_count_by_variant_and_stay_within_filters(shop: Recommender) -> None:
+    settings = [{"product_id": "tulip-bulbs", "anchor_ids": ["trowel-red"], "relative_position": 1}]
+    by_price = [{"field": "price", "order": "asc"}]
+    found = search(shop, q="steel", rows=50, order_by=by_price, anchoring_settings=settings)
+    listed = ids(found)
+    at = next(place for place, one in enumerate(listed) if one.startswith("trowel"))
+    assert listed[at + 1] == "tulip-bulbs"
+    assert "tulip-bulbs" not in ids(
+        search(shop, q="steel", fq="tags:steel", rows=50, anchoring_settings=settings)
+    )
+    assert "tulip-bulbs" not in ids(search(shop, q="knife", rows=50, anchoring_settings=settings))
+
+
+def test_a_boost_under_an_order_marks_and_pins_but_raises_nothing(shop: Recommender) -> None:
+    order = [{"field": "price", "order": "asc"}]
+    plain = ids(search(shop, q="*", rows=50, order_by=order))
+    raised = search(shop, q="*", rows=50, order_by=order, boost_fq="brand:Mori")
+    assert ids(raised) == plain
+    assert [one["product_id"] for one in raised.products if one["_boosted"]] == ["garden-almanac", "teapot"]
+    pinned = search(shop, q="*", rows=50, order_by=order, boost_fq="brand:Mori", boost_positions=[0])
+    assert ids(pinned)[0] == "garden-almanac"
+
+
+def test_what_a_caller_can_make_heavy_leaves_the_event_loop() -> None:
+    shop = open_shop()
+    plain = {"q": "steel", "rows": 20, "fl": ["title", "price"], "facets": ["brand", "price"]}
+
+    def is_light(**more: Any) -> bool:
+        body = Search.model_validate({**plain, **more})
+        return shop.is_light(to_search_query(body, app_id=APP, user_id="", now_ms=NOW_MS))
+
+    assert is_light()
+    assert is_light(q="*")
+    assert is_light(order_by=[{"field": "price"}])
+    for heavy in (
+        {"rows": 1_000},
+        {"fl": ["title", *(f"custom_attributes.a{at}*" for at in range(60))]},
+        {"advanced_q": 'full_text:"red trowel"'},
+        {"like": "red trowel"},
+        {"q": "steel " * 100},
+        {"facets": ["brand"] * 6},
+        {"facets": [{"field": "title", "include": ".*a.*"}]},
+        {"query_product_existence": {"product_ids": list(map(str, range(100)))}},
+    ):
+        assert not is_light(**heavy), heavy
+
+    def is_light_to_give(count: int, *fl: str) -> bool:
+        body = ManyProducts(product_ids=list(map(str, range(count))), fl=list(fl))
+        return shop.is_light(to_named_query(body, app_id=APP))
+
+    assert is_light_to_give(100, "*")
+    assert is_light_to_give(20, "title", "url", "price")
+    assert not is_light_to_give(1_000, "*")
+    assert not is_light_to_give(100, *map(str, range(10)))

@@ -1,0 +1,145 @@
+"""The first question on a field: who asks waits for its column, nobody else does, and the answer is the same."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from actors.language.embedder import HashingEmbedder
+from actors.recommender.messages import Boost, Circle, ReaderQuery, RecommendationResult
+from actors.serving import app_follower as follower_module
+from actors.serving.app_follower import Follower
+from cluster.clock import SystemClock
+from cluster.meter import SilentMeter
+from cluster.query.columnar.column_store import keys_of
+from cluster.query.language.parser import parse
+from cluster.store.ports.stores import Stores
+from tests.fakes.corner_shop import APP, PRODUCTS, furnish, upload
+from tests.fakes.stores.memory import memory_stores
+from tests.suites.waiting import until
+
+QUERY = ReaderQuery("user_to_trending", APP, "default", rows=20)
+ASKED = {
+    "filter": replace(QUERY, filter=parse("brand:Birk AND price:[1 TO *]")),
+    "removed": replace(QUERY, removed=(Boost(parse("tags:steel")),)),
+    "boost": replace(QUERY, boosts=(Boost(parse("custom_attributes.grip:green")),)),
+    "circle": replace(QUERY, circles=(Circle(53.8, -1.55, 10),)),
+    "geo boost": replace(QUERY, boost_circles=(Circle(53.8, -1.55, 10),)),
+    "context": replace(QUERY, context={"brand": ("Birk",)}),
+    "groups": replace(QUERY, kind="user_to_attributes", field_name="tags", group_rows=3),
+    "filtered groups": replace(
+        QUERY, kind="user_to_attributes", field_name="brand", group_rows=3, filter=parse("title:trowel")
+    ),
+}
+
+
+@pytest.fixture
+def clock() -> SystemClock:
+    return SystemClock()
+
+
+@pytest.fixture
+def stores(clock: SystemClock) -> Stores:
+    return memory_stores(clock)
+
+
+@pytest.fixture
+async def follower(
+    stores: Stores, clock: SystemClock, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Follower]:
+    """A follower of the corner shop whose columns are built only when somebody asks, a record at a time."""
+    monkeypatch.setattr(follower_module, "RECORDS_AT_ONCE", 2)
+    monkeypatch.setattr(follower_module, "OFTEN_ASKED", ())
+    await furnish(stores)
+    follower = Follower(APP, "test", stores, None, clock, SilentMeter(), HashingEmbedder)
+    await follower.start()
+    yield follower
+    await follower.close()
+
+
+@pytest.mark.parametrize("asked", ASKED)
+async def test_an_answer_that_waited_for_columns_is_the_same(
+    asked: str, follower: Follower, stores: Stores, clock: SystemClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = await follower.answer(ASKED[asked], [], [])
+    monkeypatch.setattr(follower_module, "RECORDS_AT_ONCE", 1_000)
+    other = Follower(APP, "other", stores, None, clock, SilentMeter(), HashingEmbedder)
+    await other.start()
+    expected = await other.answer(ASKED[asked], [], [])
+    await other.close()
+    assert _shown(found) == _shown(expected)
+    assert any(_shown(found))
+
+
+def _shown(result: RecommendationResult) -> tuple[list[str], list[tuple[object, int, list[str]]]]:
+    return _ids(result.products), [
+        (group.value, group.total, _ids(group.products)) for group in result.groups
+    ]
+
+
+def _ids(products: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [product["product_id"] for product in products]
+
+
+async def test_others_are_answered_and_changes_come_in_while_a_column_is_built(
+    follower: Follower, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def pause() -> None:
+        begun.set()
+        assert go_on.wait(10)
+
+    monkeypatch.setattr(follower_module, "_BESIDE_S", 0.0)
+    monkeypatch.setattr(follower_module, "_PAUSE", pause)
+    waiting = asyncio.create_task(follower.answer(ASKED["filter"], [], []))
+    await until(begun.is_set)
+    assert (await follower.answer(QUERY, [], [])).products
+    new = {
+        "product_id": "rake",
+        "type": "tool",
+        "title": "Rake",
+        "brand": "Birk",
+        "price": 5.0,
+        "categories": [["Garden"]],
+    }
+    await upload(stores, [new])
+    await until(lambda: follower.products == len(PRODUCTS) + 1)
+    assert not waiting.done()
+    go_on.set()
+    assert (await waiting).products
+    catalog = follower._held.overlay.catalog
+    assert catalog.columns.are_ready(keys_of(parse("brand:Birk")))
+    assert catalog.matching(parse("brand:Birk AND price:5"))[catalog.row_of("rake")]
+
+
+async def test_who_asks_for_the_same_column_meanwhile_waits_for_the_same_building(follower: Follower) -> None:
+    found = await asyncio.gather(*(follower.answer(ASKED["filter"], [], []) for _ in range(5)))
+    assert found == [found[0]] * 5
+
+
+async def test_an_answer_that_needs_more_columns_than_memory_holds_comes_all_the_same(
+    follower: Follower,
+) -> None:
+    columns = follower._held.overlay.catalog.columns
+    columns._columns._most_bytes = 1
+    everything = replace(
+        ASKED["filter"], boosts=(Boost(parse("tags:steel")),), removed=(Boost(parse("rating:5")),),
+        boost_circles=(Circle(53.8, -1.55, 10),),
+    )  # fmt: skip
+    assert (await follower.answer(everything, [], [])).products
+
+
+async def test_columns_often_asked_are_built_before_anybody_asks(
+    follower: Follower, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follower_module, "OFTEN_ASKED", (("field", "brand"),))
+    columns = follower._held.overlay.catalog.columns
+    assert not columns.are_ready(keys_of(parse("brand:Birk")))
+    await upload(stores, PRODUCTS[:1])
+    await until(lambda: columns.are_ready(keys_of(parse("brand:Birk"))))

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from actors.recommender.messages import ReaderQuery, RecommendationResult
+from actors.serving.client import RemoteRecommenderClient
+from cluster.errors import NotFound, Refusal, Unavailable
+
+QUERY = ReaderQuery(kind="user_to_products", app_id="shop", engine_id="big")
+
+
+class Lost(Exception):
+    """What a handle raises when the replica died."""
+
+
+class Handle:
+    """A deployment handle whose answers are written down beforehand."""
+
+    def __init__(self, *answers: Any) -> None:
+        self._answers = list(answers)
+        self.asked = 0
+        self.answer = self
+
+    def remote(self, query: ReaderQuery) -> Awaitable[Any]:
+        self.asked += 1
+        answer = self._answers.pop(0)
+
+        async def come() -> Any:
+            if isinstance(answer, Exception):
+                raise answer
+            return await answer() if callable(answer) else answer
+
+        return come()
+
+
+def never() -> Callable[[], Awaitable[Any]]:
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    return wait
+
+
+def client(handle: Handle, patience_s: float = 5.0) -> RemoteRecommenderClient:
+    return RemoteRecommenderClient(handle, lost=(Lost,), patience_s=patience_s)
+
+
+async def test_a_query_whose_replica_died_is_asked_once_more() -> None:
+    handle = Handle(Lost(), RecommendationResult(served_by="other"))
+    assert (await client(handle).answer(QUERY)).served_by == "other"
+    assert handle.asked == 2
+
+
+async def test_it_is_not_asked_a_third_time() -> None:
+    handle = Handle(Lost(), Lost(), RecommendationResult())
+    with pytest.raises(Lost):
+        await client(handle).answer(QUERY)
+    assert handle.asked == 2
+
+
+async def test_other_errors_and_refusals_are_not_asked_again() -> None:
+    for answer, error in (
+        (ValueError("ours"), ValueError),
+        (Refusal.of(NotFound("engine is not found")), NotFound),
+    ):
+        handle = Handle(answer)
+        with pytest.raises(error):
+            await client(handle).answer(QUERY)
+        assert handle.asked == 1
+
+
+async def test_a_deployment_that_stays_silent_is_unavailable_in_time() -> None:
+    with pytest.raises(Unavailable) as caught:
+        await client(Handle(never()), patience_s=0.02).answer(QUERY)
+    assert caught.value.facts["retry_after_s"] == 1
+
+
+async def test_both_tries_share_one_deadline() -> None:
+    async def late() -> None:
+        await asyncio.sleep(0.03)
+        raise Lost
+
+    loop = asyncio.get_running_loop()
+    begin = loop.time()
+    with pytest.raises(Unavailable):
+        await client(Handle(late, never()), patience_s=0.05).answer(QUERY)
+    assert loop.time() - begin < 1

@@ -1,0 +1,350 @@
+"""Snapshots change under a host that answers: adopted, refused, gone back to."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from actors.recommender.messages import ReaderQuery, RecommendationResult
+from actors.recommender.state.serving_model import Champion
+from actors.serving import model_registry as champions_module
+from actors.serving.host import RecommenderHost
+from actors.serving.model_registry import Champions, Models
+from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.checksummed_files import digest_of
+from cluster.artifacts.manifest import Manifest
+from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.clock import SystemClock
+from cluster.errors import Fault, NotFound
+from cluster.meter import SilentMeter
+from cluster.records.engine import Engine
+from cluster.records.recent_event import RecentEvent
+from cluster.store.ports.stores import Stores
+from tests.fakes.corner_shop import APP, NOW_MS, upload
+from tests.fakes.stores.memory import memory_stores
+from tests.fakes.trained_snapshot import built, name, published, ring_products
+from tests.suites.manual_clock import ManualClock
+from tests.suites.snapshot_damage import damaged_loads, folder_of
+from tests.suites.waiting import until
+
+QUERY = ReaderQuery(
+    "user_to_products",
+    APP,
+    "default",
+    rows=3,
+    simulated=(RecentEvent("click", (name(7),), NOW_MS), RecentEvent("click", (name(6),), NOW_MS - 60_000)),
+)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """A shelf with two versions of one engine."""
+    root = tmp_path_factory.mktemp("shelf")
+    snapshots = SnapshotShelf(Shelf.open(root / "shelf"))
+    first = published(snapshots, root / "one", APP, seed=6)
+    second = published(snapshots, root / "two", APP, seed=7)
+    return root / "shelf", first, second
+
+
+@pytest.fixture
+def shelf(trained: tuple[Path, str, str], tmp_path: Path) -> Path:
+    """A copy that may be damaged."""
+    shutil.copytree(trained[0], tmp_path / "shelf")
+    return tmp_path / "shelf"
+
+
+@pytest.fixture
+def models(shelf: Path, tmp_path: Path) -> Models:
+    return Models(SnapshotShelf(Shelf.open(shelf)), tmp_path / "cache")
+
+
+@pytest.fixture
+def stores() -> Stores:
+    return memory_stores(SystemClock())
+
+
+class Refusals(SilentMeter):
+    """Counts snapshots that were refused."""
+
+    def __init__(self) -> None:
+        self.refused = 0.0
+
+    def count(self, name: str, by: float = 1, **tags: str) -> None:
+        if name == "kiosk_snapshots_refused_total":
+            self.refused += by
+
+
+@pytest.fixture
+def meter() -> Refusals:
+    return Refusals()
+
+
+@pytest.fixture
+async def host(
+    stores: Stores, models: Models, meter: Refusals, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[RecommenderHost]:
+    monkeypatch.setattr(champions_module, "LOOK_S", 0.02)
+    await upload(stores, ring_products())
+    host = RecommenderHost(stores, None, SystemClock(), meter, models=models)
+    yield host
+    await host.close()
+
+
+async def serve(stores: Stores, version: str, engine_id: str = "default") -> None:
+    """Point an engine to a version, as promoting does."""
+    engine = await stores.engines.get(APP, engine_id) or Engine(app_id=APP, engine_id=engine_id)
+    await stores.engines.put(engine.model_copy(update={"snapshot": version}))
+
+
+async def answered(host: RecommenderHost, query: ReaderQuery = QUERY) -> RecommendationResult:
+    found = await host.answer(query)
+    assert isinstance(found, RecommendationResult), found
+    return found
+
+
+async def first_of(host: RecommenderHost, query: ReaderQuery = QUERY) -> str:
+    product_id: str = (await answered(host, query)).products[0]["product_id"]
+    return product_id
+
+
+async def serving(host: RecommenderHost, engine_id: str = "default") -> str:
+    return (await host._followers.of(APP)).serving(engine_id)
+
+
+# --- what serves ------------------------------------------------------------------------------------------------------
+
+
+async def test_the_first_answer_comes_from_the_snapshot_that_serves(
+    host: RecommenderHost, stores: Stores, trained: tuple[Path, str, str]
+) -> None:
+    await serve(stores, trained[1])
+    assert await first_of(host) == name(8)
+    assert await serving(host) == trained[1]
+
+
+async def test_a_promotion_and_its_way_back_need_no_restart(
+    host: RecommenderHost, stores: Stores, trained: tuple[Path, str, str]
+) -> None:
+    assert await first_of(host) != name(8)
+    for version in (trained[1], trained[2], trained[1], ""):
+        await serve(stores, version)
+
+        async def done(version: str = version) -> bool:
+            await answered(host)
+            return await serving(host) == version
+
+        await until(done, 3.0)
+        assert (await first_of(host) == name(8)) is bool(version)
+
+
+async def test_engines_of_an_app_follow_their_own_records(
+    host: RecommenderHost, stores: Stores, trained: tuple[Path, str, str]
+) -> None:
+    await serve(stores, trained[1])
+    await serve(stores, "", "plain")
+    assert await first_of(host) == name(8)
+    assert await first_of(host, replace(QUERY, engine_id="plain")) != name(8)
+
+
+async def test_a_snapshot_stays_when_the_app_is_loaded_anew(
+    host: RecommenderHost, stores: Stores, trained: tuple[Path, str, str]
+) -> None:
+    await serve(stores, trained[1])
+    await answered(host)
+    follower = await host._followers.of(APP)
+    follower._recommender = await follower._load()
+    assert await first_of(host) == name(8)
+
+
+async def test_a_version_asked_for_answers_beside_the_one_that_serves(
+    host: RecommenderHost, stores: Stores, trained: tuple[Path, str, str]
+) -> None:
+    await serve(stores, "")
+    plain = await first_of(host)
+    assert plain != name(8)
+    assert await first_of(host, replace(QUERY, snapshot=trained[1])) == name(8)
+    assert (await first_of(host), await serving(host)) == (plain, "")
+    await serve(stores, trained[2])
+    assert await first_of(host, replace(QUERY, snapshot=trained[1])) == name(8)
+
+
+async def test_a_version_asked_for_stays_when_the_app_is_loaded_anew(
+    host: RecommenderHost, stores: Stores, trained: tuple[Path, str, str]
+) -> None:
+    await serve(stores, "")
+    asked = replace(QUERY, snapshot=trained[1])
+    await answered(host, asked)
+    follower = await host._followers.of(APP)
+    follower._recommender = await follower._load()
+    assert await first_of(host, asked) == name(8)
+
+
+async def test_who_asks_for_a_version_that_is_not_there_gets_what_serves(
+    host: RecommenderHost, stores: Stores, trained: tuple[Path, str, str], meter: Refusals
+) -> None:
+    await serve(stores, trained[1])
+    for _ in range(3):
+        assert await first_of(host, replace(QUERY, snapshot="nothing")) == name(8)
+    assert meter.refused == 1
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+async def test_a_damaged_snapshot_is_refused_and_the_one_that_serves_goes_on(
+    host: RecommenderHost, stores: Stores, shelf: Path, trained: tuple[Path, str, str], meter: Refusals
+) -> None:
+    _, good, bad = trained
+    await serve(stores, good)
+    assert await first_of(host) == name(8)
+    weights = folder_of(shelf, bad) / "rules" / "weights.npy"
+    weights.write_bytes(weights.read_bytes()[:-3])
+    await serve(stores, bad)
+
+    async def refused() -> bool:
+        await answered(host)
+        return meter.refused > 0
+
+    await until(refused, 3.0)
+    assert await first_of(host) == name(8)
+    assert await serving(host) == good
+    assert meter.refused == 1, "it is not tried again and again"
+
+
+async def test_a_version_that_is_not_there_is_refused_and_the_live_parts_serve(
+    host: RecommenderHost, stores: Stores, meter: Refusals
+) -> None:
+    await serve(stores, "0123456789abcdef")
+    assert (await answered(host)).products
+    assert meter.refused == 1
+
+
+def test_a_version_under_another_name_is_refused(
+    models: Models, shelf: Path, trained: tuple[Path, str, str]
+) -> None:
+    _, first, second = trained
+    shutil.rmtree(folder_of(shelf, first))
+    shutil.copytree(folder_of(shelf, second), folder_of(shelf, first))
+    with pytest.raises(Fault, match=f"it is version {second}, {first} was asked for"):
+        models.load(APP, "default", first)
+    with pytest.raises(NotFound):
+        models.load(APP, "default", "never")
+
+
+Damage = Callable[[Path], None]
+
+
+def _array(path: str, change: Callable[[Any], Any]) -> Damage:
+    """Replace an array by another one; the manifest vouches for it, so only its form can tell."""
+
+    def damage(folder: Path) -> None:
+        file = folder / path
+        np.save(file, change(np.load(file)))
+        manifest = Manifest.parse((folder / "manifest.json").read_bytes(), kind="snapshot")
+        kept = np.load(file)
+        entries = tuple(
+            replace(
+                entry,
+                size=file.stat().st_size,
+                sha256=digest_of(file),
+                facts={"dtype": str(kept.dtype), "shape": list(kept.shape)},
+            )
+            if entry.name == path
+            else entry
+            for entry in manifest.files
+        )
+        vouch(folder, replace(manifest, files=entries))
+
+    return damage
+
+
+def vouch(folder: Path, manifest: Manifest) -> None:
+    """Write a manifest that fits its files and calls itself as it was called."""
+    (folder / "manifest.json").write_bytes(manifest.dump())
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _array("rules/weights.npy", lambda array: array.astype(np.float64)),
+        _array("rules/weights.npy", lambda array: array[:-1]),
+        _array("rules/weights.npy", lambda array: np.where(np.arange(len(array)) == 3, np.nan, array)),
+        _array("rules/items.npy", lambda array: array + 25),
+        _array("rules/items.npy", lambda array: array.astype(np.float32)),
+        _array("rules/starts.npy", lambda array: array[::-1].copy()),
+        _array("sessions/item_sessions.npy", lambda array: array - 1),
+        _array("trend/scores.npy", lambda array: array.reshape(1, -1)),
+        _array("trend/scores.npy", lambda array: -array),
+    ],
+    ids=["dtype", "short", "nan", "out of range", "no index", "backwards", "negative", "shape", "below 0"],
+)
+def test_arrays_of_another_form_are_refused_even_when_the_manifest_vouches_for_them(
+    models: Models,
+    shelf: Path,
+    trained: tuple[Path, str, str],
+    damage: Damage,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    version = trained[1]
+    damage(folder_of(shelf, version))
+    with pytest.raises(Fault, match="its version does not fit its contents"):
+        models.load(APP, "default", version)
+    # and without that proof by what the array is
+    monkeypatch.setattr("actors.models.validation.version_of", lambda *_: version)
+    with pytest.raises(Fault, match=r"snapshot is damaged: (rules|sessions|trend)"):
+        models.load(APP, "default", version)
+
+
+@pytest.mark.parametrize("every", [29])
+def test_whatever_is_cut_or_flipped_is_refused(
+    models: Models, shelf: Path, trained: tuple[Path, str, str], every: int
+) -> None:
+    """A part of what the drill does in full."""
+    counts = damaged_loads(models, folder_of(shelf, trained[1]), trained[1], cuts=10, flips=40, seed=every)
+    assert counts == {"tried": 50, "refused": 50}
+
+
+def test_a_snapshot_of_this_test_is_small_enough_to_be_damaged_often(tmp_path: Path) -> None:
+    folder, _ = built(tmp_path / "s")
+    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 200_000
+    assert json.loads((folder / "manifest.json").read_bytes())["manifest"]["kind"] == "snapshot"
+
+
+async def test_a_version_that_only_an_experiment_named_is_let_go_when_nobody_asks_for_it(
+    stores: Stores, models: Models, trained: tuple[Path, str, str]
+) -> None:
+    _, first, second = trained
+    held: dict[str, Champion] = {}
+    clock = ManualClock(NOW_MS)
+
+    async def adopt(engine_id: str, champion: Champion | None) -> None:
+        held.pop(engine_id, None)
+        if champion is not None:
+            held[engine_id] = champion
+
+    champions = Champions(
+        APP, stores.engines, models, lambda: [name(at) for at in range(3)],
+        lambda engine_id: held[engine_id].version if engine_id in held else "",
+        lambda _: {}, adopt, clock, SilentMeter(),
+    )  # fmt: skip
+    await serve(stores, first)
+    await champions.know("default")
+    pinned = await champions.pin("default", second)
+    assert held[pinned].version == second
+    clock.advance(599_000)
+    assert await champions.pin("default", second) == pinned
+    clock.advance(599_000)
+    await champions.look()
+    assert set(held) == {"default", pinned}, "it was asked for meanwhile"
+    clock.advance(2_000)
+    await champions.look()
+    assert set(held) == {"default"}
+    assert await champions.pin("default", second) == pinned, "an experiment may begin again"
+    assert held[pinned].version == second

@@ -1,0 +1,162 @@
+"""The shelf: whole files or none, patience with object stores, a full disk said plainly."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from cluster.artifacts.artifact_store import Patience, Shelf, checksum
+from cluster.errors import Conflict, Fault, Invalid, NotFound, Unavailable
+from tests.fakes.bucket import Bucket
+
+
+def bucket_shelf(bucket: Bucket, pauses: list[float] | None = None, attempts: int = 4) -> Shelf:
+    taken = [] if pauses is None else pauses
+    return Shelf(
+        bucket.filesystem(),
+        "store/kiosk",
+        local=False,
+        patience=Patience(attempts=attempts, pause_s=0.2),
+        sleep=taken.append,
+        rng=random.Random(7),
+    )
+
+
+@pytest.fixture(params=["directory", "bucket"])
+def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> Shelf:
+    return Shelf.open(tmp_path / "shelf") if request.param == "directory" else bucket_shelf(Bucket())
+
+
+def test_what_is_written_is_read_listed_and_removed(shelf: Shelf) -> None:
+    shelf.write("shop/a.bin", b"one")
+    shelf.write("shop/deep/b.bin", b"three")
+    shelf.write("other/c.bin", b"x")
+
+    assert shelf.read("shop/deep/b.bin") == b"three"
+    assert [(entry.path, entry.size) for entry in shelf.entries("shop")] == [
+        ("shop/a.bin", 3),
+        ("shop/deep/b.bin", 5),
+    ]
+    assert shelf.size("shop/a.bin") == 3
+    assert shelf.remove("shop/a.bin")
+    assert not shelf.remove("shop/a.bin")
+    assert shelf.size("shop/a.bin") is None
+    with pytest.raises(NotFound):
+        shelf.read("shop/a.bin")
+
+
+def test_an_absent_folder_is_empty(shelf: Shelf) -> None:
+    assert shelf.entries("nobody") == []
+
+
+def test_writing_again_replaces_unless_it_must_be_new(shelf: Shelf) -> None:
+    shelf.write("a", b"1")
+    shelf.write("a", b"2")
+    with pytest.raises(Conflict):
+        shelf.write("a", b"3", new=True)
+    shelf.write("b", b"4", new=True)
+    assert (shelf.read("a"), shelf.read("b")) == (b"2", b"4")
+
+
+@pytest.mark.parametrize("path", ["", "/etc/passwd", "../outside", "shop/../../outside"])
+def test_a_path_never_leaves_the_shelf(shelf: Shelf, path: str) -> None:
+    with pytest.raises(Invalid):
+        shelf.write(path, b"")
+    with pytest.raises(Invalid):
+        shelf.read(path)
+
+
+def test_a_changed_file_is_refused(shelf: Shelf) -> None:
+    shelf.write("a", b"good")
+    assert shelf.read_checked("a", size=4, sha256=checksum(b"good")) == b"good"
+    shelf.write("a", b"goof")
+    with pytest.raises(Fault) as refused:
+        shelf.read_checked("a", size=4, sha256=checksum(b"good"))
+    assert refused.value.facts["path"] == "a"
+
+
+def test_an_interrupted_local_write_leaves_nothing_under_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf = Shelf.open(tmp_path)
+    shelf.write("a", b"old")
+
+    def dies(handle: int) -> None:
+        raise OSError(5, "input/output error")
+
+    monkeypatch.setattr(os, "fsync", dies)
+    with pytest.raises(Unavailable):
+        shelf.write("a", b"new")
+    assert shelf.read("a") == b"old"
+    assert [place.name for place in tmp_path.iterdir()] == ["a"]
+
+
+def test_parts_left_by_a_killed_writer_are_not_listed_and_get_swept(tmp_path: Path) -> None:
+    shelf = Shelf.open(tmp_path)
+    shelf.write("shop/a", b"1")
+    part = tmp_path / "shop" / ".b.123.part"
+    part.write_bytes(b"half")
+    os.utime(part, (1_000, 1_000))
+
+    assert [entry.path for entry in shelf.entries("shop")] == ["shop/a"]
+    assert shelf.sweep_parts("shop", older_than_ms=999_000) == 0
+    assert shelf.sweep_parts("shop", older_than_ms=1_001_000) == 1
+    assert not part.exists()
+
+
+def test_a_full_disk_refuses_the_write_and_keeps_the_reads(tmp_path: Path) -> None:
+    shelf = Shelf.open(tmp_path)
+    shelf.write("a", b"1")
+    full = Shelf.open(tmp_path, reserve_bytes=1 << 60)
+    with pytest.raises(Unavailable, match="no space left"):
+        full.write("b", b"2")
+    assert full.read("a") == b"1"
+    assert full.size("b") is None
+
+
+def test_a_failing_store_is_asked_again_with_growing_jittered_pauses() -> None:
+    left = [3]
+
+    def fault(verb: str, path: str) -> None:
+        if verb == "write" and left[0]:
+            left[0] -= 1
+            raise OSError("500 Internal Server Error")
+
+    pauses: list[float] = []
+    bucket = Bucket(fault)
+    bucket_shelf(bucket, pauses).write("a", b"1")
+
+    assert bucket.objects == {"store/kiosk/a": b"1"}
+    assert len(pauses) == 3
+    for tried, pause in enumerate(pauses):
+        assert 0.5 <= pause / (0.2 * 2**tried) <= 1.5
+    assert len({pause / 2**tried for tried, pause in enumerate(pauses)}) == 3, "no jitter"
+
+
+def test_a_store_that_stays_away_is_unavailable() -> None:
+    def fault(verb: str, path: str) -> None:
+        raise OSError("503 Slow Down")
+
+    pauses: list[float] = []
+    shelf = bucket_shelf(Bucket(fault), pauses)
+    with pytest.raises(Unavailable) as refused:
+        shelf.read("a")
+    assert refused.value.facts["retry_after_s"] == 5
+    assert len(pauses) == 3
+
+
+def test_a_body_cut_short_is_asked_for_again() -> None:
+    bucket = Bucket()
+    shelf = bucket_shelf(bucket)
+    shelf.write("a", b"whole body")
+    bucket.cut = [4, 0]
+    assert shelf.read_checked("a", size=10, sha256=checksum(b"whole body")) == b"whole body"
+    assert bucket.cut == []
+
+
+def test_an_unknown_kind_of_address_is_said_plainly() -> None:
+    with pytest.raises(Invalid, match="shelf address"):
+        Shelf.open("gopher://somewhere/x")

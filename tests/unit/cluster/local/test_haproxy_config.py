@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from cluster.local.haproxy_config import Wishes, tighten
+from cluster.runtime.ray_environment import is_behind_haproxy
+from cluster.runtime.sockets import is_loopback
+
+WISHES = Wishes("haproxy", "0.0.0.0:8000", "/run/pid")
+WRITTEN = """global
+    tune.bufsize 16384
+defaults
+    mode http
+frontend http_frontend
+    bind 127.0.0.1:1
+backend http-api
+    server replica-0 127.0.0.1:2 check
+listen stats
+  bind *:40509
+  stats enable
+"""
+
+
+def test_settings_come_from_the_environment_of_each_start(tmp_path: Path) -> None:
+    WISHES.save(tmp_path / "wishes")
+    read = Wishes.load(tmp_path / "wishes")
+    assert read == WISHES == read.overridden({"PATH": "/bin"})
+    given = read.overridden(
+        {
+            "KIOSK_TRUSTED_PROXIES": "10.0.0.0/8, 192.0.2.1",
+            "KIOSK_ADDRESS_CONNECTIONS": "0",
+            "KIOSK_ADDRESS_REQUESTS": "7",
+            "KIOSK_ADDRESS_RATE": "9",
+        }
+    )
+    assert given.networks == "10.0.0.0/8 192.0.2.1"
+    assert (given.address_connections, given.address_requests, given.address_rate) == (0, 7, 9)
+
+
+def test_bounds_of_nought_are_none() -> None:
+    bounded = tighten(WRITTEN, WISHES)
+    assert "sc0_conn_cur" in bounded
+    assert "sc1_conn_cur" in bounded
+    assert "sc1_http_req_rate" in bounded
+    free = tighten(WRITTEN, WISHES.overridden({"KIOSK_ADDRESS_CONNECTIONS": "0", "KIOSK_ADDRESS_RATE": "0"}))
+    assert "sc0_conn_cur" not in free
+    assert "sc1_http_req_rate" not in free
+
+
+def test_only_named_proxies_are_believed() -> None:
+    nobody, somebody = tighten(WRITTEN, WISHES), WISHES.overridden({"KIOSK_TRUSTED_PROXIES": "10.0.0.0/8"})
+    assert "req.hdr_ip(x-forwarded-for" not in nobody
+    assert "http-request set-header X-Forwarded-For %[src]" in nobody
+    assert "track-sc1 src,ipmask(32,64)" in nobody
+    written = tighten(WRITTEN, somebody)
+    assert written.count("-m ip 10.0.0.0/8") == 3
+    assert "track-sc1 var(txn.address),ipmask(32,64)" in written
+
+
+def test_the_page_of_statistics_is_left_out() -> None:
+    assert "stats" not in tighten(WRITTEN, WISHES)
+
+
+def test_addresses_of_this_machine_are_told_from_others() -> None:
+    assert [is_loopback(host) for host in ("127.0.0.1", "127.8.8.8", "localhost", "::1")] == [True] * 4
+    assert [is_loopback(host) for host in ("0.0.0.0", "", "::", "10.0.0.1", "*")] == [False] * 5
+    assert is_behind_haproxy({"RAY_SERVE_ENABLE_HA_PROXY": "1"})
+    assert not is_behind_haproxy({"RAY_SERVE_ENABLE_HA_PROXY": "0"})
+    assert not is_behind_haproxy({})

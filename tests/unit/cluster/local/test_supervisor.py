@@ -1,0 +1,224 @@
+"""The supervisor with a real Redis and stand-ins for Ray: starts in order, brings back, leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from cluster.paths import Places
+from cluster.runtime.installation_state import State, load_state, lock_holder
+from cluster.runtime.probe import is_healthy
+from cluster.runtime.processes import belonging_to, is_alive
+from cluster.runtime.sockets import free_ports
+
+pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
+ROOT = Path(__file__).resolve().parents[4]
+RUN = """
+import json, os, sys
+from pathlib import Path
+from cluster.log import set_up_logging
+from cluster.local import haproxy_process
+from cluster.local.supervisor import Supervisor, Wanted
+from cluster.settings import Settings
+set_up_logging()
+haproxy_process.RETRY_S = 0.5
+head = (sys.executable, "-m", "tests.fakes.bootstrap")
+sys.exit(Supervisor(Wanted(Settings(), "test", Path(sys.argv[1]), json.loads(sys.argv[2]), head)).run())
+"""
+
+
+@dataclass
+class _House:
+    places: Places
+    port: int
+    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def start(self, *, host: str = "127.0.0.1", **wanted: Any) -> subprocess.Popen[bytes]:
+        plan = {"api_arguments": wanted} | ({} if "late_fronts" in wanted else {"haproxy": False})
+        environment = {
+            **os.environ,
+            "KIOSK_DATA_DIR": str(self.places.data_dir),
+            "KIOSK_PORT": str(self.port),
+            "KIOSK_HOST": host,
+            "FAKE_RUN_DIR": str(self.places.run_dir),
+            "PYTHONPATH": str(ROOT),
+        }
+        log = self.places.data_dir.with_suffix(".log").open("ab")
+        command = [sys.executable, "-c", RUN, str(ROOT), json.dumps(plan)]
+        with log:
+            child = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=log, stderr=log)
+        self.started.append(child)
+        return child
+
+    def wait_for(self, *phases: str, within_s: float = 20.0, **wanted: Any) -> State:
+        until = time.monotonic() + within_s
+        while time.monotonic() < until:
+            state = load_state(self.places)
+            if (
+                state
+                and state.phase in phases
+                and all(getattr(state, name) == is_ for name, is_ in wanted.items())
+            ):
+                return state
+            time.sleep(0.02)
+        pytest.fail(f"did not become {phases} {wanted}: {load_state(self.places)}")
+
+    def redis(self) -> psutil.Process:
+        state = load_state(self.places)
+        assert state is not None
+        return psutil.Process(state.pids["redis"])
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[_House]:
+    house = _House(Places.of(tmp_path / "data"), free_ports(1)[0])
+    yield house
+    for child in house.started:
+        child.kill()
+        child.wait()
+    for process in belonging_to(house.places):
+        process.kill()
+    shutil.rmtree(house.places.run_dir, ignore_errors=True)
+
+
+def _nothing_is_left(house: _House) -> None:
+    assert belonging_to(house.places) == []
+    assert not house.places.run_dir.exists()
+    assert not house.places.redis_url.exists()
+    assert lock_holder(house.places) == 0
+
+
+def test_a_start_becomes_ready_and_a_signal_ends_it_without_a_trace(house: _House) -> None:
+    child = house.start()
+    state = house.wait_for("ready")
+    assert state.first_start
+    assert state.redis.split()[0] in ("found", "bundled")
+    assert is_healthy("127.0.0.1", house.port).good
+    assert lock_holder(house.places) == child.pid == state.pid
+    assert len(belonging_to(house.places)) >= 4
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(20) == 0
+    _nothing_is_left(house)
+    assert not house.places.state.exists()
+    assert not is_healthy("127.0.0.1", house.port).good
+
+
+def test_a_second_supervisor_steps_back(house: _House) -> None:
+    first = house.start()
+    house.wait_for("ready")
+    assert house.start().wait(20) == 2
+    assert first.poll() is None
+    assert is_healthy("127.0.0.1", house.port).good
+
+
+def test_a_start_that_fails_says_why_and_leaves_only_the_reason(house: _House) -> None:
+    child = house.start(fail="the moon is in the way")
+    assert child.wait(20) == 1
+    state = load_state(house.places)
+    assert state is not None
+    assert (state.phase, state.message) == ("failed", "the moon is in the way")
+    _nothing_is_left(house)
+
+
+def test_a_killed_redis_is_back_within_a_second(house: _House) -> None:
+    house.start()
+    house.wait_for("ready")
+    old = house.redis()
+    old.kill()
+    killed = time.monotonic()
+    house.wait_for("ready", restarts={"redis": 1})
+    new = house.redis()
+    assert new.pid != old.pid
+    assert time.monotonic() - killed < 2
+    assert is_healthy("127.0.0.1", house.port).good
+
+
+def test_a_stopped_redis_is_left_alone(house: _House) -> None:
+    house.start()
+    house.wait_for("ready")
+    redis = house.redis()
+    redis.suspend()
+    time.sleep(2.5)
+    redis.resume()
+    state = house.wait_for("ready")
+    assert state.restarts == {}
+    assert house.redis() == redis
+
+
+@pytest.mark.parametrize("name", ["gcs_server", "raylet"])
+def test_when_a_vital_process_dies_all_of_ray_is_started_again(house: _House, name: str) -> None:
+    house.start()
+    before = house.wait_for("ready")
+    psutil.Process(before.pids[name]).kill()
+    after = house.wait_for("ready", restarts={"ray": 1})
+    assert after.pids["gcs_server"] != before.pids["gcs_server"]
+    assert after.pids["raylet"] != before.pids["raylet"]
+    assert not is_alive(before.pids["gcs_server"])
+    assert not is_alive(before.pids["raylet"])
+    assert after.pids["redis"] == before.pids["redis"]
+    assert after.ready_after_s == before.ready_after_s
+
+
+def test_a_start_after_everything_was_killed_clears_up_first(house: _House) -> None:
+    child = house.start()
+    before = house.wait_for("ready")
+    child.kill()
+    child.wait()
+    assert is_alive(before.pids["redis"])
+    house.start()
+    after = house.wait_for("ready", pid=house.started[-1].pid)
+    assert not is_alive(before.pids["redis"])
+    assert not is_alive(before.pids["raylet"])
+    assert is_alive(after.pids["redis"])
+
+
+def test_a_stop_during_the_start_ends_everything_too(house: _House) -> None:
+    child = house.start(hang=True)
+    house.wait_for("starting", first_start=True)
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(20) == 0
+    _nothing_is_left(house)
+
+
+def test_the_state_holds_no_secret(house: _House) -> None:
+    house.start()
+    house.wait_for("ready")
+    told = house.places.state.read_text()
+    for path in (house.places.redis_url, house.places.ray_token, house.places.master_key):
+        assert path.read_text().strip() not in told
+
+
+def test_a_front_that_is_late_is_tried_again_and_changed_over_to(house: _House) -> None:
+    """Finding 19: one slow start is not the end of HAProxy."""
+    house.start(late_fronts=1)
+    state = house.wait_for("ready")
+    assert state.proxy.startswith("slow Python proxy, because HAProxy did not start in time")
+    state = house.wait_for("ready", proxy="haproxy")
+    assert state.restarts["front"] == 1
+
+
+def test_the_slow_proxy_does_not_listen_where_others_reach_it(house: _House) -> None:
+    child = house.start(host="0.0.0.0", late_fronts=9)
+    assert child.wait(30) == 1
+    state = load_state(house.places)
+    assert state is not None
+    assert state.phase == "failed"
+    assert "does not listen on 0.0.0.0" in state.message
+    assert "--host 127.0.0.1" in state.message
+
+
+def test_a_late_front_that_others_reach_is_tried_again_before_that(house: _House) -> None:
+    house.start(host="0.0.0.0", late_fronts=2)
+    assert house.wait_for("ready").proxy == "haproxy"

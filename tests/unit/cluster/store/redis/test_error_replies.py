@@ -1,0 +1,47 @@
+"""What error replies mean."""
+
+from __future__ import annotations
+
+import hiredis
+import pytest
+
+from cluster.errors import Fault, HouseError, Unavailable
+from cluster.store.redis.error_replies import Forgotten, NoGroup, is_life, to_error
+
+IN_SCRIPT = "ERR Error running script (call to f_0123): @user_script:7: @user_script: 7: "
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "alive"),
+    [
+        ("LOADING Redis is loading the dataset in memory", Unavailable, False),
+        ("MASTERDOWN Link with MASTER is down", Unavailable, False),
+        ("READONLY You can't write against a read only replica.", Unavailable, False),
+        ("BUSY Redis is busy running a script.", Unavailable, False),
+        ("OOM command not allowed when used memory > 'maxmemory'.", Unavailable, True),
+        (IN_SCRIPT + "-OOM command not allowed when used memory > 'maxmemory'.", Unavailable, True),
+        (IN_SCRIPT + "-MISCONF Redis is configured to save RDB snapshots", Unavailable, True),
+        ("MISCONF Errors writing to the AOF file: No space left on device", Unavailable, True),
+        ("NOAUTH Authentication required.", Unavailable, True),
+        ("WRONGPASS invalid username-password pair", Unavailable, True),
+        ("NOSCRIPT No matching script. Please use EVAL.", Forgotten, True),
+        ("NOGROUP No such key '{a}:intake'", NoGroup, True),
+        ("WRONGTYPE Operation against a key holding the wrong kind of value", Fault, True),
+        ("ERR unknown command", Fault, True),
+        (IN_SCRIPT + "Wrong number of args calling Redis command From Lua script", Fault, True),
+        ("", Fault, True),
+    ],
+)
+def test_an_error_reply_becomes_the_error_callers_know(
+    text: str, kind: type[HouseError], alive: bool
+) -> None:
+    reply = hiredis.ReplyError(text)
+    assert type(to_error(reply)) is kind
+    assert is_life(reply) is alive
+
+
+def test_a_full_disk_and_a_full_memory_say_so() -> None:
+    full = to_error(hiredis.ReplyError(IN_SCRIPT + "-MISCONF Errors writing to the AOF file: No space left"))
+    assert "disk" in full.message
+    assert full.facts["retry_after_s"] > 0
+    assert "memory" in to_error(hiredis.ReplyError("OOM command not allowed")).message

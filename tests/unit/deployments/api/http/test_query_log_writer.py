@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cluster.clock import Clock
+from cluster.errors import Unavailable
+from cluster.meter import SilentMeter
+from cluster.records.access import AppSettings
+from cluster.records.logged_query import LONGEST, UNKNOWN, Searched, pseudonym
+from cluster.store.ports.stores import Stores
+from deployments.api.http.query_log_writer import MOST_WAITING, QueryBook
+from deployments.edge.caller import Caller, ReaderToken
+from deployments.edge.request import Arrival
+from tests.fakes.asgi import call
+from tests.fakes.request_handler import NOW_MS, PLENTY, Corner, StillClock, open_corner
+
+
+@pytest.fixture
+async def corner() -> Corner:
+    return await open_corner()
+
+
+@pytest.fixture
+def book(corner: Corner) -> QueryBook:
+    return QueryBook(corner.stores.queries, corner.clock)
+
+
+def request_of(
+    corner: Corner, payload: Any = None, *, app: str = "shop", token: ReaderToken | None = None
+) -> Arrival:
+    async def receive() -> Any:
+        raise AssertionError("nothing to receive")
+
+    scope = {
+        "method": "POST",
+        "headers": [(b"user-agent", b"Browser")],
+        "client": ("198.51.100.7", 1),
+    }
+    request = Arrival(scope, receive, corner.clock)
+    credential = corner.keyring.find(corner.secret(app))
+    assert credential is not None
+    request.caller, request.payload = Caller(credential, token), payload
+    return request
+
+
+async def logged(stores: Stores, app: str = "shop") -> list[Searched]:
+    return [query for lot in await stores.queries.read(app, "0", count=1_000) for query in lot.queries]
+
+
+async def test_a_note_says_what_was_asked_and_found(corner: Corner, book: QueryBook) -> None:
+    request = request_of(corner, {"user_id": "gina-7"})
+    corner.clock.pass_ms(4)
+    book.note(
+        request, "search", "  Café\u0000  AU lait ", total=3, language="fr", served_by="search", engine_id="e"
+    )
+    await book.write()
+    [query] = await logged(corner.stores)
+    salt = await corner.stores.queries.salt("shop")
+    assert (query.at, query.kind, query.text, query.total) == (NOW_MS + 4, "search", "cafe au lait", 3)
+    assert (query.language, query.served_by, query.engine_id) == ("fr", "search", "e")
+    assert query.took_ms == pytest.approx(4, abs=0.01)
+    assert query.reader == pseudonym(salt, "u:gina-7")
+
+
+@pytest.mark.parametrize(
+    ("payload", "token", "reader_id"),
+    [
+        ({"user_id": "gina-7", "anonymous_id": "anon-51"}, None, "u:gina-7"),
+        ({"anonymous_id": "anon-51"}, None, "a:anon-51"),
+        ({"anonymous_id": "anon-51"}, ReaderToken(user_id="mara"), "u:mara"),
+        ({"user_id": 7}, None, ""),
+        ({}, None, ""),
+        ([1], None, ""),
+        (None, None, ""),
+    ],
+)
+async def test_readers_are_pseudonyms_and_only_when_somebody_said_who_asks(
+    corner: Corner, book: QueryBook, payload: Any, token: ReaderToken | None, reader_id: str
+) -> None:
+    book.note(request_of(corner, payload, token=token), "search", "hoe", total=1)
+    await book.write()
+    [query] = await logged(corner.stores)
+    salt = await corner.stores.queries.salt("shop")
+    assert query.reader == (pseudonym(salt, reader_id) if reader_id else "")
+    told = str(query.told())
+    for secret in ("gina-7", "anon-51", "mara", "198.51.100.7", "Browser"):
+        assert secret not in told
+
+
+async def test_an_app_may_log_without_readers_or_not_at_all(corner: Corner, book: QueryBook) -> None:
+    for rule in ("anonymous", "off"):
+        await corner.open_app("shop", settings=AppSettings(limits=PLENTY, query_log=rule))
+        book.note(request_of(corner, {"user_id": "gina-7"}), "search", rule, total=1)
+    await book.write()
+    [query] = await logged(corner.stores)
+    assert (query.text, query.reader) == ("anonymous", "")
+
+
+async def test_nothing_asked_is_nothing_noted_and_pasted_books_are_cut(
+    corner: Corner, book: QueryBook
+) -> None:
+    for text in ("", "   ", "x" * 10_000):
+        book.note(request_of(corner), "autocomplete", text, total=0)
+    await book.write()
+    assert [query.text for query in await logged(corner.stores)] == ["x" * LONGEST]
+
+
+async def test_apps_have_logs_of_their_own(corner: Corner, book: QueryBook) -> None:
+    for app in ("shop", "other", "shop"):
+        book.note(request_of(corner, app=app), "search", app, total=1)
+    await book.write()
+    assert [query.text for query in await logged(corner.stores)] == ["shop", "shop"]
+    assert [query.text for query in await logged(corner.stores, "other")] == ["other"]
+
+
+class Lost(SilentMeter):
+    """Counts lost queries."""
+
+    lost = 0.0
+
+    def count(self, name: str, by: float = 1, **tags: str) -> None:
+        assert name == "kiosk_queries_lost"
+        self.lost += by
+
+
+class Away:
+    """A store that is away for a while."""
+
+    def __init__(self, stores: Stores) -> None:
+        self.stores = stores
+        self.away = True
+
+    async def salt(self, app_id: str) -> bytes:
+        return await self.stores.queries.salt(app_id)
+
+    async def append(self, app_id: str, queries: Any) -> None:
+        if self.away:
+            raise Unavailable("away")
+        await self.stores.queries.append(app_id, queries)
+
+
+async def test_an_absent_store_costs_the_oldest_queries_and_no_memory(corner: Corner) -> None:
+    away: Any = Away(corner.stores)
+    clock: Clock = StillClock()
+    meter = Lost()
+    book = QueryBook(away, clock, meter)
+    request = request_of(corner)
+    for at in range(MOST_WAITING + 50):
+        book.note(request, "search", f"q{at}", total=1)
+    await book.write()
+    for at in range(10):
+        book.note(request, "search", f"late{at}", total=1)
+    await book.write()
+    away.away = False
+    await book.write()
+    found = [query.text for query in await logged(corner.stores)]
+    assert len(found) == MOST_WAITING
+    assert found[-1] == "late9"
+    assert found[0] == "q60"
+    assert meter.lost == 60
+
+
+async def test_completions_are_noted_by_their_endpoint(corner: Corner, book: QueryBook) -> None:
+    door = await open_corner(query_log=book)
+    body = {"data": [{"product_id": "hoe-11", "title": "Draw hoe"}]}
+    await call(door.door, "POST", "/v1/products", headers=door.headers(), json=body)
+    await door.apply()
+    await call(
+        door.door,
+        "POST",
+        "/v1/search/autocomplete",
+        headers=door.headers(),
+        json={"q": "dra ", "language": "de"},
+    )
+    await book.write()
+    [query] = await logged(corner.stores)
+    assert (query.kind, query.text, query.total, query.language) == ("autocomplete", "dra", 0, "de")
+    assert (query.served_by, query.engine_id) == ("", "default")
+
+
+async def test_questions_are_noted_with_where_they_were_asked(corner: Corner, book: QueryBook) -> None:
+    door = await open_corner(query_log=book)
+    body = {"question": " What is  mulch? ", "anonymous_id": "x", "language": "de"}
+    answer = await call(door.door, "POST", "/v1/ask/questions", headers=door.headers(), json=body)
+    assert answer.status == 200, answer.body
+    await door.close()
+    await book.write()
+    [query] = await logged(corner.stores)
+    assert (query.kind, query.text, query.total, query.language) == ("ask", "what is mulch?", UNKNOWN, "de")
+    assert query.served_by == "ask_questions"
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "payload", "has_origin"),
+    [
+        ("search", "secret", {"anonymous_id": "a-1"}, False),
+        ("search", "publishable", {"anonymous_id": "a-1"}, True),
+        ("search", "publishable", {"anonymous_id": "a-1", "user_hash": "checked before"}, False),
+        ("search", "publishable", {}, False),
+        ("autocomplete", "publishable", {"anonymous_id": "a-1"}, False),
+    ],
+)
+async def test_readers_without_proof_are_noted_with_an_origin(
+    corner: Corner, book: QueryBook, kind: Any, key: str, payload: Any, has_origin: bool
+) -> None:
+    request = request_of(corner, payload)
+    credential = corner.keyring.find(corner.keys["shop", key])
+    assert credential is not None
+    request.caller = Caller(credential, None)
+    book.note(request, kind, "Crème  brûlée", total=3)
+    await book.write()
+    [query] = await logged(corner.stores)
+    assert bool(query.origin) is has_origin
+    assert query.text == "creme brulee"
+    assert query.written == ("" if kind == "autocomplete" else "Crème brûlée")

@@ -1,0 +1,124 @@
+"""Recommendations and completions of readers in experiments, through the door."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from cluster.errors import Unavailable
+from cluster.records.boost_rule import BoostRule
+from cluster.records.engine import Engine
+from tests.fakes.asgi import call
+from tests.fakes.request_handler import Corner, open_corner
+from tests.suites.experiments import an_experiment
+
+PHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 Mobile/15E148"
+RULE = BoostRule(name="sale", boost_fq="brand:Alder", boosting_tags=["of an experiment"])
+
+
+@pytest.fixture
+async def corner() -> Corner:
+    corner = await open_corner()
+    for engine_id in ("default", "news", "books"):
+        await corner.stores.engines.put(Engine(app_id="shop", engine_id=engine_id))
+    await corner.stores.boost_rules.put("shop", [RULE, RULE.model_copy(update={"engine_id": "news"})])
+    return corner
+
+
+async def put(corner: Corner, slug: str, changed: dict[str, Any], **fields: Any) -> None:
+    """An experiment in which everybody gets the changed variant."""
+    variants = [
+        {"variant_id": "a", "name": "a", "slug": "a", "weight": 0},
+        {"variant_id": "b", "name": "b", "slug": "b", **changed},
+    ]
+    version = await corner.stores.experiments.version("shop")
+    assert await corner.stores.experiments.swap(
+        an_experiment(slug, **{"variants": variants, **fields}), version
+    )
+
+
+async def ask(corner: Corner, path: str = "recommendation/user_to_products", **body: Any) -> Any:
+    headers = {**corner.headers(), "User-Agent": PHONE}
+    answer = await call(corner.door, "POST", f"/v1/{path}", headers=headers, body=json.dumps(body).encode())
+    assert answer.status in (200, 503), answer.body
+    return corner.recommender.asked[-1] if answer.status == 200 else answer
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("recommendation/user_to_trending", {}),
+        ("search/autocomplete", {"q": "h"}),
+        ("search/search", {"q": "h"}),
+        ("qa/question_answering", {"q": "h", "min_probability": 0}),
+    ],
+)
+async def test_a_variant_with_an_engine_and_a_rule_is_obeyed_and_the_meeting_logged(
+    corner: Corner, path: str, body: dict[str, Any]
+) -> None:
+    await put(corner, "one", {"engine_id": "news", "boost_rule": "sale"})
+    query = await ask(corner, path, user_id="ada", anonymous_id="x", **body)
+    assert (query.engine_id, query.rule_names) == ("news", ("sale",))
+    assert [boost.name for boost in query.boosts] == ["sale"]
+    rows = {reader: one async for reader, one in corner.stores.experiments.exposures("shop", "id-one")}
+    assert set(rows) == {"u:ada", "a:x"}
+    assert (rows["a:x"].through, rows["a:x"].device, rows["a:x"].variant_id) == (query.kind, "phone", "b")
+
+
+async def test_readers_without_an_id_and_requests_for_other_engines_stay_outside(corner: Corner) -> None:
+    await put(corner, "one", {"engine_id": "news", "boost_rule": "sale"})
+    assert (await ask(corner)).engine_id == "default"
+    query = await ask(corner, user_id="ada", engine_id="books")
+    assert (query.engine_id, query.boosts) == ("books", ())
+    assert [row async for row in corner.stores.experiments.exposures("shop", "id-one")] == []
+
+
+async def test_the_control_is_served_as_ever_and_its_meeting_is_logged_too(corner: Corner) -> None:
+    await put(corner, "one", {"engine_id": "news"}, variants=[
+        {"variant_id": "a", "name": "a", "slug": "a"},
+        {"variant_id": "b", "name": "b", "slug": "b", "weight": 0, "engine_id": "news"},
+    ])  # fmt: skip
+    assert (await ask(corner, user_id="ada")).engine_id == "default"
+    ((_, exposure),) = [row async for row in corner.stores.experiments.exposures("shop", "id-one")]
+    assert exposure.variant_id == "a"
+
+
+async def test_of_two_experiments_the_older_one_has_the_engine_and_both_have_their_rules(
+    corner: Corner,
+) -> None:
+    await corner.stores.boost_rules.put(
+        "shop", [RULE.model_copy(update={"name": "gift", "engine_id": "news"})]
+    )
+    await put(corner, "old", {"engine_id": "news", "boost_rule": "sale"}, created_at=1)
+    await put(corner, "new", {"engine_id": "books", "boost_rule": "gift"}, created_at=2)
+    query = await ask(corner, user_id="ada")
+    assert query.engine_id == "news"
+    assert {boost.name for boost in query.boosts} == {"sale", "gift"}
+
+
+async def test_a_variant_may_name_a_version_of_the_engine_asked_for(corner: Corner) -> None:
+    await put(corner, "one", {"snapshot": "v7"})
+    query = await ask(corner, user_id="ada")
+    assert (query.engine_id, query.snapshot) == ("default", "v7")
+    assert (await ask(corner)).snapshot == ""
+
+
+async def test_how_it_went_is_counted_by_variant(corner: Corner) -> None:
+    await put(corner, "one", {"engine_id": "news"})
+    await ask(corner, user_id="ada")
+    corner.recommender.wrong = Unavailable("away", retry_after_s=1)
+    assert (await ask(corner, user_id="ada")).status == 503
+    await corner.experiments.treatments.flush()
+    assert await corner.stores.experiments.served("shop", "id-one") == {"b:1": 1, "b:failed": 1}
+
+
+async def test_an_app_without_experiments_pays_nothing(corner: Corner) -> None:
+    await ask(corner, user_id="ada")
+    calls = []
+    store: Any = corner.stores.experiments
+    for name in ("version", "book", "assign"):
+        setattr(store, name, lambda *args, name=name: calls.append(name))
+    await ask(corner, user_id="ada")
+    assert calls == []

@@ -1,0 +1,343 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+import structlog
+
+from cluster.errors import TooMany, Unavailable, messages
+from cluster.records.access import AppSettings, Limits, new_app_settings
+from tests.fakes.asgi import Answer, HungUp, call
+from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner
+
+ASK = "/v1/recommendation/user_to_products"
+
+
+@pytest.fixture
+async def corner() -> Corner:
+    return await open_corner()
+
+
+async def ask(corner: Corner, body: Any, *, key: str | None = None, **more: Any) -> Answer:
+    headers = {"User-Agent": BROWSER, **more.pop("headers", {})}
+    target = f"{ASK}?api_key={key or corner.publishable()}"
+    return await call(corner.door, "POST", target, headers=headers, json=body, **more)
+
+
+async def test_every_reply_carries_id_origin_length_and_type(corner: Corner) -> None:
+    for method, path, headers in (
+        ("GET", "/v1/users/x", corner.headers()),
+        ("GET", "/v1/users/x", {}),
+        ("PUT", "/v1/users", {}),
+        ("GET", "/nowhere", {}),
+        ("POST", "/v1/users", corner.headers()),
+    ):
+        answer = await call(corner.door, method, path, headers={**headers, "X-Request-Id": "mine-1"})
+        assert answer.headers["x-request-id"] == "mine-1"
+        assert answer.headers["access-control-allow-origin"] == "*"
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.headers["content-length"] == str(len(answer.body))
+        assert sorted(answer.names) == sorted(set(answer.names))
+
+
+async def test_a_preflight_needs_no_key(corner: Corner) -> None:
+    answer = await call(corner.door, "OPTIONS", "/v1/users/x")
+    assert answer.status == 204
+    assert answer.headers["access-control-allow-methods"] == "GET, POST, PUT, DELETE, OPTIONS"
+    for name in ("Content-Type", "Authorization", "X-API-KEY"):
+        assert name in answer.headers["access-control-allow-headers"]
+
+
+async def test_a_head_is_a_get_without_its_body(corner: Corner) -> None:
+    answer = await call(corner.door, "HEAD", "/v1/users/x", headers=corner.headers())
+    assert (answer.status, answer.body) == (404, b"")
+    assert answer.headers["content-length"] == "27"
+
+
+async def test_the_checks_come_in_their_order(corner: Corner) -> None:
+    """Every request has all faults from its place on; the first one answers."""
+    await corner.open_app("slow", settings=AppSettings(limits=Limits(queries_per_s=0.001, query_burst=1)))
+    bad_user = {"user_id": "gina-7", "rows": "x", "user_hash": "0"}
+    token = {"Authorization": "Bearer nonsense"}
+    robot = {"User-Agent": "curl/8"}
+
+    async def status(path: str, key: str, headers: dict[str, str], body: bytes) -> tuple[int, str]:
+        answer = await call(corner.door, "POST", f"{path}?api_key={key}", headers=headers, body=body)
+        told = answer.json()
+        return answer.status, str(told.get("message", ""))
+
+    wrong = json.dumps(bad_user).encode()
+    assert (await status("/v1/users", "nobody", robot, b"{"))[0] == 401
+    reach = await status("/v1/users", corner.publishable("slow"), robot, b"{")
+    assert reach == (403, "Publishable key is not allowed for this endpoint; use the secret key")
+    bot = await status(ASK, corner.publishable("slow"), robot, b"{")
+    assert bot[0] == 403
+    assert bot[1].startswith("Request is denied due to bot blocking.")
+    human = {"User-Agent": BROWSER, **token}
+    assert (await status(ASK, corner.publishable("slow"), human, b"{"))[0] == 400
+    assert (await status(ASK, corner.publishable("slow"), human, b"{")) == (429, "Too many requests.")
+    assert (await status(ASK, corner.publishable(), human, b"{"))[0] == 400
+    assert (await status(ASK, corner.publishable(), human, wrong)) == (401, "Invalid JWT token")
+    signed_out = {"User-Agent": BROWSER}
+    assert (await status(ASK, corner.publishable(), signed_out, wrong))[0] == 422
+    hashless = json.dumps({"user_id": "gina-7", "user_hash": "0"}).encode()
+    assert (await status(ASK, corner.publishable(), signed_out, hashless)) == (401, "user_hash is invalid.")
+    nobody = b'{"anonymous_id": "a-1"}'
+    assert (await status(ASK, corner.publishable(), signed_out, nobody)) == (404, "engine is not found")
+
+
+async def test_a_bad_token_on_interactions_comes_after_bad_json(corner: Corner) -> None:
+    headers = {**corner.headers(), "Authorization": "Bearer nonsense"}
+    first = await call(corner.door, "POST", "/v1/interactions", headers=headers, body=b"{")
+    second = await call(corner.door, "POST", "/v1/interactions", headers=headers, body=b"{}")
+    assert (first.status, second.status) == (400, 401)
+
+
+async def test_too_many_requests_say_when_to_come_back(corner: Corner) -> None:
+    await corner.open_app("slow", settings=AppSettings(limits=Limits(writes_per_s=0.5, write_burst=2)))
+    answers = [
+        await call(corner.door, "DELETE", f"/v1/users/{at}", headers=corner.headers("slow"))
+        for at in range(4)
+    ]
+    assert [answer.status for answer in answers] == [200, 200, 429, 429]
+    assert 1 <= int(answers[-1].headers["retry-after"]) <= 2
+    reads = await call(corner.door, "GET", "/v1/users/1", headers=corner.headers("slow"))
+    assert reads.status == 404
+
+
+async def test_a_full_intake_is_too_many_and_not_away(corner: Corner) -> None:
+    async def full(*_: Any, **__: Any) -> None:
+        raise TooMany("too many uploads are waiting", retry_after_s=5)
+
+    corner.stores.intake.accept = full  # type: ignore[method-assign, assignment]
+    answer = await call(
+        corner.door, "POST", "/v1/users", headers=corner.headers(), json={"data": [{"user_id": "u"}]}
+    )
+    assert (answer.status, answer.headers["retry-after"]) == (429, "5")
+    assert answer.json() == {"message": "too many uploads are waiting"}
+
+
+async def test_an_unready_door_says_busy_and_not_that_the_key_is_wrong(corner: Corner) -> None:
+    corner.keyring.ready = False
+    answer = await call(corner.door, "GET", "/v1/users/x", headers={"X-API-KEY": "unknown"})
+    assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+
+
+async def test_a_fault_inside_is_one_sentence_and_one_log_line(corner: Corner) -> None:
+    await _upload_product(corner)
+    corner.recommender.wrong = RuntimeError("secret CANARY")
+    with structlog.testing.capture_logs() as lines:
+        answer = await ask(corner, {})
+    assert (answer.status, answer.json()) == (
+        500,
+        {"message": "Something went wrong. Please contact the product team."},
+    )
+    assert [line["event"] for line in lines if line["log_level"] == "error"] == ["request_failed"]
+    assert lines[0]["request_id"] == answer.headers["x-request-id"]
+    assert "CANARY" not in str(lines)
+
+
+async def test_a_store_that_is_away_is_503_with_a_hint(corner: Corner) -> None:
+    await _upload_product(corner)
+    corner.recommender.wrong = Unavailable("redis://:pw@host", retry_after_s=2)
+    answer = await ask(corner, {})
+    assert (answer.status, answer.headers["retry-after"]) == (503, "2")
+    assert b"redis" not in answer.body
+
+
+async def test_a_caller_who_hangs_up_is_answered_by_nobody(corner: Corner) -> None:
+    with pytest.raises(HungUp):
+        await call(
+            corner.door, "POST", "/v1/users", headers=corner.headers(), chunks=[b'{"data"'], hang_up=True
+        )
+    assert corner.door.in_flight == 0
+
+
+async def test_an_upload_that_takes_too_long_is_a_timeout(corner: Corner) -> None:
+    corner.door._deadline_s = 0.02
+    receive_forever = asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        await receive_forever.wait()
+        raise AssertionError
+
+    async def run(path: str) -> list[Any]:
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        headers = [(b"x-api-key", corner.secret().encode())]
+        scope = {"type": "http", "method": "POST", "path": path, "headers": headers, "query_string": b""}
+        await corner.door(scope, receive, send)
+        return sent
+
+    start, body = await run("/v1/users")
+    assert (start["status"], body["body"]) == (400, b'{"message":"Request timeout."}')
+    start, _ = await run(ASK)
+    assert start["status"] == 503
+
+
+async def test_an_idempotency_key_makes_an_upload_happen_once(corner: Corner) -> None:
+    headers = {**corner.headers(), "Idempotency-Key": "k-1"}
+    body = {"data": [{"user_id": "gina-7"}]}
+    first = await call(corner.door, "POST", "/v1/users", headers=headers, json=body)
+    again = await call(corner.door, "POST", "/v1/users", headers=headers, json=body)
+    assert first.json() == again.json()
+    assert again.headers["idempotency-replayed"] == "true"
+    assert await corner.apply() == 1
+    other = await call(corner.door, "POST", "/v1/users", headers=headers, json={"data": []})
+    assert other.status == 422
+    assert other.json()["errors"] is True
+    assert isinstance(other.json()["data"], list)
+    elsewhere = await call(corner.door, "POST", "/v1/products", headers=headers, json=body)
+    assert elsewhere.status == 422
+    own = await call(
+        corner.door,
+        "POST",
+        "/v1/users",
+        headers={**corner.headers("other"), "Idempotency-Key": "k-1"},
+        json=body,
+    )
+    assert "idempotency-replayed" not in own.headers
+
+
+async def test_an_idempotency_key_repeats_a_refusal_too(corner: Corner) -> None:
+    headers = {**corner.headers(), "Idempotency-Key": "k-2"}
+    first = await call(corner.door, "POST", "/v1/users", headers=headers, json={"data": [{}]})
+    again = await call(corner.door, "POST", "/v1/users", headers=headers, json={"data": [{}]})
+    assert (first.status, first.body) == (again.status, again.body) == (422, first.body)
+
+
+async def test_reads_do_not_look_at_an_idempotency_key(corner: Corner) -> None:
+    headers = {**corner.headers(), "Idempotency-Key": "not a key at all"}
+    assert (await call(corner.door, "GET", "/v1/users/x", headers=headers)).status == 404
+
+
+async def test_a_full_disk_refuses_writes_and_keeps_reads(corner: Corner) -> None:
+    corner.door._gate.why_no_writes = lambda: "The disk of the service is full."
+    write = await call(corner.door, "POST", "/v1/users", headers=corner.headers(), json={"data": []})
+    assert (write.status, write.json()) == (503, {"message": "The disk of the service is full."})
+    assert int(write.headers["retry-after"]) >= 1
+    assert (await call(corner.door, "GET", "/v1/users/x", headers=corner.headers())).status == 404
+
+
+async def test_the_bot_rule_can_be_off_or_only_logged(corner: Corner) -> None:
+    for rule, status in (("off", 404), ("log", 404), ("on", 403)):
+        await corner.open_app("shop", settings=AppSettings(bot_rule=rule, limits=PLENTY))
+        with structlog.testing.capture_logs() as lines:
+            answer = await ask(corner, {}, headers={"User-Agent": "curl/8"})
+        told = [line for line in lines if line["event"] == "robot_suspected"]
+        assert answer.status == status
+        assert len(told) == (rule != "off")
+        assert all(line["reason"] == "curl" for line in told)
+
+
+async def test_faults_of_tokens_and_hashes_are_told_to_robots_in_development(corner: Corner) -> None:
+    """A developer tests with curl and headless browsers: they must see what a page would see."""
+    settings = new_app_settings("development").model_copy(update={"limits": PLENTY})
+    await corner.open_app("shop", settings=settings)
+    for robot in ("curl/8", "Mozilla/5.0 HeadlessChrome/120.0"):
+        wrong = await ask(corner, {}, headers={"User-Agent": robot, "Authorization": "Bearer nonsense"})
+        assert (wrong.status, wrong.json()) == (401, {"message": "Invalid JWT token"})
+        unproven = await ask(corner, {"user_id": "u1"}, headers={"User-Agent": robot})
+        assert (unproven.status, unproven.json()) == (401, {"message": "user_hash is required."})
+    assert new_app_settings("production").bot_rule == "on"
+
+
+async def test_a_robot_in_the_log_comes_with_the_switch(corner: Corner) -> None:
+    with structlog.testing.capture_logs() as lines:
+        refused = await ask(corner, {}, headers={"User-Agent": "curl/8"})
+    assert refused.json() == {"message": messages.ROBOT}, "the interface's own words"
+    (line,) = [line for line in lines if line["event"] == "robot_suspected"]
+    assert line["advice"] == "kiosk apps switch shop bot_rule=log"
+
+
+@pytest.mark.parametrize("rule", ["log", "refuse"])
+async def test_a_secret_key_from_a_page_is_logged_or_refused(corner: Corner, rule: Any) -> None:
+    await _upload_product(corner)
+    await corner.open_app("shop", settings=AppSettings(secret_key_in_browser=rule, limits=PLENTY))
+
+    async def send(**more: str) -> tuple[int, list[str]]:
+        with structlog.testing.capture_logs() as lines:
+            answer = await call(
+                corner.door, "POST", ASK, headers={**corner.headers(), "Host": "kiosk:8150", **more}, json={}
+            )
+        assert corner.secret() not in str(lines)
+        return answer.status, [line["event"] for line in lines if line["event"].startswith("secret_key")]
+
+    assert await send() == (200, [])
+    assert await send(Origin="http://kiosk:8150") == (200, []), "our own page"
+    status = 200 if rule == "log" else 403
+    assert await send(Origin="https://shop.example") == (status, ["secret_key_in_browser"])
+    assert await send(Origin="null") == (status, []), "told once an hour"
+    human = {"User-Agent": BROWSER, "X-API-KEY": corner.publishable(), "Origin": "https://shop.example"}
+    assert (await call(corner.door, "POST", ASK, headers=human, json={})).status == 200
+
+
+async def test_strict_apps_want_a_hash_for_visitors_too(corner: Corner) -> None:
+    assert (await ask(corner, {"anonymous_id": "a-1"})).status == 404
+    await corner.open_app("shop", settings=AppSettings(strict_user_hash=True, limits=PLENTY))
+    answer = await ask(corner, {"anonymous_id": "a-1"})
+    assert (answer.status, answer.json()) == (401, {"message": "user_hash is required."})
+
+
+async def test_an_alias_repeats_the_service_id_for_apps_that_want_it(corner: Corner) -> None:
+    await _upload_product(corner)
+    await corner.open_app("shop", settings=AppSettings(service_id_response_alias="reply_id", limits=PLENTY))
+    data = (await ask(corner, {})).json()["data"]
+    assert data["reply_id"] == data["service_id"]
+
+
+async def test_the_envelope_of_a_product_is_a_setting(corner: Corner) -> None:
+    await _upload_product(corner)
+    bare = await call(corner.door, "GET", "/v1/products/hoe-11", headers=corner.headers())
+    assert bare.json() == {"product_id": "hoe-11"}
+    await corner.open_app("shop", settings=AppSettings(product_envelope=True, limits=PLENTY))
+    wrapped = await call(corner.door, "GET", "/v1/products/hoe-11", headers=corner.headers())
+    assert wrapped.json() == {"message": "success", "data": {"product_id": "hoe-11"}}
+
+
+async def test_requests_in_flight_are_counted_and_their_time_added_up(corner: Corner) -> None:
+    seen = []
+
+    async def slow(*_: Any) -> None:
+        seen.append(corner.door.in_flight)
+        corner.clock.pass_ms(250)
+
+    corner.stores.records.get = slow  # type: ignore[method-assign, assignment]
+    await call(corner.door, "GET", "/v1/products/x", headers=corner.headers())
+    assert seen == [1]
+    assert corner.door.in_flight == 0
+    assert corner.door.busy_s == pytest.approx(0.25)
+
+
+async def _upload_product(corner: Corner) -> None:
+    await call(
+        corner.door,
+        "POST",
+        "/v1/products",
+        headers=corner.headers(),
+        json={"data": [{"product_id": "hoe-11"}]},
+    )
+    await corner.apply()
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "told"),
+    [("secret", "query", 1), ("secret", "header", 0), ("publishable", "query", 0), ("nobody", "query", 0)],
+)
+async def test_a_secret_key_in_an_address_is_warned_of(
+    corner: Corner, kind: str, place: str, told: int
+) -> None:
+    key = corner.keys.get(("shop", kind), "nobody")
+    target = f"{ASK}?api_key={key}" if place == "query" else ASK
+    headers = {"User-Agent": BROWSER, **({"X-API-KEY": key} if place == "header" else {})}
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(3):
+            await call(corner.door, "POST", target, headers=headers, json={"user_id": "gina-7"})
+    warned = [line for line in lines if line["event"] == "secret_key_in_address"]
+    assert len(warned) == told
+    assert key not in str(lines)

@@ -1,0 +1,103 @@
+"""Stored rules and searches: which texts they wait for, what a search is told of them, how it switches them off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from actors.recommender.messages import AnswerQuery, ReaderQuery
+from actors.recommender.rule_matching import with_rules
+from actors.retrieval.messages import SearchQuery
+from cluster.errors import Invalid
+from cluster.query.language.boost_rules import ready_in_order
+from cluster.records.boost_rule import read_rules
+
+
+def asked(text: str = "", **more: Any) -> ReaderQuery:
+    search = SearchQuery(text=text, original=text, **more)
+    return ReaderQuery(kind="search", app_id="shop", engine_id="default", search=search)
+
+
+def applied(query: ReaderQuery, *rules: dict[str, Any]) -> SearchQuery:
+    made = read_rules([{"name": f"r{at}", "boost_fq": "brand:Birk", **one} for at, one in enumerate(rules)])
+    found = with_rules(query, ready_in_order(made, "default")).search
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("option", "good", "bad"),
+    [
+        ("contains", ["red tea", "TEA", " teapot"], ["te a", ""]),
+        ("not_contain", ["coffee", ""], ["green Tea"]),
+        ("is", ["Tea", " tea "], ["teas", "green tea"]),
+        ("is_not", ["teas"], ["TEA"]),
+        ("starts_with", ["teapot"], ["green tea"]),
+        ("ends_with", ["green TEA"], ["teapot"]),
+    ],
+)
+def test_a_rule_waits_for_its_text(option: str, good: list[str], bad: list[str]) -> None:
+    rule = {"query": "tea", "query_option": option}
+    assert [applied(asked(text), rule).applied for text in good] == [("r0",)] * len(good)
+    assert [applied(asked(text), rule).applied for text in bad] == [()] * len(bad)
+
+
+def test_a_rule_waits_for_any_of_its_texts_or_for_a_pattern_over_the_whole_text() -> None:
+    several = {"queries": ["tea", "cup"], "query_option": "is"}
+    assert applied(asked("cup"), several).applied == ("r0",)
+    assert applied(asked("mug"), several).applied == ()
+    none = {"queries": ["tea", "cup"], "query_option": "is_not"}
+    assert applied(asked("cup"), none).applied == ()
+    pattern = {"query": "T(ea|ee) \\d+", "query_option": "regex"}
+    assert applied(asked("Tea 12"), pattern).applied == ("r0",)
+    assert applied(asked("green tea 12"), pattern).applied == ()
+
+
+def test_a_pattern_that_does_not_parse_is_refused_when_the_rule_is_made_ready() -> None:
+    with pytest.raises(Invalid):
+        applied(asked("tea"), {"query": "(tea", "query_option": "regex"})
+
+
+def test_a_search_is_told_what_applies_and_gets_the_assets() -> None:
+    rules = [
+        {"query": "tea", "json_asset": {"banner": 1}, "boost_fq": None},
+        {"boost_fq": None, "boost": [{"field": "brand", "query": "Mori", "action": "remove"}]},
+        {"query": "coffee", "json_asset": 2},
+    ]
+    found = applied(asked("tea"), *rules)
+    assert (found.assets, found.applied, found.filtering) == (({"banner": 1},), ("r0", "r1"), "r1")
+    switched_off = applied(asked("tea", campaigns=False), *rules)
+    assert (switched_off.assets, switched_off.applied, switched_off.filtering) == ((), (), "")
+
+
+def test_a_tag_calls_a_rule_whatever_is_searched_for() -> None:
+    query = ReaderQuery(
+        kind="search",
+        app_id="shop",
+        engine_id="default",
+        boosting_tags=("vip",),
+        search=SearchQuery(original="x"),
+    )
+    assert applied(query, {"query": "tea", "boosting_tags": ["vip"]}).applied == ("r0",)
+
+
+def test_a_rule_that_waits_for_a_text_hears_questions_too() -> None:
+    rules = read_rules([{"name": "care", "query": "mulch", "boost_fq": "brand:Birk"}])
+
+    def boosts(question: AnswerQuery | None) -> list[str]:
+        query = ReaderQuery(kind="question_answering", app_id="shop", engine_id="default", question=question)
+        return [boost.name for boost in with_rules(query, ready_in_order(rules, "default")).boosts]
+
+    assert boosts(AnswerQuery("what is mulch", "What is mulch?", 0.5, 0.5)) == ["care"]
+    assert boosts(AnswerQuery("what is soil", "What is soil?", 0.5, 0.5)) == []
+    assert boosts(None) == []
+
+
+def test_a_rule_may_be_for_question_answering_alone() -> None:
+    rules = read_rules([{"name": "care", "api_names": ["question_answering"], "boost_fq": "brand:Birk"}])
+    (ready,) = ready_in_order(rules, "default")
+    question = AnswerQuery("a", "a", 0.5, 0.5)
+    query = ReaderQuery(kind="question_answering", app_id="shop", engine_id="default", question=question)
+    assert with_rules(query, [ready]).boosts
+    assert not with_rules(asked("a"), [ready]).boosts

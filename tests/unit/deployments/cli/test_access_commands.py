@@ -1,0 +1,133 @@
+"""`kiosk apps` and `kiosk keys` on a stopped installation: its Redis runs for as long as the command takes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cluster.errors import Conflict, HouseError
+from cluster.paths import Places
+from cluster.records.access import SWITCHES, AppSettings
+from cluster.runtime.installation_state import Lock
+from cluster.runtime.processes import belonging_to
+from cluster.secrecy import recognise_key
+from deployments.cli.__main__ import command_line
+
+pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
+    return Places.of(tmp_path / "data")
+
+
+def _run(*words: str) -> Result:
+    return CliRunner().invoke(command_line(), list(words))
+
+
+def _told(*words: str) -> Any:
+    result = _run(*words, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_an_app_is_made_listed_and_limited_while_everything_is_stopped(places: Places) -> None:
+    assert _told("apps", "list") == {"apps": []}
+    made = _told("apps", "create", "bookshop", "--environment", "production")
+    assert recognise_key(made["secret_key"]) is not None
+    assert _told("apps", "limit", "bookshop", "--queries", "200")["queries_per_s"] == 200
+    (listed,) = _told("apps", "list")["apps"]
+    assert (listed["app_id"], listed["environment"]) == ("bookshop", "production")
+    assert listed["limits"]["queries_per_s"] == 200
+    assert belonging_to(places) == []
+    assert not places.run_dir.exists()
+    assert not places.redis_url.exists()
+
+
+def test_switches_are_shown_and_turned_and_a_wrong_one_changes_nothing(places: Places) -> None:
+    _told("apps", "create", "bookshop")
+    assert _told("apps", "switch", "bookshop")["bot_rule"] == "log", "development (decision E6)"
+    turned = _told(
+        "apps", "switch", "bookshop", "bot_rule=log", "strict_user_hash=true", "service_id_aliases=a,b"
+    )
+    assert (turned["bot_rule"], turned["strict_user_hash"], turned["service_id_aliases"]) == (
+        "log",
+        True,
+        ["a", "b"],
+    )
+    for wrong in ("bot_rule=perhaps", "strict_user_hash=rather", "limits=1", "bot_rule"):
+        refused = _run("apps", "switch", "bookshop", wrong, "--json")
+        assert refused.exit_code != 0
+        assert wrong.partition("=")[0] in str(refused.exception)
+    assert _told("apps", "switch", "bookshop") == turned
+
+
+def test_every_switch_has_words_for_people() -> None:
+    assert set(SWITCHES) == set(AppSettings.model_fields) - {"limits"}
+
+
+def test_keys_are_listed_revealed_rotated_and_revoked(places: Places) -> None:
+    made = _told("apps", "create", "bookshop")
+    hidden = _told("keys", "list")["keys"]
+    assert [entry["kind"] for entry in hidden] == ["secret", "publishable"]
+    assert all("key" not in entry for entry in hidden)
+    shown = {entry["kind"]: entry["key"] for entry in _told("keys", "list", "--reveal")["keys"]}
+    assert shown == {"secret": made["secret_key"], "publishable": made["publishable_key"]}
+    rotated = _told("keys", "rotate", "bookshop", "--kind", "secret")
+    assert set(rotated) == {"app_id", "secret_key"}
+    left = {entry["kind"]: entry for entry in _told("keys", "list", "--reveal")["keys"]}
+    assert left["secret"]["key"] == rotated["secret_key"] != made["secret_key"]
+    assert left["publishable"]["key"] == made["publishable_key"]
+    revoked = _told("keys", "revoke", left["publishable"]["key_id"])
+    assert revoked["revoked"] is True
+    assert [entry["kind"] for entry in _told("keys", "list")["keys"]] == ["secret"]
+
+
+def test_people_get_a_table_and_keys_on_lines_of_their_own(places: Places) -> None:
+    made = _run("apps", "create", "bookshop")
+    assert "App bookshop is made." in made.stdout
+    assert sum(recognise_key(line.split()[-1]) is not None for line in made.stdout.splitlines()[1:]) == 2
+    assert "bookshop" in _run("apps", "list").stdout
+    listed = _run("keys", "list").stdout
+    assert "ksk_dev_..." in listed
+    assert not any(recognise_key(word) for word in listed.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (("apps", "create", "Book Shop"), "up to 64 lower case letters"),
+        (
+            ("apps", "create", "x", "--environment", "mars"),
+            "choose one of playground, development, production",
+        ),
+        (("keys", "rotate", "nope"), "there are: none"),
+        (("keys", "rotate", "nope", "--kind", "golden"), "choose secret, publishable or both"),
+        (("keys", "revoke", "key-nope"), "see `kiosk keys list`"),
+    ],
+)
+def test_errors_say_what_to_do_next(places: Places, words: tuple[str, ...], advice: str) -> None:
+    result = _run(*words)
+    assert isinstance(result.exception, HouseError)
+    assert advice in result.exception.message
+
+
+def test_a_command_steps_back_while_another_works_on_the_stopped_installation(places: Places) -> None:
+    places.make()
+    lock = Lock(places.lock)
+    assert lock.take()
+    try:
+        # Whoever holds the lock without a Redis is about to start one, or to stop it.
+        result = _run("apps", "list")
+        assert isinstance(result.exception, Conflict)
+        assert "try again in a moment" in result.exception.message
+    finally:
+        lock.drop()
+        shutil.rmtree(places.run_dir)

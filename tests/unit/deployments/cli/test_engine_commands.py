@@ -1,0 +1,97 @@
+"""`kiosk engines` on a stopped installation: records change at once, what they ask for happens at the next start."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cluster.errors import HouseError
+from cluster.paths import Places
+from deployments.cli.__main__ import command_line
+
+pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
+
+
+@pytest.fixture(autouse=True)
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
+    return Places.of(tmp_path / "data")
+
+
+def _run(*words: str) -> Result:
+    return CliRunner().invoke(command_line(), list(words))
+
+
+def _told(*words: str) -> Any:
+    result = _run(*words, "--json")
+    assert result.exit_code == 0, (result.output, result.exception)
+    return json.loads(result.stdout)
+
+
+def test_an_engine_is_made_listed_scaled_moved_and_deleted() -> None:
+    _told("apps", "create", "bookshop")
+    assert _told("engines", "list") == {"engines": []}
+    made = _told("engines", "create", "bookshop", "summer", "--replicas", "1:3", "--memory", "256")
+    assert (made["placement"], made["scaling"]["replicas_max"]) == ("door", 3)
+    (listed,) = _told("engines", "list", "bookshop")["engines"]
+    assert listed == made
+    assert (listed["state"], listed["replicas"], listed["requests_per_s"]) == ("running", 0, 0)
+    scaled = _told("engines", "scale", "bookshop", "summer", "--target", "2.5", "--down-after", "30")[
+        "scaling"
+    ]
+    assert (scaled["target_requests"], scaled["downscale_delay_s"], scaled["replicas_max"]) == (2.5, 30, 3)
+    moved = _told("engines", "place", "bookshop", "summer", "own", "--no-wait")
+    assert (moved["placement"], moved["moving_to"]) == ("door", "own")
+    back = _told("engines", "place", "bookshop", "summer", "door", "--no-wait")
+    assert (back["placement"], back["moving_to"]) == ("door", None)
+    assert _told("engines", "delete", "bookshop", "summer")["deleted"] is True
+    assert _told("engines", "list") == {"engines": []}
+
+
+def test_people_get_a_table_and_sentences() -> None:
+    _told("apps", "create", "bookshop")
+    assert "lives in the doors" in _run("engines", "create", "bookshop", "summer").stdout
+    assert "with the doors" in _run("engines", "list").stdout
+    assert "replicas under load" in _run("engines", "scale", "bookshop", "summer").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (("create", "nope", "summer"), "there are: bookshop"),
+        (("create", "bookshop", "Summer!"), "lower case letters, digits and -"),
+        (("create", "bookshop", "taken"), "kiosk engines list bookshop"),
+        (("create", "bookshop", "new", "--replicas", "3:1"), "replicas_min is larger than replicas_max"),
+        (("create", "bookshop", "new", "--replicas", "many"), "for example 1:4"),
+        (
+            ("create", "bookshop", "new", "--memory", "1"),
+            "memory_budget_mb: input should be greater than or equal",
+        ),
+        (("create", "bookshop", "new", "--own"), "start it with `kiosk up`, or say --no-wait"),
+        (("list", "nope"), "there are: bookshop"),
+        (("place", "bookshop", "taken", "moon"), "choose door or own"),
+        (("place", "bookshop", "taken", "own"), "start it with `kiosk up`"),
+        (("place", "bookshop", "nope", "own", "--no-wait"), "`kiosk engines create bookshop nope` makes it"),
+        (("scale", "bookshop", "taken", "--target", "0"), "target_requests: input should be greater than 0"),
+        (("scale", "bookshop", "default"), "`default` comes with its first products"),
+        (("delete", "bookshop", "nope"), "there are: taken"),
+    ],
+)
+def test_errors_say_what_to_do_next(words: tuple[str, ...], advice: str) -> None:
+    _told("apps", "create", "bookshop")
+    if words != ("scale", "bookshop", "default"):
+        _told("engines", "create", "bookshop", "taken")
+    result = _run("engines", *words)
+    assert isinstance(result.exception, HouseError), result.output
+    assert advice in result.exception.message
+
+
+def test_help_teaches_by_examples() -> None:
+    for command in ("create", "list", "place", "scale", "delete"):
+        shown = _run("engines", command, "--help").stdout
+        assert f"kiosk engines {command}" in shown

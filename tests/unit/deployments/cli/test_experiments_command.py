@@ -1,0 +1,203 @@
+"""`kiosk experiments` on a stopped installation."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner, Result
+
+from actors.experiments.report import Report, report
+from actors.experiments.report_data import check_snapshots, gather
+from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.segments import SegmentShelf
+from cluster.artifacts.snapshots import SnapshotShelf
+from cluster.artifacts.tables import INTERACTIONS
+from cluster.clock import iso_ms
+from cluster.errors import Conflict, HouseError, Invalid, NotFound
+from cluster.records.experiment import Experiment
+from cluster.records.exposure import Exposure
+from deployments.cli.__main__ import command_line
+from deployments.cli.charts import svg
+from deployments.cli.experiment_views import drawings, show_report
+from tests.fakes.stores.memory import memory_stores
+from tests.fakes.trained_snapshot import published
+from tests.suites.doing import APP
+from tests.suites.experiments import an_experiment
+
+TWO = [{"name": "Now"}, {"name": "Blue"}]
+
+
+def _run(*words: str, given: str | None = None) -> Result:
+    return CliRunner().invoke(command_line(), ["experiments", *words], input=given)
+
+
+def _told(*words: str, given: str | None = None) -> Any:
+    result = _run(*words, "--json", given=given)
+    assert result.exit_code == 0, (result.output, result.exception)
+    return json.loads(result.stdout)
+
+
+def _refusal(*words: str, given: str | None = None) -> HouseError:
+    error = _run(*words, given=given).exception
+    assert isinstance(error, HouseError), error
+    return error
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
+    return tmp_path
+
+
+@pytest.mark.redis
+@pytest.mark.usefixtures("allow_world")
+def test_an_experiment_is_made_started_reported_and_put_away(home: Path) -> None:
+    assert CliRunner().invoke(command_line(), ["apps", "create", "bookshop"]).exit_code == 0
+    drafts = [{"name": n, "variants": TWO, "layer": "home"} for n in ("Blue", "Red")]
+    file = home / "experiments.json"
+    file.write_text(json.dumps({"experiments": drafts}))
+    made = _told("create", "bookshop", str(file))["created"]
+    assert [(one["slug"], one["status"], one["starts_at"]) for one in made] == [
+        ("blue", "Draft", None), ("red", "Draft", None),
+    ]  # fmt: skip
+    assert _told("start", "bookshop", "blue")["status"] == "Active"
+    assert isinstance(_refusal("start", "bookshop", "red"), Conflict)
+    assert (
+        "would share readers"
+        in _refusal("schedule", "bookshop", "red", "--at", "2099-01-01T00:00:00Z").message
+    )
+    assert "blue is Active; from there" in _refusal("archive", "bookshop", "blue").message
+    after = _told("edit", "bookshop", "blue", "--weight", "blue=3", "--name", "Bluer")
+    assert ([one["weight"] for one in after["variants"]], after["name"]) == ([1, 3], "Bluer")
+    assert after["weights_at"] is not None
+    assert "traffic can only go up from 1" in _refusal("edit", "bookshop", "blue", "--traffic", "0.5").message
+    assert "since" in _run("report", "bookshop", "blue").output
+    found = _told("report", "bookshop", "blue", "--charts", str(home / "charts"))
+    assert [line["people"] for line in found["variants"]] == [0, 0]
+    assert len(found["charts"]) == 4
+    for path in found["charts"]:
+        ElementTree.parse(path)
+    assert "not enough yet" in _run("report", "bookshop", "blue").output
+    assert "Now" not in _run("list", "bookshop").output
+    assert "blue" in _run("show", "bookshop", "blue").output
+    for step in ("pause", "start", "complete", "archive"):
+        assert _run(step, "bookshop", "blue").exit_code == 0
+    assert [one["status"] for one in _told("list", "bookshop")["experiments"]] == ["Archived", "Draft"]
+    lost = {"name": "Lost", "variants": [{"name": "a"}, {"name": "b", "snapshot": "v9"}]}
+    assert _run("create", "bookshop", "-", given=json.dumps(lost)).exit_code == 0
+    assert "engine default has no snapshot 'v9'" in _refusal("start", "bookshop", "lost").message
+    assert isinstance(_refusal("show", "bookshop", "green"), NotFound)
+    assert isinstance(_refusal("list", "nobody"), NotFound)
+    shutil.rmtree(home / "data")
+
+
+def test_what_is_wrong_with_words_and_files_is_said_before_anything_is_opened(home: Path) -> None:
+    for text, words in (
+        ("[", "is not what JSON should be"),
+        ("[]", "there are no experiments in the file"),
+        ('{"name": "a", "name": "b"}', "is not what JSON should be"),
+    ):
+        assert words in _refusal("create", "bookshop", "-", given=text).message
+    assert "can't be read" in _refusal("create", "bookshop", str(home / "none.json")).message
+    assert isinstance(_refusal("schedule", "bookshop", "x", "--at", "tomorrow"), Invalid)
+    for words in (
+        (),
+        ("--weight", "blue"),
+        ("--weight", "blue=much"),
+        ("--slice", "half"),
+        ("--until", "soon"),
+    ):
+        assert isinstance(_refusal("edit", "bookshop", "x", *words), Invalid)
+
+
+def test_a_snapshot_has_to_be_on_the_shelf(tmp_path: Path) -> None:
+    shelf = Shelf.open(tmp_path / "shelf")
+    version = published(SnapshotShelf(shelf), tmp_path / "one", APP, seed=6)
+
+    def pinned(snapshot: str, **fields: Any) -> Experiment:
+        variants = [{"variant_id": "a", "name": "a", "slug": "a", "snapshot": snapshot, **fields}]
+        return an_experiment(app_id=APP, variants=variants)
+
+    check_snapshots(pinned(version), shelf)
+    check_snapshots(pinned(""), shelf)
+    for wrong in (pinned("v9"), pinned(version, engine_id="news")):
+        with pytest.raises(NotFound, match=r"variant a: engine .* has no snapshot"):
+            check_snapshots(wrong, shelf)
+
+
+async def test_conversions_come_from_settled_interactions_of_any_id_of_a_person(tmp_path: Path) -> None:
+    stores, one = memory_stores(), an_experiment(goal=("click", "like"))
+    at_ms = 1_700_000_000_000
+    for readers in (["a:x"], ["u:ada", "a:x"], ["a:y"], ["u:eve"]):
+        await stores.experiments.assign(one, readers, Exposure("b", at_ms), "take")
+    await stores.interactions.append(APP, b"[]", [("bob", "y", b"")])
+    rows = [
+        ("u:ada", "click", 1),
+        ("u:bob", "like", 2),
+        ("u:eve", "click", -1),
+        ("u:eve", "share", 3),
+        ("u:z", "click", 4),
+    ]
+    table = pa.Table.from_pylist(
+        [{"reader": reader, "type": kind, "at_ms": at_ms + ms, "json": b"{}"} for reader, kind, ms in rows],
+        schema=INTERACTIONS,
+    )
+    SegmentShelf(Shelf.open(tmp_path)).append(APP, "interaction", table, first="1-0", last="5-0")
+    found = await gather(stores, Shelf.open(tmp_path), one)
+    assert [(line.people, line.converted, line.conversions) for line in found.lines] == [(0, 0, 0), (3, 2, 2)]
+
+
+async def test_conversions_of_the_last_moment_are_announced_and_not_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stores, one = memory_stores(), an_experiment(goal=("checkout",))
+    at_ms = 1_700_000_000_000
+    items = []
+    for number in range(84):
+        await stores.experiments.assign(one, [f"u:{number}"], Exposure("b", at_ms), "take")
+        moment = iso_ms(at_ms + 1 + number)
+        items += [{"type": "checkout", "user_id": str(number), "timestamp": moment, "product_ids": ["p"]}]
+    items += [
+        {"type": "click", "user_id": "1", "timestamp": iso_ms(at_ms + 1), "product_ids": ["p"]},
+        {"type": "checkout", "user_id": "1", "timestamp": iso_ms(at_ms - 1), "product_ids": ["p"]},
+        {"type": "checkout", "anonymous_id": "nobody", "timestamp": iso_ms(at_ms + 1), "product_ids": ["p"]},
+    ]
+    await stores.interactions.append(APP, orjson.dumps(items), [])
+    found = await gather(stores, Shelf.open(tmp_path), one)
+    assert (found.settling, found.lines[1].converted) == (84, 0)
+    assert found.told()["settling"] == 84
+    show_report(found)
+    assert "84 more conversions are settling" in " ".join(capsys.readouterr().out.split())
+
+
+def _found(people: int = 4_000) -> Report:
+    exposures = [(f"u:{n}", Exposure("ab"[n % 2], 1_700_000_000_000, person=f"u:{n}")) for n in range(people)]
+    did = [(f"u:{n}", 1_700_000_000_001) for n in range(people) if n % 20 == 0 or n % 4 == 1]
+    served = {"a:10": 500, "b:10": 400, "b:over": 100}
+    return report(an_experiment(name="<b>&"), exposures, did, links={}, served=served)
+
+
+def test_a_report_is_drawn_as_svg_with_its_intervals() -> None:
+    for drawing in drawings(_found()).values():
+        root = ElementTree.fromstring(svg(drawing))
+        assert root.tag.endswith("svg")
+        assert "<b>&" in [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert len(drawings(_found())["difference"].bars) == 3
+    assert len(drawings(_found(10))["difference"].bars) == 1
+
+
+def test_a_report_says_what_is_better_worse_and_broken(capsys: pytest.CaptureFixture[str]) -> None:
+    show_report(_found())
+    shown = capsys.readouterr().out
+    assert "better" in shown
+    assert "worse: latency" in shown
+    assert "control" in shown
+    assert "The split is as intended" in shown

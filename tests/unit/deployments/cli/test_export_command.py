@@ -1,0 +1,192 @@
+"""`kiosk export` and `kiosk recommend` on a stopped installation, with the exit codes that pipelines rely on."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import orjson
+import polars as pl
+import pytest
+from typer.testing import CliRunner, Result
+
+from cluster.admin.key_admin import Keeping
+from cluster.errors import Fault, FilterSyntax, Invalid, NotFound, Unavailable
+from cluster.ids import new_task_id
+from cluster.records.access import App
+from cluster.store.connect import OpenStores
+from deployments.cli.__main__ import command_line
+from deployments.cli.exit_codes import exit_code_of
+from deployments.cli.export import since_of
+from deployments.cli.installation import Installation, now_ms
+from tests.fakes.corner_shop import PRODUCTS, upload
+
+pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
+ROOT = Path(__file__).resolve().parents[4]
+CLICK = {
+    "type": "click",
+    "user_id": "ada",
+    "product_ids": ["hand-fork"],
+    "timestamp": "2026-03-01T09:15:30.250Z",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
+
+    async def put(keeping: Keeping, stores: OpenStores) -> None:
+        await stores.access.put_app(App(app_id="shop", environment="development", created_at=0))
+        await upload(stores, PRODUCTS)
+        await stores.interactions.append("shop", orjson.dumps([CLICK]), [])
+
+    Installation().administer(put)
+    return tmp_path
+
+
+def _run(*words: str) -> Result:
+    return CliRunner().invoke(command_line(), list(words))
+
+
+def _told(*words: str, code: int = 0) -> Any:
+    result = _run(*words, "--json")
+    assert result.exit_code == code, (result.output, result.exception)
+    return json.loads(result.stdout)
+
+
+def test_a_stopped_shop_is_exported_and_scored(folder: Path) -> None:
+    out = folder / "products.parquet"
+    told = _told("export", "shop", "products", "--out", str(out))
+    assert (told["rows"], told["from"], told["file"], told["format"]) == (
+        len(PRODUCTS),
+        None,
+        str(out),
+        "parquet",
+    )
+    assert told["digest"].startswith("sha256:")
+    assert told["waiting"] == 0
+    assert pl.read_parquet(out)["product_id"].sort().to_list() == sorted(
+        one["product_id"] for one in PRODUCTS
+    )
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    lines = _run("export", "shop", "interactions", "--out", "-", "--format", "jsonl")
+    assert (lines.exit_code, json.loads(lines.stdout)) == (0, CLICK)
+    assert "1 rows, sha256:" in lines.stderr
+    later = _told("export", "shop", "interactions", "--since", "2026-03-02", "--out", str(folder / "x.csv"))
+    assert (later["rows"], later["from"]) == (0, "2026-03-02T00:00:00.000Z")
+
+    (folder / "users.txt").write_text("ada\nnobody\n")
+    scores = folder / "scores.csv"
+    told = _told("recommend", "shop", "--users", str(folder / "users.txt"), "--rows", "3", "--fq", "brand:Alder",
+                 "--out", str(scores))  # fmt: skip
+    assert (told["users"], told["rows"], told["snapshots"]) == (2, 6, [])
+    frame = pl.read_csv(scores)
+    alder = {one["product_id"] for one in PRODUCTS if one["brand"] == "Alder"}
+    assert set(frame["product_id"].to_list()) <= alder
+    assert frame["rank"].to_list() == [1, 2, 3] * 2
+
+
+def test_a_reader_that_has_enough_ends_the_export_quietly(folder: Path) -> None:
+    async def append(keeping: Keeping, stores: OpenStores) -> None:
+        for _ in range(20):
+            await stores.interactions.append("shop", orjson.dumps([CLICK] * 500), [])
+
+    Installation().administer(append)
+    command = f"{sys.executable} -m deployments.cli export shop interactions --out - --format jsonl"
+    done = subprocess.run(
+        ["bash", "-c", f"{command} | head -1; exit ${{PIPESTATUS[0]}}"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, json.loads(done.stdout), done.stderr) == (1, CLICK, "")
+
+
+def test_uploads_that_wait_are_told(folder: Path) -> None:
+    async def accept(keeping: Keeping, stores: OpenStores) -> None:
+        body = orjson.dumps([{"user_id": "late"}])
+        await stores.intake.accept(
+            "shop", "user", "put", body, task_id=new_task_id(), total=1, now_ms=now_ms()
+        )
+
+    Installation().administer(accept)
+    result = _run("export", "shop", "users", "--out", str(folder / "users.csv"))
+    assert result.exit_code == 1
+    assert "1 accepted uploads are not applied yet" in result.stderr
+    assert (folder / "users.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("export", "nowhere", "users", "--out", "x.csv"), "there is no app named nowhere; there are: shop"),
+        (
+            ("export", "shop", "clicks", "--out", "x.csv"),
+            "choose from users, products, interactions, queries",
+        ),
+        (("export", "shop", "users", "--out", "x.xlsx"), "end it with .parquet, .jsonl or .csv"),
+        (("export", "shop", "users", "--out", "x.csv", "--since", "soon"), "'soon' is no day or moment"),
+        (("recommend", "shop", "--users", "none.csv", "--out", "x.csv"), "there is no file none.csv"),
+        (
+            ("recommend", "shop", "--users", "u.txt", "--out", "x.csv", "--fq", "a:[1"),
+            "this range is never closed",
+        ),
+        (
+            ("recommend", "shop", "--users", "u.txt", "--out", "x.csv", "--engine", "no"),
+            "engine is not found",
+        ),
+        (
+            ("recommend", "shop", "--users", "u.txt", "--out", "x.csv", "--snapshot", "no"),
+            "there is no snapshot no",
+        ),
+    ],
+)
+def test_wrong_use_ends_with_two(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], reason: str
+) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "u.txt").write_text("ada\n")
+    result = _run(*words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert reason in " ".join(result.stderr.split())
+    assert not (folder / "x.csv").exists()
+
+
+def test_a_store_that_is_away_ends_with_three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("KIOSK_REDIS_URL", "redis://127.0.0.1:1")
+    told = _run("export", "shop", "users", "--out", str(tmp_path / "x.csv"), "--json")
+    assert told.exit_code == 3
+    assert json.loads(told.stdout)["error"]["code"] == "unavailable"
+    assert not (tmp_path / "x.csv").exists()
+
+
+def test_every_error_has_its_code() -> None:
+    errors = (Invalid("x"), FilterSyntax("x"), NotFound("x"), Unavailable("x"), Fault("x"))
+    assert [exit_code_of(error) for error in errors] == [2, 2, 2, 3, 1]
+
+
+def test_a_date_is_a_day_a_moment_or_a_span() -> None:
+    assert since_of("") == 0
+    assert since_of("2026-03-01") == since_of("2026-03-01T00:00Z") == 1_772_323_200_000
+    assert abs(now_ms() - since_of("2h") - 7_200_000) < 5_000
+
+
+def test_a_notebook_is_told_where_to_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from jobs.export.driver import export_frame
+    from jobs.scoring.driver import recommend
+
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    for ask in (lambda: export_frame("shop", "users"), lambda: recommend("shop", ["ada"])):
+        with pytest.raises(Unavailable, match="set KIOSK_DATA_DIR to the data directory"):
+            ask()

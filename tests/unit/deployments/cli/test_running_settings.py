@@ -1,0 +1,130 @@
+"""Commands judge by what the installation runs with, not by their own shell, and say where the two differ."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cluster.errors import Fault, Unavailable
+from cluster.paths import Places
+from cluster.runtime.installation_state import Lock, State, load_state, save_state
+from cluster.settings import Settings
+from deployments.cli import subprocess_commands, up
+from deployments.cli.__main__ import command_line
+from deployments.cli.doctor import machine_checks
+from deployments.cli.installation import Installation
+from deployments.cli.summary import AppKeys, Summary
+
+pytestmark = pytest.mark.usefixtures("allow_world")
+
+
+@pytest.fixture
+def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Places]:
+    """An installation that runs with a disk limit of 0.01 %, as far as files and locks tell."""
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
+    places = Places.of(tmp_path / "data")
+    places.make()
+    state = {
+        "phase": "ready", "pid": 7, "version": "1", "host": "127.0.0.1", "port": 8160, "data_dir": str(places.data_dir),
+        "run_dir": str(places.run_dir), "logs_dir": str(places.logs_dir), "started_at": 1,
+        "settings": Settings(disk_limit=0.0001, port=8160, public_url="https://news.example.com").shareable(),
+    }  # fmt: skip
+    save_state(places, State.model_validate(state))
+    lock = Lock(places.lock)
+    assert lock.take()
+    yield places
+    lock.drop()
+    places.run_dir.rmdir() if not any(places.run_dir.iterdir()) else None
+
+
+def test_the_disk_is_judged_by_the_running_limit(running: Places) -> None:
+    installation = Installation()
+    assert installation.settings.disk_limit == 0.0001
+    assert installation.settings.public_url == "https://news.example.com"
+    assert installation.in_vain == []
+    assert machine_checks.disk(installation).level == "bad"
+
+
+@pytest.mark.parametrize("line", ["ingest x.jsonl", "ingest archive x.xml --app a", "train"])
+def test_commands_that_write_refuse_as_the_installation_does(running: Places, line: str) -> None:
+    result = CliRunner().invoke(command_line(), line.split())
+    assert isinstance(result.exception, Unavailable)
+    assert "writes are refused" in result.exception.message
+
+
+def test_a_shell_that_differs_is_told(running: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KIOSK_DISK_LIMIT", "0.99")
+    monkeypatch.setenv("KIOSK_PORT", "8160")
+    assert Installation().in_vain == ["KIOSK_DISK_LIMIT=0.99"]
+    said = CliRunner().invoke(command_line(), ["train"]).stderr
+    assert "KIOSK_DISK_LIMIT=0.99 of this shell" in said
+
+
+def test_programs_get_the_running_settings_and_no_secret(running: Places) -> None:
+    given = subprocess_commands.settings_of(Installation())
+    assert given["KIOSK_DISK_LIMIT"] == "0.0001"
+    assert (
+        not {"KIOSK_REDIS_URL", "KIOSK_MASTER_KEY", "KIOSK_LLM_KEY", "KIOSK_DATA_DIR", "KIOSK_LEARNERS"}
+        & given.keys()
+    )
+
+
+def test_every_stage_is_a_line_and_brackets_are_shown_as_they_are(
+    running: Places, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """HAProxy names its functions in brackets; a stage may be over before anybody looks."""
+    state = load_state(running)
+    assert state is not None
+    message = "HAProxy crashed: [/opt/haproxy.main()] can't bind"
+    stages = ((0.1, "starting Redis"), (0.12, "Redis answers"), (61.04, message))
+    change = {"phase": "failed", "message": message, "stages": stages}
+    save_state(running, state.model_copy(update=change))
+    assert up._await_ready(Installation()).phase == "failed"
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["    0.1 s  starting Redis", "    0.1 s  Redis answers", f"   61.0 s  {message}"]
+    result = CliRunner().invoke(command_line(), ["up", "--port", "8160"])
+    assert isinstance(result.exception, Fault), result.exception
+    assert result.exception.message.startswith(message)
+
+
+def test_a_second_start_on_another_port_says_that_it_stays(
+    running: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary = Summary(load_state(running), [AppKeys("development", "development")])  # type: ignore[arg-type]
+    asked = []
+
+    def summarise(*given: object, reveal: bool, first: bool = False) -> Summary:
+        asked.append(reveal)
+        return summary
+
+    monkeypatch.setattr(up, "summarise", summarise)
+    result = CliRunner().invoke(command_line(), ["up", "--port", "8161"])
+    assert result.exit_code == 0
+    assert "It stays on http://127.0.0.1:8160." in result.stderr
+    assert "`kiosk up --host 127.0.0.1 --port 8161`" in result.stderr
+    assert CliRunner().invoke(command_line(), ["up", "--port", "8160", "--json"]).exit_code == 0
+    assert asked == [False, True], "programs get the keys every time, people only when they ask"
+
+
+def test_no_secret_is_recorded(tmp_path: Path) -> None:
+    settings = Settings(
+        data_dir=tmp_path, master_key="canary-m", llm_key="canary-l", redis_url="redis://:canary-r@h"
+    )
+    assert "canary" not in json.dumps(settings.shareable())
+
+
+@pytest.mark.parametrize("line", ["train", "train --dry-run", "evaluate"])
+def test_training_where_nothing_was_ever_started_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "nothing"))
+    monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
+    result = CliRunner().invoke(command_line(), line.split())
+    assert isinstance(result.exception, Unavailable)
+    assert "start it with `kiosk up` first" in result.exception.message
+    assert not (tmp_path / "nothing").exists()

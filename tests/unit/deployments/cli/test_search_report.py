@@ -1,0 +1,145 @@
+"""The search report: sums over the shelf and what is on its way, and the command over a stopped installation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from cluster.admin.key_admin import Keeping
+from cluster.artifacts.artifact_store import Shelf
+from cluster.artifacts.query_log import COLUMNS, QueryShelf
+from cluster.records.access import App
+from cluster.records.logged_query import UNKNOWN, Searched
+from cluster.runtime.artifact_access import open_shelf
+from cluster.store.connect import OpenStores
+from deployments.cli.__main__ import command_line
+from deployments.cli.installation import Installation, now_ms
+from deployments.cli.search_view import drawings
+from deployments.operations.search_report import SearchReport, summarise
+
+DAY = 86_400_000
+HOSTILE = '<script>alert("x")</script> \x1b[31m [bold]'
+
+
+def asked(text: str, total: int = 3, at: int = DAY, kind: Any = "search", **more: Any) -> Searched:
+    given = {"language": "en", "served_by": "search", "engine_id": "default", "took_ms": 2.0, **more}
+    return Searched(at=at, kind=kind, text=text, total=total, **given)
+
+
+def report_of(tmp_path: Path, settled: list[Searched], waiting: list[Searched], **more: Any) -> SearchReport:
+    shelf = QueryShelf(Shelf.open(tmp_path))
+    if settled:
+        shelf.append("shop", settled, "1-0")
+    return summarise(shelf.read("shop", 0), waiting, **{"since": 0, "until": 10 * DAY, **more})
+
+
+def test_sums_say_what_was_asked_and_what_found_nothing(tmp_path: Path) -> None:
+    settled = [
+        asked("tulip", 4, reader="a", took_ms=1.0), asked("tulip", 0, reader="b", took_ms=3.0),
+        asked("tulip", 5, reader="b"), asked("moss", 0, at=2 * DAY), asked("moss", 0, at=2 * DAY, language="de"),
+    ]  # fmt: skip
+    waiting = [asked("hoe", 2, at=3 * DAY, kind="autocomplete", served_by="completions")]
+    report = report_of(tmp_path, settled, waiting)
+    assert (report.queries, report.unfound, report.share) == (6, 3, 0.5)
+    assert [
+        (line.text, line.kind, line.queries, line.readers, line.unfound, line.found) for line in report.top
+    ] == [
+        ("tulip", "search", 3, 2, 1, 3.0),
+        ("moss", "search", 2, 0, 2, 0.0),
+        ("hoe", "autocomplete", 1, 0, 0, 2.0),
+    ]
+    assert [(line.text, line.queries) for line in report.missing] == [("moss", 2)]
+    assert report.texts == [("tulip", 3), ("moss", 2), ("hoe", 1)]
+    assert report.missing_texts == [("moss", 2)]
+    assert [(line.day, line.queries, line.unfound) for line in report.days] == [
+        ("1970-01-02", 3, 1), ("1970-01-03", 2, 2), ("1970-01-04", 1, 0),
+    ]  # fmt: skip
+    assert [(line.kind, line.queries, line.unfound, line.readers) for line in report.kinds] == [
+        ("search", 5, 3, 2), ("autocomplete", 1, 0, 0),
+    ]  # fmt: skip
+    assert (report.kinds[0].p50_ms, report.kinds[0].p99_ms) == (2.0, 3.0)
+    assert report.languages == [("en", 5), ("de", 1)]
+    assert report.served_by == [("search", 5), ("completions", 1)]
+    assert json.loads(json.dumps(report.told()))["days"][1]["unfound_share"] == 1.0
+
+
+def test_questions_count_by_their_source_and_never_as_found_nothing(tmp_path: Path) -> None:
+    settled = [
+        asked("what is mulch", UNKNOWN, kind="ask", served_by="ask_questions"),
+        asked("what is mulch", UNKNOWN, kind="ask", served_by="ask_questions"),
+        asked("mulch", 4, kind="ask", served_by="ask_search"),
+        asked("moss", 0, kind="ask", served_by="ask_search"),
+        asked("moss", UNKNOWN, kind="ask", served_by="ask_questions"),
+    ]
+    report = report_of(tmp_path, settled, [])
+    assert (report.queries, report.unfound) == (5, 1)
+    assert [(line.text, line.queries, line.found) for line in report.top] == [
+        ("moss", 2, 0.0), ("what is mulch", 2, 0.0), ("mulch", 1, 4.0),
+    ]  # fmt: skip
+    assert report.missing == []
+    assert report.served_by == [("ask_questions", 3), ("ask_search", 2)]
+
+
+def test_a_report_is_of_its_time_and_its_kind(tmp_path: Path) -> None:
+    settled = [
+        asked("before", at=DAY - 1),
+        asked("in"),
+        asked("in too", kind="ask"),
+        asked("after", at=2 * DAY),
+    ]
+    report = report_of(tmp_path, settled, [], since=DAY, until=DAY, kind="ask")
+    assert [line.text for line in report.top] == ["in too"]
+
+
+def test_keystrokes_on_their_way_count_once(tmp_path: Path) -> None:
+    typed = [asked(text, at=DAY + at, kind="autocomplete", typist="t") for at, text in enumerate(("t", "tu"))]
+    assert [line.text for line in report_of(tmp_path, [], typed).top] == ["tu"]
+
+
+def test_lists_end_where_they_are_told_to(tmp_path: Path) -> None:
+    report = report_of(tmp_path, [asked(f"query {at}", 0) for at in range(50)], [], top=7)
+    assert (len(report.top), len(report.missing)) == (7, 7)
+
+
+def test_an_empty_log_is_a_report_too(tmp_path: Path) -> None:
+    report = summarise(COLUMNS.empty_table(), [], since=0, until=1)
+    assert (report.queries, report.share, report.days, report.kinds) == (0, 0.0, [], [])
+    assert set(drawings(report)) == {"search-days", "search-unfound", "search-queries", "search-missing"}
+
+
+@pytest.mark.redis
+@pytest.mark.usefixtures("allow_world")
+def test_the_report_over_a_stopped_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
+    now = now_ms()
+
+    async def fill(keeping: Keeping, stores: OpenStores) -> None:
+        await stores.access.put_app(App(app_id="bookshop", environment="development", created_at=0))
+        await stores.queries.append("bookshop", [asked(HOSTILE, 0, now - 500)])
+
+    installation = Installation()
+    installation.administer(fill)
+    shelf = QueryShelf(open_shelf(installation.settings))
+    shelf.append("bookshop", [asked("tulip", 3, now - 1_000)], "1-0")
+    words = ["report", "search", "--app", "bookshop"]
+    folder = tmp_path / "charts"
+    result = CliRunner().invoke(command_line(), [*words, "--charts", str(folder), "--json"])
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert (told["app_id"], told["queries"], told["unfound"]) == ("bookshop", 2, 1)
+    assert told["feedback"]["questions"] == []
+    assert len(told["charts"]) == 8
+    assert all(Path(path).stat().st_size > 200 for path in told["charts"])
+    assert b"<script>" not in (folder / "search-missing.svg").read_bytes()
+    shown = CliRunner().invoke(command_line(), words)
+    assert shown.exit_code == 0
+    assert "tulip" in shown.output
+    assert "Where it was asked" in shown.output
+    assert "\x1b[31m" not in shown.output
+    for wrong in (["--app", "nobodys"], ["--kind", "dance"]):
+        assert CliRunner().invoke(command_line(), ["report", "search", *wrong]).exit_code != 0

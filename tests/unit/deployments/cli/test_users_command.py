@@ -1,0 +1,124 @@
+"""`kiosk users` on a stopped installation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cluster.errors import Conflict, Invalid, NotFound
+from cluster.settings import Settings
+from deployments.cli.__main__ import command_line
+
+pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
+
+
+@pytest.fixture(autouse=True)
+def _data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
+
+
+def _run(*words: str, typed: str = "") -> Result:
+    return CliRunner().invoke(command_line(), ["users", *words], input=typed)
+
+
+def _told(*words: str, typed: str = "") -> Any:
+    result = _run(*words, "--json", typed=typed)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_somebody_is_made_listed_locked_and_given_a_new_password() -> None:
+    made = _told("create", "Ada")
+    assert (made["username"], made["role"], made["disabled"]) == ("ada", "reader", False)
+    assert len(made["password"]) >= 16
+    assert _told("password", "ada")["password"] != made["password"]
+    assert _told("disable", "ada") == {"username": "ada", "disabled": True, "disconnected": 0}
+    (listed,) = _told("list")["users"]
+    assert (listed["username"], listed["disabled"], listed["user_id"]) == ("ada", True, made["user_id"])
+    assert "password" not in listed
+    assert not _told("enable", "ada")["disabled"]
+    assert _told("clients", "ada")["clients"] == []
+    assert _told("disconnect", "ada")["disconnected"] == 0
+
+
+def test_a_password_from_standard_input_is_not_repeated() -> None:
+    made = _run("create", "ada", "--role", "administrator", "--password-stdin", typed="a secret of hers\n")
+    assert made.exit_code == 0
+    assert "secret" not in made.output
+    assert "administrator" in _run("list").output
+
+
+def test_what_can_not_be_done_is_said() -> None:
+    assert isinstance(_run("create", "no spaces").exception, Invalid)
+    assert isinstance(_run("create", "ada", "--role", "king").exception, Invalid)
+    assert isinstance(_run("create", "ada", "--password-stdin", typed="").exception, Invalid)
+    assert isinstance(_run("create", "ada", "--password-stdin", typed="short\n").exception, Invalid)
+    assert isinstance(_run("disable", "nobody").exception, NotFound)
+    _told("create", "ada")
+    assert isinstance(_run("create", "ada").exception, Conflict)
+    assert isinstance(_run("disconnect", "ada", "g1").exception, NotFound)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("https://news.example.com", "https://news.example.com"),
+        ("https://news.example.com/", "https://news.example.com"),
+        ("https://news.example.com:8443", "https://news.example.com:8443"),
+        ("http://127.0.0.1:8000", "http://127.0.0.1:8000"),
+        ("http://[::1]:8000", "http://[::1]:8000"),
+        ("http://localhost", "http://localhost"),
+    ],
+)
+def test_a_public_address_is_an_origin(given: str, kept: str) -> None:
+    assert Settings(public_url=given).public_url == kept
+
+
+def test_origins_of_pages_are_written_one_way() -> None:
+    given = " https://Tools.example.com:443/, http://localhost:6274 ,,Chrome-Extension://abc"
+    kept = "https://tools.example.com,http://localhost:6274,chrome-extension://abc"
+    assert Settings(archive_origins=given).archive_origins == kept
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "tools.example.com", "https://tools.example.com/app", "*", "null", "https://a@b", "https://[", "file:///x",
+        "https://tools.example.com https://b.example", "https://tools.example.com,*.example.com",
+        "https://*.example.com",
+    ],
+)  # fmt: skip
+def test_a_page_that_is_no_origin_stops_the_start(given: str) -> None:
+    with pytest.raises(Invalid):
+        Settings(archive_origins=given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "http://news.example.com", "https://news.example.com/sub", "https://a@news.example.com", "news.example.com",
+        "ftp://news.example.com", "https://", "https://a b", "https://news.example.com?x", "http://127.0.0.1.evil.net",
+        "https://[", "http://localhost:8000#f", "https://news.example.com//",
+    ],
+)  # fmt: skip
+def test_plain_http_and_everything_that_is_no_origin_stops_the_start(
+    given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KIOSK_PUBLIC_URL", given)
+    with pytest.raises(Invalid):
+        Settings()
+
+
+def test_an_account_is_deleted_for_good_and_the_last_administrator_stays(tmp_path: Path) -> None:
+    _told("create", "ada", "--role", "administrator")
+    assert isinstance(_run("delete", "ada").exception, Conflict)
+    _told("create", "grace", "--role", "administrator")
+    assert _told("delete", "Ada") == {"username": "ada", "deleted": True, "disconnected": 0}
+    assert [one["username"] for one in _told("list")["users"]] == ["grace"]
+    assert isinstance(_run("delete", "ada").exception, NotFound)
+    assert _told("create", "ada")["role"] == "reader"

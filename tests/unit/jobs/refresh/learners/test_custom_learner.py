@@ -1,0 +1,156 @@
+"""A learner of an integrator: the example to copy holds, and failures are explained in words."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from actors.models.model import Parts
+from actors.models.user_histories import Histories
+from jobs.refresh.build.fit import fit
+from jobs.refresh.cli import conformance_lines
+from jobs.refresh.evaluation.evaluate import examine
+from jobs.refresh.learners.conformance import Check, conform
+from jobs.refresh.recipe import load
+from jobs.refresh.tuning.plan import make_plan
+from jobs.refresh.tuning.split_protocol import split_of
+from tests.unit.jobs.refresh.test_training import circles
+
+EXAMPLES = Path(__file__).parents[4] / "docs" / "examples"
+
+
+@pytest.fixture
+def examples(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    yield
+    sys.modules.pop("my_learner", None)
+
+
+def broken(learner: str) -> dict[str, Check]:
+    return {check.promise: check for check in conform(f"{__name__}:{learner}") if not check.kept}
+
+
+def test_the_example_to_copy_keeps_every_promise(examples: None) -> None:
+    found = conform("my_learner:NextItem", {"window": 2})
+    assert [check.promise for check in found if not check.kept] == []
+    lines, fits = conformance_lines(found)
+    assert fits
+    assert lines[-1] == "13 of 13 promises are kept"
+
+
+def test_the_example_trains_by_its_recipe_and_beats_popularity(
+    examples: None, allow_learners: Callable[..., None]
+) -> None:
+    allow_learners("my_learner:NextItem")
+    recipe, data = load(EXAMPLES / "my_recipe.toml"), circles()
+    split = split_of(recipe, data)
+    plan = make_plan(recipe, split.validation)
+    assert isinstance(plan.recipe.blend.weights, dict)
+    assert plan.recipe.blend.weights["next_item"] > 0
+    found = examine(fit(plan.recipe, split.test.train), split.test).figures["ndcg@10"].mean()
+    assert found > 0.5
+
+
+class Popular:
+    """A plain popularity model, as a data scientist writes it first."""
+
+    def __init__(self, counts: np.ndarray | None = None) -> None:
+        self.counts = counts
+
+    def train(self, data: Any, rng: np.random.Generator) -> Popular:
+        return Popular(np.bincount(data.item, minlength=data.n_items).astype(np.float32))
+
+    def load(self, parts: Parts) -> Popular:
+        return Popular(parts.array("counts"))
+
+    def score(self, histories: Histories) -> Any:
+        return np.tile(self.counts, (len(histories), 1))
+
+    def save(self) -> Any:
+        return Parts({"counts": self.counts})
+
+
+class DictPopular(Popular):
+    def train(self, data: Any, rng: np.random.Generator) -> Any:
+        return DictPopular(super().train(data, rng).counts)
+
+    def save(self) -> Any:
+        return {"counts": self.counts}
+
+
+class FlatPopular(Popular):
+    def train(self, data: Any, rng: np.random.Generator) -> Any:
+        return FlatPopular(super().train(data, rng).counts)
+
+    def score(self, histories: Histories) -> Any:
+        return self.counts
+
+
+class NoModel(Popular):
+    def train(self, data: Any, rng: np.random.Generator) -> Any:
+        return np.bincount(data.item)
+
+
+class Writes(Popular):
+    def train(self, data: Any, rng: np.random.Generator) -> Any:
+        data.weight[:] = 1
+        return super().train(data, rng)
+
+
+class Facts(Popular):
+    def train(self, data: Any, rng: np.random.Generator) -> Any:
+        return Facts(super().train(data, rng).counts)
+
+    def save(self) -> Any:
+        return Parts({"counts": self.counts}, {"seen": {1, 2}})
+
+
+def test_a_plain_popularity_model_passes_with_advice_only() -> None:
+    found = conform(f"{__name__}:Popular")
+    assert [check.promise for check in found if check.forbids_use] == []
+    lines, fits = conformance_lines(found)
+    assert fits, "the exit code is 0"
+    said = "\n".join(lines)
+    assert "advice an empty history gets a row without preferences of its own" in said
+    assert "should have common()" in said
+    assert "advice readers get what readers like them took" in said
+    assert lines[-1] == "only advice is left: it can be trained, published and served as it is"
+
+
+def test_a_dict_from_save_is_told_in_words() -> None:
+    reasons = {check.reason for check in broken("DictPopular").values() if check.forbids_use}
+    assert reasons == {
+        "save() must return actors.models.model.Parts, got dict; "
+        'write Parts({"counts": array}, {"facts": "that fit JSON"})'
+    }
+
+
+@pytest.mark.parametrize(
+    ("learner", "promise", "said"),
+    [
+        ("FlatPopular", "scores are one fresh finite float32 row per history", "a row for each history"),
+        ("NoModel", "input is never changed", "train(data, rng) must return a model with the methods"),
+        (
+            "Writes",
+            "equal data and seed give equal bytes, also from read-only input",
+            "copy an array before you change it",
+        ),
+        (
+            "Facts",
+            "what is saved is plain: arrays without objects, facts that fit JSON",
+            "the facts of Parts must fit JSON: Object of type set",
+        ),
+    ],
+)
+def test_failures_name_the_method_and_the_cure(learner: str, promise: str, said: str) -> None:
+    found = broken(learner)[promise]
+    assert said in found.reason
+    assert found.forbids_use
+    lines, fits = conformance_lines(list(broken(learner).values()))
+    assert not fits
+    assert "it can't be used yet" in lines[-1]

@@ -1,0 +1,107 @@
+"""Logs whose clocks say little: what is chosen on them must not lose to what is chosen without a clock."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+
+from actors.models.user_histories import DAY_S
+from jobs.refresh.build.fit import fit
+from jobs.refresh.data.dataset import Columns, Interactions, from_frame
+from jobs.refresh.data.split import leave_last_out
+from jobs.refresh.evaluation.evaluate import examine
+from jobs.refresh.recipe import Recipe, parse
+from jobs.refresh.tuning.plan import make_plan
+from jobs.refresh.tuning.split_protocol import is_coarse, split_of
+
+ITEMS = 120
+BEGIN_S = 1.6e9
+
+
+def recipe_of() -> Recipe:
+    return parse(
+        {
+            "parts": {
+                "rules": {
+                    "learner": "rules",
+                    "window": 2,
+                    "tune": {"fading": [{"half_life_items": 0.5}, {"half_life_items": 3.0}]},
+                },
+                "trend": {"learner": "popularity", "half_life_days": 7.0},
+                "popularity": {"learner": "popularity", "half_life_days": None},
+            },
+            "blend": {"start": {"rules": 1.0, "trend": 0.1}},
+        }
+    )
+
+
+def walks(readers: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Make readers who walk round a circle of items and often jump; returns reader, item and place in the walk.
+
+    After a jump, the steps before it lead elsewhere: who does not know which step was the last guesses.
+    """
+    rng = np.random.default_rng(3)
+    rows = []
+    for reader in range(readers):
+        item = int(rng.integers(ITEMS))
+        for place in range(int(rng.integers(8, 16))):
+            rows.append((reader, item, place))
+            item = int(rng.integers(ITEMS)) if rng.random() < 0.4 else (item + 1) % ITEMS
+    reader, item, place = np.array(rows).T
+    return reader, item, place
+
+
+def log(clock: str) -> Interactions:
+    """Give the walks clocks of a kind."""
+    reader, item, place = walks()
+    rng = np.random.default_rng(4)
+    length = np.bincount(reader)[reader]
+    day = rng.integers(0, 365, reader.max() + 1)[reader]
+    at = {
+        "none": place * 1.0,
+        "same minute": BEGIN_S + reader % 60 - 20.0 * (length - place),
+        "one sitting a year": BEGIN_S + DAY_S * day + 20.0 * place,
+        "five events a second": BEGIN_S + DAY_S * day + place // 5,
+        "one instant": np.full(len(place), BEGIN_S),
+        "shuffled": BEGIN_S + DAY_S * 3_650 * rng.random(reader.max() + 1)[reader] + 60.0 * place,
+    }[clock]
+    frame = pl.DataFrame(
+        {
+            "reader": [f"r{one:03d}" for one in reader.tolist()],
+            "item": [f"i{one:02d}" for one in item.tolist()],
+            "at": at,
+        }
+    )
+    return from_frame(frame, Columns(at=None if clock == "none" else "at"))
+
+
+def figure_of(data: Interactions) -> float:
+    """Choose on everything but each reader's last item, and ask for that."""
+    test = leave_last_out(data).test
+    plan = make_plan(recipe_of(), split_of(recipe_of(), test.train).validation)
+    return float(examine(fit(plan.recipe, test.train), test).figures["ndcg@10"].mean())
+
+
+@pytest.fixture(scope="module")
+def without_clock() -> float:
+    return figure_of(log("none"))
+
+
+@pytest.mark.parametrize(
+    "clock", ["same minute", "one sitting a year", "five events a second", "one instant", "shuffled"]
+)
+def test_a_clock_that_says_little_costs_nothing(clock: str, without_clock: float) -> None:
+    """With ties taken for equally recent, nobody knew the last step of a walk."""
+    assert figure_of(log(clock)) >= 0.97 * without_clock
+
+
+def test_a_clock_is_coarse_where_separate_events_share_their_moment() -> None:
+    assert is_coarse(log("five events a second"))
+    assert not is_coarse(log("one sitting a year"))
+    assert not is_coarse(log("none"))
+    data = log("five events a second")
+    moments = np.unique(np.stack((data.reader, data.at_s.astype(np.int64))), axis=1, return_inverse=True)[1]
+    assert not is_coarse(replace(data, basket=moments)), "lines of one basket are meant to be equally recent"
