@@ -42,7 +42,7 @@ class DiskGuard:
         self._looked_at = float("-inf")
         self._reason = ""
 
-    def reason(self) -> str:
+    def refusal_reason(self) -> str:
         """Say why writes are refused; empty while they are welcome.
 
         Cost: a comparison; once a second 2 microseconds for the system call.
@@ -50,10 +50,10 @@ class DiskGuard:
         now = self._clock.monotonic_s()
         if now - self._looked_at >= LOOK_EVERY_S:
             self._looked_at = now
-            self._reason = self._look()
+            self._reason = self._refresh()
         return self._reason
 
-    def _look(self) -> str:
+    def _refresh(self) -> str:
         try:
             share = self._share(self._path)
         except OSError:

@@ -161,12 +161,12 @@ def change(app: str, noun: str) -> str:
     return f"{{{app}}}:change:{noun}"
 
 
-def settled(app: str) -> str:
+def compacted_offset(app: str) -> str:
     """Hash noun -> offset up to which changes stand in Parquet segments on the shelf. Owner: settle."""
     return f"{{{app}}}:settled"
 
 
-def wanted(app: str) -> str:
+def compaction_request(app: str) -> str:
     """Hash noun -> offset up to which somebody waits for changes to settle. Owner: whoever trains. For ever."""
     return f"{{{app}}}:wanted"
 
@@ -259,12 +259,12 @@ def engine_status(app: str) -> str:
     return f"{{{app}}}:engine-status"
 
 
-def engine_asked(app: str, minute: int) -> str:
+def engine_request_count(app: str, minute: int) -> str:
     """Hash `<placement>:<engine_id>` -> requests of one minute since 1970. Three minutes. Owner: doors."""
     return f"{{{app}}}:engine-asked:{minute}"
 
 
-def engine_asked_last(app: str) -> str:
+def engine_last_request(app: str) -> str:
     """Hash `<placement>:<engine_id>` -> when doors last asked it. A day after the last. Owner: doors."""
     return f"{{{app}}}:engine-asked-last"
 
@@ -367,7 +367,7 @@ def provider_tokens(app: str, day: int) -> str:
     return f"{{{app}}}:provider-tokens:{day}"
 
 
-def question_asked(app: str, day: int) -> str:
+def question_frequency(app: str, day: int) -> str:
     """Sorted set text -> how many readers asked it on one day since 1970. Eight days, 20,000 texts."""
     return f"{{{app}}}:question-asked:{day}"
 

@@ -6,7 +6,7 @@ import asyncio
 from types import TracebackType
 
 
-class TookTooLong(Exception):
+class DeadlineExceeded(Exception):
     """The block did not finish in time and was cancelled."""
 
 
@@ -37,7 +37,7 @@ class Deadline:
         if self._fired and kind is asyncio.CancelledError:
             # From Python 3.11 on a task counts its cancellations; this one is dealt with.
             getattr(self._task, "uncancel", int)()
-            raise TookTooLong from None
+            raise DeadlineExceeded from None
 
     def _fire(self) -> None:
         assert self._task is not None

@@ -17,7 +17,7 @@ import deployments.api.wire
 from cluster.records.interaction import INTERACTION_MODELS
 from cluster.records.product import Child, Product
 from cluster.records.user import User
-from deployments.api.wire.shared import Wire
+from deployments.api.wire.shared import RequestModel
 from tests.house.tree import sources
 
 READ_AT_THE_EDGE: Final = {"user_hash", "anonymous_hash", "user_type", "jwt_token"}
@@ -74,7 +74,7 @@ def _models() -> list[type[BaseModel]]:
                 and value.__module__ == module.__name__
             ):
                 found[value] = None
-    return [model for model in found if issubclass(model, Wire) or model.__name__ in _OTHER_BODIES]
+    return [model for model in found if issubclass(model, RequestModel) or model.__name__ in _OTHER_BODIES]
 
 
 MODELS: Final = _models()
