@@ -1,7 +1,7 @@
 """Structured logging, and what may never stand in a log: keys, tokens, passwords, query strings.
 
 set_up_logging()   once per process, by whoever starts it
-strike_out(text)   the same rules for text that is not a log line
+redact(text)   the same rules for text that is not a log line
 """
 
 from __future__ import annotations

@@ -249,7 +249,9 @@ _WRONG_TYPE_TEXTS = {int: "no whole number", float: "no number", bool: "neither 
 
 
 def _expected(field: FieldInfo) -> str:
-    kind = next((_WRONG_TYPE_TEXTS[kind] for kind in _kinds(field) if kind in _WRONG_TYPE_TEXTS), "not allowed")
+    kind = next(
+        (_WRONG_TYPE_TEXTS[kind] for kind in _kinds(field) if kind in _WRONG_TYPE_TEXTS), "not allowed"
+    )
     bounds = {
         name: getattr(rule, name)
         for rule in field.metadata

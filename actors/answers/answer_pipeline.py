@@ -28,16 +28,20 @@ from actors.answers.archive.client import ArchiveClient
 from actors.answers.archive.messages import ArchiveQuery, Snippet
 from actors.answers.draft import Draft
 from actors.answers.extractive.answer_composer import ComposedAnswer, compose_answer
-from actors.answers.extractive.followups import validate_rewriting, resolve_followup, generate_related_questions
+from actors.answers.extractive.followups import (
+    generate_related_questions,
+    resolve_followup,
+    validate_rewriting,
+)
 from actors.answers.extractive.injection_filter import clean_text
-from actors.answers.passage_filter import load_products, filter_passages
+from actors.answers.passage_filter import filter_passages, load_products
 from actors.answers.pictures import find_picture
 from actors.answers.render import (
     composed_from_answer,
-    excerpts_from_article,
-    sentences_from_composed,
     drop_uncited,
+    excerpts_from_article,
     passage_from_snippet,
+    sentences_from_composed,
     snippet_from_passage,
 )
 from cluster.clock import Clock
@@ -87,7 +91,7 @@ class AnswerWriter(Protocol):
         """Write an answer, in pieces as they arrive.
 
         Errors:
-            ModelFailed
+            LanguageModelError
         """
         ...
 
@@ -97,10 +101,10 @@ class QuestionRewriter(Protocol):
     """A language model that rewrites follow-up questions as standalone ones."""
 
     async def rewrite(self, question: str, before: Sequence[str]) -> str:
-        """Rewrite a question; `before` oldest first.
+        """Rewrite a question; `shown_count` oldest first.
 
         Errors:
-            ModelFailed
+            LanguageModelError
         """
         ...
 
@@ -149,7 +153,9 @@ class AnswerPipeline:
         if await self._reuse_answer(hand, digest, found):
             return
         composed = await self._run_in_thread(
-            partial(compose_answer, asked, found, language=question.language, now_ms=self._services.clock.now_ms())
+            partial(
+                compose_answer, asked, found, language=question.language, now_ms=self._services.clock.now_ms()
+            )
         )
         followups = await self._run_in_thread(partial(generate_related_questions, asked, found))
         composer = "extractive"
@@ -279,7 +285,10 @@ class AnswerPipeline:
 
     async def _write_draft(self, hand: AnswerLease, draft: Draft, found: Sequence[Snippet]) -> None:
         grown, cited = drop_uncited(ComposedAnswer(tuple(draft.kept), refused=False, confidence=1.0), found)
-        await hand.write_revision(sentences=sentences_from_composed(grown), passages=tuple(passage_from_snippet(one) for one in cited))
+        await hand.write_revision(
+            sentences=sentences_from_composed(grown),
+            passages=tuple(passage_from_snippet(one) for one in cited),
+        )
 
     async def _finish(
         self,
@@ -314,7 +323,7 @@ class AnswerPipeline:
         return _add_product_fields(snippets, products, names, pictured=pictured)
 
     async def list_related_ids(self, app_id: str, product_ids: Sequence[str]) -> list[str]:
-        """Name what the `related_ids` of some products name, themselves left out."""
+        """Name what the `list_related_ids` of some products name, themselves left out."""
         return _collect_related_ids(await load_products(self._services.records, app_id, product_ids))
 
     async def _select_related(
@@ -338,7 +347,9 @@ class AnswerPipeline:
         """Read how the texts of some products begin, as far as the question's filters let them through."""
         tools, app_id = self._services, question.app_id
         articles = await asyncio.gather(*(tools.archive.article(app_id, one, 0) for one in product_ids))
-        snippets = [one for article in articles if article is not None for one in excerpts_from_article(article)[:1]]
+        snippets = [
+            one for article in articles if article is not None for one in excerpts_from_article(article)[:1]
+        ]
         products = await load_products(tools.records, app_id, product_ids)
         if question.type is not None:
             products = {name: one for name, one in products.items() if one.get("type") == question.type}
@@ -372,7 +383,9 @@ def _add_product_fields(
     return tuple(found)
 
 
-def compute_digest(asked: str, question: Question, found: Sequence[Snippet], writer: AnswerWriter | None) -> str:
+def compute_digest(
+    asked: str, question: Question, found: Sequence[Snippet], writer: AnswerWriter | None
+) -> str:
     """Stand for everything an answer is made of: the question, the passages found, who writes."""
     made_of: list[Any] = [
         " ".join(asked.casefold().split()),

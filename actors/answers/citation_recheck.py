@@ -22,7 +22,7 @@ import structlog
 from actors.answers.archive.messages import Snippet
 from actors.answers.archive.passages import Document, read_product
 from actors.answers.extractive.verify import MIN_SUPPORT, score_support
-from actors.answers.render import passage_from_snippet, answer_to_json, snippet_from_passage
+from actors.answers.render import answer_to_json, passage_from_snippet, snippet_from_passage
 from cluster.clock import Clock
 from cluster.errors import HouseError
 from cluster.meter import Meter
@@ -95,7 +95,9 @@ class CitationRechecker:
         log, now_ms = self._stores.changes, self._clock.now_ms()
         offset = await self._stores.questions.checked_offset(app_id, checker)
         if not offset:
-            await self._stores.questions.record_checked_offset(app_id, checker, await log.last(app_id, "product"))
+            await self._stores.questions.record_checked_offset(
+                app_id, checker, await log.last(app_id, "product")
+            )
             return []
         if now_ms - self._noted.get((app_id, checker), 0) >= _NOTE_EVERY_MS:
             await log.record_follower(app_id, f"{LEASE}-{checker}", {"product": offset}, now_ms)

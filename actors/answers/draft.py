@@ -118,7 +118,11 @@ class Draft:
 
 def _ends_sentence(text: str) -> bool:
     """Does a sentence end here, or is it an abbreviation? A line's end or a citation leave no doubt."""
-    return text.endswith("\n") or bool(_CITATION.search(text)) or len(split_sentences(text.strip() + " Next")) > 1
+    return (
+        text.endswith("\n")
+        or bool(_CITATION.search(text))
+        or len(split_sentences(text.strip() + " Next")) > 1
+    )
 
 
 def _find_nearest_sentence(plain: str, passage: str) -> tuple[int, int]:

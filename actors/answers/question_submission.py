@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from actors.answers.render import render_answer, answer_to_json
+from actors.answers.render import answer_to_json, render_answer
 from cluster.clock import Clock
 from cluster.records.question import ANSWER_WITHIN_MS, GENERATED, Answer, Question
 from cluster.store.ports.stores import QuestionStore

@@ -14,7 +14,7 @@ import orjson
 
 from actors.answers.archive.messages import ArchiveArticle, Snippet
 from actors.answers.extractive.answer_composer import AnswerSentence, ComposedAnswer
-from actors.answers.extractive.markdown import render_markdown, list_cited_products
+from actors.answers.extractive.markdown import list_cited_products, render_markdown
 from cluster.clock import iso_ms
 from cluster.records.question import (
     CLAIMS_MARK,
@@ -100,7 +100,9 @@ def passage_from_snippet(snippet: Snippet, picture: Picture | None = None, /, **
 
 def snippet_from_passage(passage: CitedPassage) -> Snippet:
     """Read a kept passage back."""
-    kept = {name: getattr(passage, name) for name in type(passage).model_fields if name not in _NOT_IN_SNIPPET}
+    kept = {
+        name: getattr(passage, name) for name in type(passage).model_fields if name not in _NOT_IN_SNIPPET
+    }
     return Snippet(**kept)
 
 
@@ -133,12 +135,15 @@ def find_question_words(text: str, question: str) -> list[Span]:
     return spans[:_MOST_MARKS]
 
 
-def drop_uncited(composed: ComposedAnswer, snippets: Sequence[Snippet]) -> tuple[ComposedAnswer, list[Snippet]]:
+def drop_uncited(
+    composed: ComposedAnswer, snippets: Sequence[Snippet]
+) -> tuple[ComposedAnswer, list[Snippet]]:
     """Leave out the passages no sentence cites."""
     used = sorted({one.snippet for one in composed.sentences})
     places = {before: after for after, before in enumerate(used)}
     sentences = tuple(
-        AnswerSentence(one.text, places[one.snippet], one.start, one.end, one.support) for one in composed.sentences
+        AnswerSentence(one.text, places[one.snippet], one.start, one.end, one.support)
+        for one in composed.sentences
     )
     return ComposedAnswer(sentences, composed.refused, composed.confidence), [snippets[at] for at in used]
 
@@ -166,7 +171,9 @@ def _render_text(answer: Answer, composed: ComposedAnswer, snippets: Sequence[Sn
     return WITHDRAWN if answer.composer == "withdrawn" else NO_ANSWER_TEXT
 
 
-def _render_sources(answer: Answer, composed: ComposedAnswer, snippets: Sequence[Snippet]) -> list[dict[str, Any]]:
+def _render_sources(
+    answer: Answer, composed: ComposedAnswer, snippets: Sequence[Snippet]
+) -> list[dict[str, Any]]:
     found = []
     for product_id in list_cited_products(composed, snippets):
         at = next(at for at, one in enumerate(snippets) if one.product_id == product_id)
@@ -182,7 +189,9 @@ def _render_sources(answer: Answer, composed: ComposedAnswer, snippets: Sequence
     return found
 
 
-def _render_images(answer: Answer, composed: ComposedAnswer, snippets: Sequence[Snippet]) -> list[dict[str, Any]]:
+def _render_images(
+    answer: Answer, composed: ComposedAnswer, snippets: Sequence[Snippet]
+) -> list[dict[str, Any]]:
     """Show the pictures of cited products, in the order of their numbers."""
     found = []
     for product_id in list_cited_products(composed, snippets):

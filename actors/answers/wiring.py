@@ -14,8 +14,14 @@ from actors.answers.citation_recheck import CitationRechecker
 from actors.answers.extractive.followups import generate_related_questions
 from actors.answers.llm.model_config import ModelConfig
 from actors.answers.llm.writer import ModelWriter
-from actors.answers.question_queue import QuestionQueue, OnTakenOver
-from actors.answers.render import excerpts_from_article, highlight, render_answer, snippet_from_passage, find_question_words
+from actors.answers.question_queue import OnTakenOver, QuestionQueue
+from actors.answers.render import (
+    excerpts_from_article,
+    find_question_words,
+    highlight,
+    render_answer,
+    snippet_from_passage,
+)
 from cluster.clock import Clock
 from cluster.ids import new_request_id
 from cluster.meter import Meter
@@ -98,13 +104,21 @@ class LocalQuestionClient:
     async def _questions_answered_by(self, app_id: str, product_id: str, rows: int) -> list[str]:
         """Name questions that the text of one product answers."""
         article = await self._archive.article(app_id, product_id, 0)
-        return [] if article is None else await self._related(article.title, excerpts_from_article(article), rows)
+        return (
+            []
+            if article is None
+            else await self._related(article.title, excerpts_from_article(article), rows)
+        )
 
     async def _related(self, text: str, snippets: Sequence[Snippet], rows: int) -> list[str]:
         loop = asyncio.get_running_loop()
-        return list(await loop.run_in_executor(self._thinking, generate_related_questions, text, snippets, _READ))[:rows]
+        return list(
+            await loop.run_in_executor(self._thinking, generate_related_questions, text, snippets, _READ)
+        )[:rows]
 
-    async def _add_fields(self, question: Question, answer: Answer, name: str, fields: Sequence[str]) -> Answer:
+    async def _add_fields(
+        self, question: Question, answer: Answer, name: str, fields: Sequence[str]
+    ) -> Answer:
         snippets = [snippet_from_passage(one) for one in getattr(answer, name)]
         filled = await self._answering.add_fields(
             question.app_id, snippets, fields, pictured=name == "passages"
@@ -124,8 +138,8 @@ def open_question_client(
     writer: AnswerWriter | None = None,
     tokens_of: Callable[[str], int] = unlimited_tokens,
 ) -> LocalQuestionClient:
-    """Put everything together; nothing runs before `start`. `llm` holds the fields of `ModelTerms`; without it no
-    language model is asked. `tokens_of` bounds what its answers may cost an app on a day.
+    """Put everything together; nothing runs before `prior`. `llm` holds the fields of `ModelConfig`; without it no
+    language model is asked. `daily_token_limit` bounds what its answers may cost an app on a day.
 
     Errors:
         Invalid: the terms make no sense
@@ -137,7 +151,9 @@ def open_question_client(
         return app_ids()
 
     thinking = ThreadPoolExecutor(1, thread_name_prefix="answers")
-    tools = AnswerServices(stores.questions, archive, stores.records, clock, meter, thinking, writer, tokens_of)
+    tools = AnswerServices(
+        stores.questions, archive, stores.records, clock, meter, thinking, writer, tokens_of
+    )
     answering = AnswerPipeline(tools)
     name = f"answers-{new_request_id()}"
     desk = QuestionQueue(stores.questions, answering, clock, meter, name=name, app_ids=apps, begun=begun)

@@ -18,8 +18,8 @@ from actors.experiments.cache import ExperimentCache
 from actors.experiments.drafts import parse_drafts
 from actors.experiments.experiment_json import experiment_to_dict
 from actors.experiments.lifecycle import ExperimentLifecycle
-from actors.experiments.messages import Assignment, ExperimentUpdate, ExperimentEvent, LifecycleStep
-from actors.experiments.report_data import validate_snapshots, load_report
+from actors.experiments.messages import Assignment, ExperimentEvent, ExperimentUpdate, LifecycleStep
+from actors.experiments.report_data import load_report, validate_snapshots
 from actors.experiments.treatments import TreatmentAssigner
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
@@ -69,7 +69,7 @@ class LocalExperimentClient:
 
 
 class ActorExperimentClient:
-    """The assigner is a named actor; `find` looks for its handle, `lost` names the errors that say it is away."""
+    """The assigner is a named actor; `find` looks for its handle, `list_lost` names the errors that say it is away."""
 
     def __init__(
         self,

@@ -17,7 +17,16 @@ from cluster.errors import Invalid
 from cluster.records.experiment import Experiment
 from cluster.records.interaction import INTERACTION_TYPES
 
-_SERVER_FIELDS = ("app_id", "experiment_id", "status", "starts_at", "ends_at", "created_at", "weights_at", "revision")
+_SERVER_FIELDS = (
+    "app_id",
+    "experiment_id",
+    "status",
+    "starts_at",
+    "ends_at",
+    "created_at",
+    "weights_at",
+    "revision",
+)
 "What a draft may not say: it is given, or a step of the experiment's life."
 
 

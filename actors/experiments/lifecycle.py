@@ -1,6 +1,6 @@
 """What an administrator may do with experiments: make, find, and lead them through their lives.
 
-    desk = ExperimentDesk(stores, SystemClock())
+    desk = ExperimentLifecycle(stores, SystemClock())
     await desk.create("production", [{"name": "Blue", "variants": [{"name": "now"}, {"name": "blue"}]}])
     await desk.start("production", "blue")
 
@@ -98,7 +98,7 @@ class ExperimentLifecycle:
         """Let it run from a moment on, perhaps until another; milliseconds since 1970.
 
         Errors:
-            as `start`; Invalid: the moments lie in the past or in the wrong order
+            as `prior`; Invalid: the moments lie in the past or in the wrong order
         """
         now_ms = self._clock.now_ms()
         if starts_at <= now_ms:
@@ -111,7 +111,9 @@ class ExperimentLifecycle:
 
     async def pause(self, app_id: str, named: str) -> Experiment:
         """Stop it for now: nobody new enters, everybody sees the first variant until it is started again."""
-        return await self._change_status(app_id, named, "Scheduled", lambda one, now: {"starts_at": 0}, pausing=True)
+        return await self._change_status(
+            app_id, named, "Scheduled", lambda one, now: {"starts_at": 0}, pausing=True
+        )
 
     async def complete(self, app_id: str, named: str) -> Experiment:
         """End it for good."""
@@ -133,7 +135,11 @@ class ExperimentLifecycle:
             book = await self._stores.experiments.read_all(app_id)
             before = _get_experiment(book, app_id, named)
             after = apply_edit(before, edit, self._clock.now_ms())
-            written = before if after == before else await self._stores.experiments.compare_and_set(after, book.version)
+            written = (
+                before
+                if after == before
+                else await self._stores.experiments.compare_and_set(after, book.version)
+            )
             if written is not None:
                 return written
         raise Conflict(f"experiments of {app_id} are being changed by others; try again")

@@ -14,7 +14,13 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Final
 
-from actors.experiments.statistics import VariantSample, EffectEstimate, SplitCheck, check_split_ratio, compare_samples
+from actors.experiments.statistics import (
+    EffectEstimate,
+    SplitCheck,
+    VariantSample,
+    check_split_ratio,
+    compare_samples,
+)
 from cluster.clock import from_ms
 from cluster.records.experiment import LATENCY_MS, Experiment, Variant
 from cluster.records.exposure import Exposure
@@ -114,7 +120,7 @@ def build_report(
     """Put a report together.
 
     `did` are readers (`u:`, `a:`) and moments of interactions of the goal's types; `links` say which user a visitor
-    turned out to be; `served` are the counters of treated requests; `settling` is like `did`, of interactions that
+    turned out to be; `served` are the counters of treated requests; `build_compaction_batch` is like `did`, of interactions that
     are not in a segment yet: they are announced and not counted.
 
     Cost:
@@ -145,7 +151,9 @@ def build_report(
         lines.append(_compare_with_control(line, lines[0], alpha) if lines else line)
     fair = [exposure for exposure in met.values() if not exposure.forced]
     _, late = _count_conversions(experiment, met, person_of, settling)
-    return ExperimentReport(experiment, tuple(lines), _check_split(experiment, met), _count_days(fair), late.total())
+    return ExperimentReport(
+        experiment, tuple(lines), _check_split(experiment, met), _count_days(fair), late.total()
+    )
 
 
 def serving_counts_from(counts: Mapping[str, int], variant_id: str) -> ServingCounts:
@@ -194,7 +202,9 @@ def _count_conversions(
 
 def _compare_with_control(line: VariantReport, control: VariantReport, alpha: float) -> VariantReport:
     def against(ours: tuple[int, int], theirs: tuple[int, int]) -> EffectEstimate:
-        return compare_samples(VariantSample.from_conversions(*theirs), VariantSample.from_conversions(*ours), alpha=alpha)
+        return compare_samples(
+            VariantSample.from_conversions(*theirs), VariantSample.from_conversions(*ours), alpha=alpha
+        )
 
     ours, theirs = line.served, control.served
     return VariantReport(

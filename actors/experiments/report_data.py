@@ -35,7 +35,9 @@ def validate_snapshots(experiment: Experiment, shelf: ArtifactStore | None) -> N
                 )
 
 
-async def load_report(stores: Stores, shelf: ArtifactStore | None, experiment: Experiment) -> ExperimentReport:
+async def load_report(
+    stores: Stores, shelf: ArtifactStore | None, experiment: Experiment
+) -> ExperimentReport:
     """Read everything and put the report together, in a thread of its own; without a shelf nobody converted.
 
     Errors:
@@ -59,7 +61,9 @@ def _snapshot_versions(shelf: ArtifactStore | None, app_id: str, engine_id: str)
     return {one.version for one in SnapshotStore(shelf).versions(app_id, engine_id)} if shelf else set()
 
 
-def _read_conversions(shelf: ArtifactStore | None, experiment: Experiment, since_ms: int) -> tuple[list[tuple[str, int]], str]:
+def _read_conversions(
+    shelf: ArtifactStore | None, experiment: Experiment, since_ms: int
+) -> tuple[list[tuple[str, int]], str]:
     """Read the settled conversions and up to which offset they are settled."""
     if shelf is None:
         return [], "0"

@@ -70,7 +70,13 @@ class EffectEstimate:
     "Always valid; 1 before there is enough to say anything."
 
 
-def compare_samples(control: VariantSample, treated: VariantSample, *, alpha: float = 0.05, looked_at: int = _TUNED_FOR_READERS) -> EffectEstimate:
+def compare_samples(
+    control: VariantSample,
+    treated: VariantSample,
+    *,
+    alpha: float = 0.05,
+    looked_at: int = _TUNED_FOR_READERS,
+) -> EffectEstimate:
     """Compare a variant with the control.
 
     Errors:

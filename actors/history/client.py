@@ -6,8 +6,8 @@ await history.asked(app_id, user_id, question_id, "How deep do I plant tulips?",
 from __future__ import annotations
 
 from actors.history.answer_service import AnswerService
-from actors.history.messages import ThreadChange, ThreadChangeResult, GenerateUpdate, GenerateUpdateResult
-from actors.history.threads import ThreadPage, QuestionPage, list_threads, list_questions
+from actors.history.messages import GenerateUpdate, GenerateUpdateResult, ThreadChange, ThreadChangeResult
+from actors.history.threads import QuestionPage, ThreadPage, list_questions, list_threads
 from actors.history.tracker import ThreadTracker
 from cluster.clock import Clock
 from cluster.errors import Refusal

@@ -11,7 +11,9 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.store.ports.stores import ChangeLogEntry
 
 
-def read_compacted_changes(segments: SegmentStore, app_id: str, after: str, until: str) -> deque[ChangeLogEntry]:
+def read_compacted_changes(
+    segments: SegmentStore, app_id: str, after: str, until: str
+) -> deque[ChangeLogEntry]:
     """Read what settled behind one offset up to another; the last change says that it ends there, and holds nothing.
 
     Errors:

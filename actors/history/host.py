@@ -5,8 +5,8 @@ Its monitor lives in a thread with an event loop of its own; one that ends by it
 down, so that Ray starts another. Changes of threads are answered on the actor's own loop, for programs that are no
 doors: doors decide by themselves.
 
-    kind, means = "actors.history.host:TrackerHost", "package.module:open_means"
-    roster.find_or_create("tracker", release, kind, connect, means, open_shelf)
+    kind, means = "actors.history.host:TrackerHost", "package.module:open_tracker_services"
+    roster.find_or_create("tracker", release, kind, connect, means, open_artifact_store)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import structlog
 
 from actors.history.answer_service import AnswerService
 from actors.history.loop import TrackerLoop
-from actors.history.messages import ThreadChange, ThreadChangeResult, GenerateUpdate, GenerateUpdateResult
+from actors.history.messages import GenerateUpdate, GenerateUpdateResult, ThreadChange, ThreadChangeResult
 from actors.history.monitor import SignificanceConfig
 from actors.history.tracker import ThreadTracker
 from cluster.artifacts.artifact_store import ArtifactStore
@@ -40,7 +40,7 @@ STANDSTILL_S = 120.0
 "Without a sign of life for this long the process is ended."
 _POLL_S = 5.0
 
-OpenServices = Callable[[Stores], "tuple[SignificanceConfig, Answering]"]
+OpenServices = Callable[[Stores], "tuple[SignificanceConfig, AnswerService]"]
 
 
 class TrackerHost:

@@ -26,9 +26,16 @@ import structlog
 from actors.history import threads as rules
 from actors.history.answer_service import AnswerService
 from actors.history.compacted_changes import read_compacted_changes
-from actors.history.content import UploadedArticle, ReadArticle
+from actors.history.content import ReadArticle, UploadedArticle
 from actors.history.notifier import UpdateNotifier
-from actors.history.significance import THRESHOLD, TermFrequencies, QuestionEmbeddings, Significance, extract_terms, score_significance
+from actors.history.significance import (
+    THRESHOLD,
+    QuestionEmbeddings,
+    Significance,
+    TermFrequencies,
+    extract_terms,
+    score_significance,
+)
 from actors.history.tracker import ThreadTracker, new_question_id
 from actors.history.watchlist import ThreadKey, Watchlist
 from actors.language.analysis import Analyzers
@@ -208,7 +215,9 @@ class AppMonitor:
         found: Findings = defaultdict(list)
         contents = await asyncio.to_thread(list, self._read_articles(change))
         for start in range(0, len(contents), _BATCH):
-            await asyncio.to_thread(self._judge_articles, contents[start : start + _BATCH], change.offset, found)
+            await asyncio.to_thread(
+                self._judge_articles, contents[start : start + _BATCH], change.offset, found
+            )
             self._alive()
         for lot in found.values():
             lot.sort(key=lambda one: (-one[0].score, one[1].product_id))
@@ -222,7 +231,9 @@ class AppMonitor:
             for subject in self.watchlist.find_candidates(article, self._frequencies, threshold):
                 if not rules.is_after(offset, subject.judged_offset):
                     continue
-                verdict = score_significance(subject, article, self._frequencies, self._embeddings, threshold=threshold)
+                verdict = score_significance(
+                    subject, article, self._frequencies, self._embeddings, threshold=threshold
+                )
                 self._meter.count("kiosk_thread_judgements_total")
                 if verdict.score >= threshold:
                     found[subject.user_id, subject.thread_id].append((verdict, content))
@@ -240,7 +251,9 @@ class AppMonitor:
             if content is not None:
                 yield content
 
-    async def _record_news(self, name: ThreadKey, offset: str, lot: Sequence[tuple[Significance, UploadedArticle]]) -> None:
+    async def _record_news(
+        self, name: ThreadKey, offset: str, lot: Sequence[tuple[Significance, UploadedArticle]]
+    ) -> None:
         subject = self.watchlist.get_subject(name)
         if subject is None:
             return

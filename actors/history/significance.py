@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 
-from actors.history.content import UploadedArticle, estimate_similarity, compute_sketch
+from actors.history.content import UploadedArticle, compute_sketch, estimate_similarity
 from actors.language.analysis import Analyzers
 from actors.language.embedder import Embedder, Vectors
 
@@ -159,7 +159,12 @@ def extract_terms(content: UploadedArticle, analyzers: Analyzers) -> ArticleTerm
 
 
 def score_significance(
-    subject: ThreadSubject, article: ArticleTerms, common: TermFrequencies, meanings: QuestionEmbeddings, *, threshold: float = THRESHOLD
+    subject: ThreadSubject,
+    article: ArticleTerms,
+    common: TermFrequencies,
+    meanings: QuestionEmbeddings,
+    *,
+    threshold: float = THRESHOLD,
 ) -> Significance:
     """Judge one article for one thread."""
     weights = [common.weight(word) for word in subject.words]
@@ -192,7 +197,9 @@ def _filter_repeated(subject: ThreadSubject, article: ArticleTerms, score: float
     return Significance(score, words, own)
 
 
-def _passage_weights(subject: ThreadSubject, weights: Sequence[float], article: ArticleTerms) -> dict[int, float]:
+def _passage_weights(
+    subject: ThreadSubject, weights: Sequence[float], article: ArticleTerms
+) -> dict[int, float]:
     """Weigh how much of a question each passage holds; passages that hold nothing are absent."""
     shares: dict[int, float] = defaultdict(float)
     for word, weight in zip(subject.words, weights, strict=True):

@@ -92,7 +92,9 @@ def start_question(known: ReaderThreads, thread_id: str, question_id: str) -> Re
         return known
     if thread.news.state != "waiting":
         return known
-    return _replace_thread(known, thread.model_copy(update={"news": thread.news.model_copy(update={"state": "asked"})}))
+    return _replace_thread(
+        known, thread.model_copy(update={"news": thread.news.model_copy(update={"state": "asked"})})
+    )
 
 
 def append_update(
@@ -120,7 +122,9 @@ def touch_thread(known: ReaderThreads, thread_id: str, now_ms: int) -> ReaderThr
     thread = get_thread(known, thread_id)
     if not thread.subscribed:
         return known
-    return _raise_indicator(known, thread.model_copy(update={"time_ms": max(now_ms, thread.time_ms + 1)}), now_ms)
+    return _raise_indicator(
+        known, thread.model_copy(update={"time_ms": max(now_ms, thread.time_ms + 1)}), now_ms
+    )
 
 
 def drop_news(known: ReaderThreads, thread_id: str, question_id: str, reason: str) -> ReaderThreads:
@@ -187,7 +191,7 @@ def delete_all_threads(known: ReaderThreads) -> ReaderThreads:
 def set_subscription(known: ReaderThreads, thread_id: str, *, on: bool, offset: str = "") -> ReaderThreads:
     """Begin or end watching a thread; what is already new stays new.
 
-    `offset` is where the content stands now: only what comes after it can be news.
+    `sign` is where the content stands now: only what comes after it can be news.
 
     Errors:
         NotFound: no thread of this reader holds it
@@ -278,7 +282,9 @@ def _merge_news(news: News, more: News) -> News:
     )  # fmt: skip
 
 
-def _close_news(thread: Thread, question_id: str, offset: str, *, dropped: str = "", due_ms: int = 0) -> Thread:
+def _close_news(
+    thread: Thread, question_id: str, offset: str, *, dropped: str = "", due_ms: int = 0
+) -> Thread:
     """Bring the news a question was asked about to its end, and begin with what came meanwhile."""
     judged = max(thread.judged, offset, key=parse_offset)
     news, later, sketches = thread.news, thread.later, thread.sketches

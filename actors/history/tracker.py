@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from actors.history import threads as rules
 from actors.history.answer_service import AnswerService
-from actors.history.messages import ThreadChange, ThreadChangeResult, GenerateUpdate, GenerateUpdateResult
+from actors.history.messages import GenerateUpdate, GenerateUpdateResult, ThreadChange, ThreadChangeResult
 from cluster.clock import Clock
 from cluster.errors import Fault, HouseError, Refusal, Unavailable
 from cluster.records.thread import ReaderThreads
@@ -94,7 +94,9 @@ class ThreadTracker:
     async def _select_rule(self, change: ThreadChange, first: str, now_ms: int) -> ThreadRule:
         verb = change.verb
         if verb == "asked":
-            return lambda known: rules.add_question(known, change.question_id, change.text, change.parent_id, now_ms)
+            return lambda known: rules.add_question(
+                known, change.question_id, change.text, change.parent_id, now_ms
+            )
         if verb == "rename":
             return lambda known: rules.rename_thread(known, first, change.text)
         if verb == "subscribe":

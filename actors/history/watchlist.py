@@ -80,7 +80,9 @@ class Watchlist:
         for user_id in set(self._by_user) - user_ids:
             self.put(user_id, ReaderThreads())
 
-    def find_candidates(self, article: ArticleTerms, common: TermFrequencies, threshold: float = THRESHOLD) -> list[ThreadSubject]:
+    def find_candidates(
+        self, article: ArticleTerms, common: TermFrequencies, threshold: float = THRESHOLD
+    ) -> list[ThreadSubject]:
         """Find the threads an article could be significant for: those of whose questions it holds enough at all.
 
         Cost:
@@ -95,7 +97,9 @@ class Watchlist:
                     shared[name] += weight
         least = _SLACK * threshold
         likely = [
-            (weight, name) for name, weight in shared.items() if weight >= least * self._question_weight(name, common)
+            (weight, name)
+            for name, weight in shared.items()
+            if weight >= least * self._question_weight(name, common)
         ]
         if len(likely) > MOST_CANDIDATES:
             likely = nlargest(MOST_CANDIDATES, likely)

@@ -51,7 +51,9 @@ class LoadedAppLabels:
 class LoadedApps(Generic[H]):
     """What is held by app, within a memory budget."""
 
-    def __init__(self, make: Callable[[str], H], meter: Meter, budget_bytes: int, words: LoadedAppLabels) -> None:
+    def __init__(
+        self, make: Callable[[str], H], meter: Meter, budget_bytes: int, words: LoadedAppLabels
+    ) -> None:
         self._make = make
         self._meter = meter
         self._budget = budget_bytes

@@ -12,7 +12,7 @@ from typing import Literal
 
 import structlog
 
-from actors.intake.steps import PreparedBatch, prepare_batch, parse_removed_ids
+from actors.intake.steps import PreparedBatch, parse_removed_ids, prepare_batch
 from actors.language.embedder import Embedder
 from cluster.clock import Clock
 from cluster.errors import Fault, Unavailable
@@ -28,7 +28,13 @@ class BatchApplier:
     """Applies batches of any app."""
 
     def __init__(
-        self, intake: Intake, embedder: Embedder, clock: Clock, meter: Meter, *, deliveries: int = MAX_DELIVERIES
+        self,
+        intake: Intake,
+        embedder: Embedder,
+        clock: Clock,
+        meter: Meter,
+        *,
+        deliveries: int = MAX_DELIVERIES,
     ) -> None:
         self._intake = intake
         self._embedder = embedder

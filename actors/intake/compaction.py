@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 import structlog
 
 from actors.intake.segment_rebuilder import SegmentRebuilder
-from actors.intake.segment_rows import CompactionBatch, find_erased_users, build_compaction_batch
+from actors.intake.segment_rows import CompactionBatch, build_compaction_batch, find_erased_users
 from cluster.artifacts.segments import SegmentStore, position_from_offset
 from cluster.artifacts.tables import NOUNS
 from cluster.clock import Clock
 from cluster.errors import Conflict, Fault, HouseError, Unavailable
 from cluster.meter import Meter
-from cluster.store.ports.stores import ChangeLogEntry, ChangeLog, Noun
+from cluster.store.ports.stores import ChangeLog, ChangeLogEntry, Noun
 
 DeleteQueries = Callable[[str, Sequence[str]], Awaitable[None]]
 "Takes what else is known of readers of an app off the shelf."
@@ -71,7 +71,9 @@ class _PendingChanges:
 
     def has_pending_until(self, offset: str) -> bool:
         """Does something wait that somebody wants up to an offset?"""
-        return bool(self.changes) and position_from_offset(self.changes[0].offset) <= position_from_offset(offset)
+        return bool(self.changes) and position_from_offset(self.changes[0].offset) <= position_from_offset(
+            offset
+        )
 
     def clear(self) -> None:
         self.changes = []

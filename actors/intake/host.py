@@ -6,7 +6,7 @@ hand takes its process down, so that Ray starts another. Killing it at any momen
 
 How it is made (the caller says how to connect, so that no address or password stands in Ray's records):
 
-    roster.find_or_create("intake", release, "actors.intake.host:IntakeHost", connect, open_shelf)
+    roster.find_or_create("intake", release, "actors.intake.host:IntakeHost", connect, open_artifact_store)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import structlog
 
-from actors.intake.loop import IntakeLoop, IntakeConfig
+from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.language.embedder import HashingEmbedder
 from cluster.admin.person_files import PersonFiles
 from cluster.artifacts.artifact_store import ArtifactStore

@@ -44,7 +44,7 @@ class PersonPlaces:
     """Reads everything known of a person.
 
     Example:
-        PersonPlaces(stores, open_shelf(settings)).read(await stores.erasures.person("shop", "u1", ""))
+        PersonPlaces(stores, open_artifact_store(settings)).read(await stores.erasures.person("shop", "u1", ""))
     """
 
     def __init__(self, stores: Stores, shelf: ArtifactStore, files: LocalFiles | None = None) -> None:

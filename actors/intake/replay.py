@@ -74,7 +74,7 @@ class QuarantineReplayer:
     ) -> ReplayResult:
         """Replay one entry.
 
-        `overwrite` replaces or removes what stands in the store; `damaged` also replays what has a wrong checksum.
+        `overwrite_row` replaces or removes what stands in the store; `damaged_file_error` also replays what has a wrong checksum.
 
         Errors:
             Unavailable: the store is away
@@ -130,7 +130,9 @@ class QuarantineReplayer:
         assert isinstance(result, ReplayResult), "a removal relies on no attribute types"
         return result
 
-    async def _find_existing(self, noun: Noun, record_ids: Sequence[str], overwrite: bool) -> ReplayResult | None:
+    async def _find_existing(
+        self, noun: Noun, record_ids: Sequence[str], overwrite: bool
+    ) -> ReplayResult | None:
         if overwrite:
             return None
         stored = await self._stores.records.get_many(self._app_id, noun, list(record_ids))

@@ -54,5 +54,6 @@ class SegmentRebuilder:
     def _build_table(self, noun: Noun, payload: bytes, last: str) -> Any:
         prepared = prepare_batch(noun, payload, self._embedder)
         return build_compaction_batch(
-            noun, [ChangeLogEntry(noun, last, "put", prepared.change_payload, prepared.vectors, prepared.embedder)]
+            noun,
+            [ChangeLogEntry(noun, last, "put", prepared.change_payload, prepared.vectors, prepared.embedder)],
         ).table

@@ -48,7 +48,9 @@ def build_compaction_batch(noun: Noun, changes: Sequence[ChangeLogEntry]) -> Com
         table, erased = build(noun, changes)
     except _READ_ERRORS:
         table, erased = build(noun, [_filter_change(noun, change, refused) for change in changes])
-    return CompactionBatch(table, tuple(sorted(erased)), changes[0].offset, changes[-1].offset, tuple(refused))
+    return CompactionBatch(
+        table, tuple(sorted(erased)), changes[0].offset, changes[-1].offset, tuple(refused)
+    )
 
 
 def find_erased_users(noun: Noun, changes: Sequence[ChangeLogEntry]) -> list[str]:

@@ -40,10 +40,12 @@ class PreparedBatch:
     "Those records, in the same order."
 
 
-def prepare_batch(noun: Noun, payload: bytes, embedder: Embedder, *, read: ReadText | None = None) -> PreparedBatch:
+def prepare_batch(
+    noun: Noun, payload: bytes, embedder: Embedder, *, read: ReadText | None = None
+) -> PreparedBatch:
     """Turn the JSON array of a `put` into records, change-log entry and vectors.
 
-    `read` says which words of a product are embedded (`text` when not given).
+    `read_article` says which words of a product are embedded (`text` when not given).
 
     Errors:
         Fault: the payload is no JSON array at all

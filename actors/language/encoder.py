@@ -1,10 +1,10 @@
 """An imported sentence encoder: ONNX in 8 bits through onnxruntime, when its files are here.
 
-    <models>/<version>/manifest.json     kind `encoder`; facts `version`, `dimensions`, `tokens`
+    <models>/<version>/manifest.json     kind `encoder`; facts `installed_version`, `dimensions`, `tokens`
     <models>/<version>/model.onnx        ids, mask, positions -> vectors of length 1
     <models>/<version>/tokenizer.json
 
-Nothing is downloaded, ever; onnxruntime and tokenizers are an extra (`meaning`).
+Nothing is downloaded, ever; onnxruntime and tokenizers are an extra (`describe_status`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SentenceEncoder:
         Errors:
             NotFound: there is none
             Fault: its files are damaged
-            Invalid: the extra `meaning` is not installed
+            Invalid: the extra `describe_status` is not installed
         """
         manifest = _verify_files(folder)
         try:
@@ -119,7 +119,9 @@ def seal_model(folder: Path, facts: dict[str, Any]) -> None:
 def _verify_files(folder: Path) -> Manifest:
     try:
         manifest = Manifest.parse((folder / MANIFEST).read_bytes(), kind=KIND)
-        damaged = [entry.name for entry in manifest.files if file_entry_from_path(folder / entry.name) != entry]
+        damaged = [
+            entry.name for entry in manifest.files if file_entry_from_path(folder / entry.name) != entry
+        ]
     except OSError as error:
         raise NotFound(f"no encoder in {folder.name}: {error.strerror}") from error
     if damaged:

@@ -93,7 +93,9 @@ class CohortModel:
         arrays: dict[str, Array] = {"shares": self.shares, "everybody": self.everybody, "first": self.first}
         if self.mass is not None:
             arrays["mass"] = self.mass
-        return ModelState(arrays, {"fields": list(self.fields), "values": [list(found) for found in self.values]})
+        return ModelState(
+            arrays, {"fields": list(self.fields), "values": [list(found) for found in self.values]}
+        )
 
     @classmethod
     def load(cls, parts: ModelState) -> CohortModel:

@@ -97,7 +97,9 @@ def solve(
     extra = matrix.data * np.float32(solving.confidence)
     owner = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     rows = start.copy()
-    residual = _multiply(matrix, 1.0 + extra, others) - _apply_matrix(matrix, extra, owner, others, base, rows)
+    residual = _multiply(matrix, 1.0 + extra, others) - _apply_matrix(
+        matrix, extra, owner, others, base, rows
+    )
     direction = residual.copy()
     square = np.einsum("qf,qf->q", residual, residual)
     for _ in range(solving.steps):

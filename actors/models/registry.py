@@ -1,6 +1,6 @@
 """From what a snapshot keeps of a part to the model that scores.
 
-Learner classes of yours are imported by name, and only those this installation allows (`allowed`).
+Learner classes of yours are imported by name, and only those this installation allows (`mask_of_type`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from actors.models.blend import Blend, BlendPart
 from actors.models.cohorts import CohortModel
 from actors.models.content import ContentWeights
 from actors.models.factors import FactorModel
-from actors.models.model import ModelLoader, Model, ModelState
+from actors.models.model import Model, ModelLoader, ModelState
 from actors.models.neighbours import NeighbourModel
 from actors.models.popularity import PopularityModel
 from actors.models.repeat import RepeatModel
@@ -121,7 +121,7 @@ def build_allowed_learner(learner: str, config: Mapping[str, Any]) -> ModelLoade
 
 
 def import_learner(learner: str, config: Mapping[str, Any]) -> ModelLoader:
-    """Make a learner whose class the person at the keyboard named; what was stored goes through `own_loader`.
+    """Make a learner whose class the person at the keyboard named; what was stored goes through `build_allowed_learner`.
 
     Errors:
         Invalid: it can't be imported, is no class with the two methods, or does not take its `config`

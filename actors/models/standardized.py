@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from actors.models.model import Batch, SharedScoresModel, Model, SparseModel
+from actors.models.model import Batch, Model, SharedScoresModel, SparseModel
 from actors.models.user_histories import UserHistories
 from actors.vectors.types import Floats, Mask, Rows
 

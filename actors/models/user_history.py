@@ -1,4 +1,4 @@
-"""One reader's history in the form that is quick to ask about: what `Histories` are for many, without matrices."""
+"""One reader's history in the form that is quick to ask about: what `UserHistories` are for many, without matrices."""
 
 from __future__ import annotations
 

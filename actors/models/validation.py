@@ -13,7 +13,7 @@ import numpy as np
 from actors.models.cohorts import CohortModel
 from actors.models.content import ContentWeights
 from actors.models.factors import FactorModel
-from actors.models.model import Array, SharedScoresModel, Model
+from actors.models.model import Array, Model, SharedScoresModel
 from actors.models.neighbours import NeighbourModel
 from actors.models.popularity import PopularityModel
 from actors.models.registry import LoadedSnapshot, load_snapshot_models

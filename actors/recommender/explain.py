@@ -1,6 +1,6 @@
 """Why a product stands where it does, and why another one does not stand anywhere.
 
-Nothing here runs unless a query asks. Places and ranks count from 0, from the start of the whole list; `rank` is the
+Nothing here runs unless a query asks. Places and ranks count from 0, from the start of the whole list; `rank_sentences` is the
 place before anything was rearranged.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from actors.models.cohorts import LEAST_USERS
-from actors.recommender.messages import Boost, UserQuery, RecommendationResult
+from actors.recommender.messages import Boost, RecommendationResult, UserQuery
 from actors.recommender.ranking.candidates import recently_consumed
 from actors.recommender.ranking.query_context import QueryContext
 from actors.recommender.ranking.score import explain_rows, list_sources
@@ -57,7 +57,10 @@ def explain_groups(
 
 
 def explain_products(
-    request: QueryContext, products: Sequence[dict[str, Any]], pool: Sequence[int], steps: Sequence[RerankStep]
+    request: QueryContext,
+    products: Sequence[dict[str, Any]],
+    pool: Sequence[int],
+    steps: Sequence[RerankStep],
 ) -> None:
     """Give every record of a page its `_explain`; `pool` is the ranking before it was arranged."""
     rows = request.catalog.rows_of([product["product_id"] for product in products])
@@ -116,7 +119,9 @@ def _list_ignored(request: QueryContext, result: RecommendationResult) -> dict[s
     return found
 
 
-def _list_absent_fields(names: Sequence[str], request: QueryContext, result: RecommendationResult) -> list[str]:
+def _list_absent_fields(
+    names: Sequence[str], request: QueryContext, result: RecommendationResult
+) -> list[str]:
     """List the names that give nothing for any returned product, nor for the first products of the catalog."""
     catalog = request.catalog
     lists = [result.products, *(group.products for group in result.groups)]
@@ -176,7 +181,12 @@ def _explain_missing(
 
 
 def _list_reasons(
-    request: QueryContext, row: int, product_id: str, ranks: Mapping[int, int], seen: Set[int], hidden: Set[int]
+    request: QueryContext,
+    row: int,
+    product_id: str,
+    ranks: Mapping[int, int],
+    seen: Set[int],
+    hidden: Set[int],
 ) -> list[dict[str, Any]]:
     """List everything that keeps a product out; when nothing does, say where it ranks."""
     query, catalog = request.query, request.catalog

@@ -8,9 +8,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from actors.recommender.explain import explain_products, explain_groups
-from actors.recommender.messages import RecommendedGroup, RecommendationResult
-from actors.recommender.ranking.candidates import filter_rows, select_distinct, recently_consumed
+from actors.recommender.explain import explain_groups, explain_products
+from actors.recommender.messages import RecommendationResult, RecommendedGroup
+from actors.recommender.ranking.candidates import filter_rows, recently_consumed, select_distinct
 from actors.recommender.ranking.query_context import QueryContext
 from actors.recommender.rerank.rerank import RerankStep, rerank
 from actors.recommender.result_fields import render_products
@@ -146,7 +146,12 @@ def _select_products(request: QueryContext, section: FilteredGroups, code: int, 
 
 
 def _build_group(
-    request: QueryContext, groups: Groups[V], code: int, section: FilteredGroups, pool: list[int], scores: Scores
+    request: QueryContext,
+    groups: Groups[V],
+    code: int,
+    section: FilteredGroups,
+    pool: list[int],
+    scores: Scores,
 ) -> RecommendedGroup:
     query, catalog = request.query, request.catalog
     steps: list[RerankStep] | None = [] if query.explain else None

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from actors.retrieval.answer_messages import AnswerQuery as AnswerQuery
 from actors.retrieval.answer_messages import AnswerResult as AnswerResult
-from actors.retrieval.messages import SearchResult, SearchQuery
+from actors.retrieval.messages import SearchQuery, SearchResult
 from cluster.query.language.tree import Node
 from cluster.records.recent_event import RecentEvent
 

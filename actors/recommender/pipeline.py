@@ -13,20 +13,25 @@ import numpy as np
 
 from actors.recommender.explain import explain_result
 from actors.recommender.messages import RecommendationResult
-from actors.recommender.ranking.candidates import select_candidates, select_trend_leaders, recently_consumed
+from actors.recommender.ranking.candidates import recently_consumed, select_candidates, select_trend_leaders
 from actors.recommender.ranking.history_rows import list_history_rows
 from actors.recommender.ranking.query_context import QueryContext
-from actors.recommender.ranking.score import score_similar_items, score_bought_together, score_related_items, combine_components
+from actors.recommender.ranking.score import (
+    combine_components,
+    score_bought_together,
+    score_related_items,
+    score_similar_items,
+)
 from actors.recommender.ranking.user_profile import (
     interactions_from_anchors,
     join_interactions,
-    select_session,
     profile_from_weights,
+    select_session,
 )
 from actors.recommender.rerank.exploration import add_exploration
 from actors.recommender.rerank.rerank import RerankStep, rerank
 from actors.recommender.result_fields import render_products
-from actors.recommender.state.prior_scores import Ranking, PriorScores
+from actors.recommender.state.prior_scores import PriorScores, Ranking
 from actors.vectors.types import Scores
 
 _BLOCK_SIZE = 50
@@ -88,7 +93,9 @@ def _select_similar(request: QueryContext) -> RecommendationResult:
     """
     holdings, query, standing = request.engine_state, request.query, request.item_priors
     like = profile_from_weights(
-        dict.fromkeys(request.anchor_rows, 1.0), holdings.index, interactions_from_anchors(request.anchor_rows, request.now_ms)
+        dict.fromkeys(request.anchor_rows, 1.0),
+        holdings.index,
+        interactions_from_anchors(request.anchor_rows, request.now_ms),
     )
     if not like.has_signal:
         return user_to_products(request)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from actors.language.embedder import Embedder
 from actors.recommender import group_pipeline, pipeline
 from actors.recommender.field_warnings import list_field_warnings
-from actors.recommender.messages import QUERY_SOURCES, QueryKind, UserQuery, RecommendationResult
+from actors.recommender.messages import QUERY_SOURCES, QueryKind, RecommendationResult, UserQuery
 from actors.recommender.ranking.query_context import QueryContext
 from actors.recommender.ranking.user_profile import parse_recent_events
 from actors.recommender.state.catalog import ATTRIBUTE
@@ -164,7 +164,9 @@ class Recommender:
         return (
             self.overlay.popular_queries.plan_rebuild(now_ms)
             or self.overlay.logged_queries.popular.plan_rebuild(now_ms)
-            or self.completions.plan_rebuild(lambda: self.default_engine_state.get_item_priors(now_ms).relative_popularity)
+            or self.completions.plan_rebuild(
+                lambda: self.default_engine_state.get_item_priors(now_ms).relative_popularity
+            )
         )
 
     def apply(self, *changes: ChangeLogEntry) -> None:

@@ -14,8 +14,8 @@ from actors.recommender.state.catalog import Catalog
 from actors.retrieval.lexical.hybrid_ranking import BEST, blend_hits
 from actors.retrieval.lexical.product_fields import search_embedding_text
 from actors.retrieval.lexical.search_index import RebuiltIndex, SearchIndex
-from actors.retrieval.lexical.text_query import TextQuery, TextHits
-from actors.retrieval.product_vectors import SnapshotVectorSearch, LiveVectorSearch, VectorSearch
+from actors.retrieval.lexical.text_query import TextHits, TextQuery
+from actors.retrieval.product_vectors import LiveVectorSearch, SnapshotVectorSearch, VectorSearch
 from actors.retrieval.snapshot_format import SearchSnapshot, product_fingerprint
 from actors.vectors.index import VectorIndex
 from actors.vectors.types import Mask, Rows, ensure_capacity
@@ -93,7 +93,7 @@ class ProductTexts:
         return blend_hits(found, near, likeness, share, least=ask.least_meaning, bend=meaning.bend)
 
     def rows_with_words(self, text: str, *, language: str = "", together: bool = False) -> Rows:
-        """Find the products that have every word of a text; with `together` as neighbours in their title.
+        """Find the products that have every word of a text; with `cooccurrence` as neighbours in their title.
 
         Shapes:
             returns: int64 [m], ascending

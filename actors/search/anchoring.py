@@ -23,7 +23,9 @@ def active_anchorings(anchorings: Sequence[Anchoring], now_ms: int) -> list[Anch
     ]
 
 
-def select_anchored_rows(anchorings: Sequence[Anchoring], catalog: Catalog, found: Rows, allowed: Mask) -> list[int]:
+def select_anchored_rows(
+    anchorings: Sequence[Anchoring], catalog: Catalog, found: Rows, allowed: Mask
+) -> list[int]:
     """List the allowed rows that come in because one of their anchors was found, in the order of the entries."""
     if not anchorings:
         return []

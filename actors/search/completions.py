@@ -70,7 +70,9 @@ def _first_page(request: QueryContext) -> dict[str, list[dict[str, Any]]]:
             (canonical(name), query.language, query.only_language), catalog, lambda: _popularity(request)
         )
         hits = field.look_up(typed, _POOL * page, page, rows, request.now_ms, lambda: _popularity(request))
-        found[name] = _build_list(request, _prefer_personal(request, hits), typed, with_product=name == "title")
+        found[name] = _build_list(
+            request, _prefer_personal(request, hits), typed, with_product=name == "title"
+        )
     return found
 
 
@@ -93,7 +95,9 @@ def _popularity(request: QueryContext) -> Floats:
     return request.item_priors.relative_popularity * _COUNTED
 
 
-def _prefer_personal(request: QueryContext, hits: Sequence[CompletionHit]) -> list[tuple[CompletionHit, int, float]]:
+def _prefer_personal(
+    request: QueryContext, hits: Sequence[CompletionHit]
+) -> list[tuple[CompletionHit, int, float]]:
     """Choose each text's product, and put the reader's favourites first among equals: hit, row and score."""
     if not hits:
         return []
@@ -113,13 +117,18 @@ def _prefer_personal(request: QueryContext, hits: Sequence[CompletionHit]) -> li
     worth = [hit.cost - _PERSONAL_WEIGHT * float(liked) for hit, liked in zip(hits, taste, strict=True)]
     # taste never lifts a text over one with fewer typos
     order = sorted(
-        range(len(hits)), key=lambda at: (hits[at].edits if request.user_profile.has_signal else 0, worth[at], at)
+        range(len(hits)),
+        key=lambda at: (hits[at].edits if request.user_profile.has_signal else 0, worth[at], at),
     )
     return [(hits[at], chosen[at], scores[chosen[at]]) for at in order]
 
 
 def _build_list(
-    request: QueryContext, preferred: Sequence[tuple[CompletionHit, int, float]], typed: str, *, with_product: bool
+    request: QueryContext,
+    preferred: Sequence[tuple[CompletionHit, int, float]],
+    typed: str,
+    *,
+    with_product: bool,
 ) -> list[dict[str, Any]]:
     """Boost, cut to the page, mark and project."""
     query, catalog = request.query, request.catalog
@@ -135,7 +144,9 @@ def _build_list(
         preferred = sorted(preferred, key=lambda entry: order[entry[1]])
     page = preferred[: query.rows]
     scores = {row: score for _, row, score in page}
-    products = render_products([placed[row] for row in scores], scores, query, catalog) if with_product else []
+    products = (
+        render_products([placed[row] for row in scores], scores, query, catalog) if with_product else []
+    )
     records = {product["product_id"]: product for product in products}
     listed = []
     for hit, row, _ in page:

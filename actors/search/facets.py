@@ -110,7 +110,9 @@ def _pairs(field: str, mask: Mask, catalog: Catalog, letters: int | None) -> Row
     texts = _Texts(groups, letters)
     places, codes = groups.codes_of_rows(rows)
     kept = codes < texts.judged
-    return RowValuePairs((rows[places[kept]], codes[kept]), nothing.numbers, nothing.true, nothing.false, texts)
+    return RowValuePairs(
+        (rows[places[kept]], codes[kept]), nothing.numbers, nothing.true, nothing.false, texts
+    )
 
 
 def _patterns(facet: Facet) -> int:

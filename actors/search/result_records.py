@@ -83,7 +83,9 @@ class TermHighlighter:
         return self._known[word]
 
 
-def build_spelling_result(original: str, corrections: Sequence[Correction], *, correct: bool) -> SpellingResult:
+def build_spelling_result(
+    original: str, corrections: Sequence[Correction], *, correct: bool
+) -> SpellingResult:
     """Say which words are wrong, and what was made of them."""
     wrong = sorted((found for found in corrections if found.suggestions), key=lambda found: found.start)
     corrected = _apply_suggestions(original, wrong)

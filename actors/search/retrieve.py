@@ -9,7 +9,7 @@ import numpy as np
 
 from actors.recommender.ranking.candidates import filter_rows
 from actors.recommender.ranking.query_context import QueryContext
-from actors.retrieval.lexical.text_query import Correction, Names, TextQuery, TextHits, no_names
+from actors.retrieval.lexical.text_query import Correction, Names, TextHits, TextQuery, no_names
 from actors.retrieval.messages import SearchQuery
 from actors.search.phrases import PhraseMatcher
 from actors.vectors.types import Mask, Rows, Scores
@@ -94,7 +94,9 @@ def retrieve(request: QueryContext, search: SearchQuery, mask: Mask) -> SearchHi
     return hits
 
 
-def build_text_query(search: SearchQuery, text: str, *, partial: bool = False, correct: bool = False) -> TextQuery:
+def build_text_query(
+    search: SearchQuery, text: str, *, partial: bool = False, correct: bool = False
+) -> TextQuery:
     """Make the question to the index."""
     fields = dict.fromkeys(search.left_out_fields, 0.0) or None
     if search.meaning is None:
@@ -111,12 +113,16 @@ def _by_words(request: QueryContext, search: SearchQuery, mask: Mask) -> SearchH
     limit = search.partial_threshold
     if search.partial and limit is None and not search.separated:
         return _hits(
-            texts.find(build_text_query(search, search.text, partial=True, correct=search.correct), mask, now_ms)
+            texts.find(
+                build_text_query(search, search.text, partial=True, correct=search.correct), mask, now_ms
+            )
         )
     exact = texts.find(build_text_query(search, search.text, correct=search.correct), mask, now_ms)
     if not search.partial or (limit is not None and len(exact.rows) > limit):
         return _hits(exact)
-    every = texts.find(build_text_query(search, search.text, partial=True, correct=search.correct), mask, now_ms)
+    every = texts.find(
+        build_text_query(search, search.text, partial=True, correct=search.correct), mask, now_ms
+    )
     if not search.separated:
         return _hits(every)
     apart = ~_marked(exact.rows, len(mask))[every.rows]
@@ -157,7 +163,9 @@ def _advanced(request: QueryContext, search: SearchQuery, node: Node, mask: Mask
     return SearchHits(hits.rows, relevance[hits.rows], scored.matched, no_names, used=" ".join(words))
 
 
-def _evaluate(request: QueryContext, search: SearchQuery, node: Node, mask: Mask, phrases: PhraseMatcher) -> Mask:
+def _evaluate(
+    request: QueryContext, search: SearchQuery, node: Node, mask: Mask, phrases: PhraseMatcher
+) -> Mask:
     """Decide a tree for all marked rows; `full_text` asks the index, everything else the columns."""
     if isinstance(node, Not):
         return mask & ~_evaluate(request, search, node.child, mask, phrases)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from actors.recommender.messages import UserQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.recommender.ranking.candidates import select_distinct
 from actors.recommender.ranking.query_context import QueryContext
 from actors.recommender.rerank.rerank import RankedItem, rerank
@@ -24,8 +24,8 @@ from actors.retrieval.messages import (
     MOST_PERSONAL,
     PERSONALIZATION,
     RELEVANCE,
-    SearchResult,
     SearchQuery,
+    SearchResult,
 )
 from actors.search.anchoring import active_anchorings, place_anchored, select_anchored_rows
 from actors.search.facets import FacetSelection, count_facets
@@ -60,7 +60,11 @@ def search(request: QueryContext) -> RecommendationResult:
     apart = None
     if asked.separated:
         partial = found.partial
-        apart = [] if partial is None else _partial_records(request, asked, partial.filter(chosen.filter_rows(partial.rows)))
+        apart = (
+            []
+            if partial is None
+            else _partial_records(request, asked, partial.filter(chosen.filter_rows(partial.rows)))
+        )
     result = SearchResult(
         total=ranking.total,
         spelling=build_spelling_result(asked.original, hits.corrections, correct=asked.correct),
@@ -152,7 +156,9 @@ class _Ranking:
         return dict(zip(wanted.tolist(), zip(relevance, taste, strict=True), strict=True))
 
 
-def _add_requested_rows(request: QueryContext, asked: SearchQuery, hits: SearchHits, allowed: Mask) -> SearchHits:
+def _add_requested_rows(
+    request: QueryContext, asked: SearchQuery, hits: SearchHits, allowed: Mask
+) -> SearchHits:
     """Add the products that are wanted whether or not they match: included ones, and those whose anchor is there."""
     catalog = request.catalog
     if asked.include:

@@ -27,7 +27,7 @@ import structlog
 
 from actors.hosting.log_follower import follow_log
 from actors.language.embedder import Embedder
-from actors.recommender.messages import UserQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.recommender.recommender import Recommender, list_columns
 from actors.recommender.state.events import offset_time_ms
 from actors.recommender.state.serving_model import ServingModel
@@ -40,7 +40,7 @@ from cluster.artifacts.compacted_state import CompactedState
 from cluster.artifacts.query_log import QueryLogStore
 from cluster.artifacts.segments import SegmentStore, position_from_offset
 from cluster.clock import Clock
-from cluster.errors import Unavailable, ColumnsNotReady
+from cluster.errors import ColumnsNotReady, Unavailable
 from cluster.ids import DEFAULT_ENGINE
 from cluster.meter import Meter
 from cluster.query.columnar.column_source import Key
@@ -121,7 +121,13 @@ class AppFollower:
         await self._model_registry.ensure_loaded(DEFAULT_ENGINE)
         await self._index_texts(self._recommender)
         self._following = asyncio.get_running_loop().create_task(
-            follow_log(self._report_offset, self._apply_next, self._clock, missed=self._record_miss, failed=self._record_failure)
+            follow_log(
+                self._report_offset,
+                self._apply_next,
+                self._clock,
+                missed=self._record_miss,
+                failed=self._record_failure,
+            )
         )
         self._watching = asyncio.get_running_loop().create_task(self._model_registry.run())
         self._suggesting = asyncio.get_running_loop().create_task(self._query_log.follow())
@@ -285,7 +291,9 @@ class AppFollower:
         """Say how far we are, and load anew when the log does not reach back to us or memory went to waste."""
         offsets = self._read_offsets(self._active)
         for noun in NOUNS:
-            if position_from_offset(await self._stores.changes.first(self._app_id, noun)) > position_from_offset(offsets[noun]):
+            if position_from_offset(
+                await self._stores.changes.first(self._app_id, noun)
+            ) > position_from_offset(offsets[noun]):
                 self._log.warning("log_gap_found", noun=noun, offset=offsets[noun])
                 await self._reload()
                 break
@@ -294,7 +302,9 @@ class AppFollower:
             if self._segments is not None and catalog.unused > _LOOSE_ROWS + catalog.products:
                 await self._reload()
         now_ms = self._clock.now_ms()
-        await self._stores.changes.record_follower(self._app_id, self._name, self._read_offsets(self._active), now_ms)
+        await self._stores.changes.record_follower(
+            self._app_id, self._name, self._read_offsets(self._active), now_ms
+        )
 
     async def _read(self, recommender: Recommender, *, block_ms: int) -> list[ChangeLogEntry]:
         return await self._stores.changes.read(
@@ -318,7 +328,9 @@ class AppFollower:
 
     async def _rebuild_indexes(self, recommender: Recommender) -> None:
         try:
-            work = await self._run_exclusive(partial(recommender.plan_rebuild, self._clock.now_ms()), here=True)
+            work = await self._run_exclusive(
+                partial(recommender.plan_rebuild, self._clock.now_ms()), here=True
+            )
             if work is not None:
                 field, build = work
                 built = await asyncio.get_running_loop().run_in_executor(None, build)

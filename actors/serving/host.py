@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import structlog
 
-from actors.hosting.loaded_apps import LoadedApps, LoadedAppLabels
+from actors.hosting.loaded_apps import LoadedAppLabels, LoadedApps
 from actors.language.embedder import Embedder, HashingEmbedder
-from actors.recommender.messages import UserQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.app_follower import AppFollower
 from actors.serving.model_registry import SnapshotLoader
 from cluster.artifacts.segments import SegmentStore

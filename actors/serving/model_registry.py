@@ -126,7 +126,9 @@ class ModelRegistry:
         """Look after an engine from now on; returns when its snapshot serves, or was refused."""
         load = self._loads.get(engine_id)
         if load is None:
-            load = self._loads[engine_id] = asyncio.get_running_loop().create_task(self._load_first(engine_id))
+            load = self._loads[engine_id] = asyncio.get_running_loop().create_task(
+                self._load_first(engine_id)
+            )
         await asyncio.shield(load)
 
     def bind_to_catalog(self, product_ids: list[str]) -> list[tuple[str, ServingModel]]:

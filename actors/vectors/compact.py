@@ -199,5 +199,6 @@ def _count_leading(codes: Codes8, scales: Vector) -> int:
     sample = codes[:: max(1, len(codes) // 2_000)].astype(np.float32) * scales
     held = np.cumsum(np.square(sample).sum(axis=0))
     return next(
-        (width for width in _WIDTHS if width < len(held) and held[width - 1] >= _ENERGY_SHARE * held[-1]), len(held)
+        (width for width in _WIDTHS if width < len(held) and held[width - 1] >= _ENERGY_SHARE * held[-1]),
+        len(held),
     )

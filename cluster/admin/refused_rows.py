@@ -37,7 +37,9 @@ class RefusedRows:
 
     def entries(self, app_id: str) -> list[QuarantineEntry]:
         """Read the rows of an app, and those of ingests that did not note their app."""
-        return [entry for path in self.files() for entry in _read_entries(path) if entry.app_id in (app_id, "")]
+        return [
+            entry for path in self.files() for entry in _read_entries(path) if entry.app_id in (app_id, "")
+        ]
 
     def overwrite_rows(self, entry_ids: Sequence[str], reason: str) -> None:
         """Overwrite rows; those of one file in one reading."""

@@ -31,7 +31,10 @@ def open_vault(settings: Settings) -> Vault:
     Errors:
         Fault: there is no master key, or it is damaged
     """
-    return Vault(find_external_master_key(settings) or read_master_key(InstallationPaths.from_data_dir(settings.data_dir).master_key))
+    return Vault(
+        find_external_master_key(settings)
+        or read_master_key(InstallationPaths.from_data_dir(settings.data_dir).master_key)
+    )
 
 
 def find_external_master_key(settings: Settings) -> bytes | None:

@@ -26,9 +26,9 @@ from cluster.artifacts.artifact_store import ArtifactStore, checksum
 from cluster.artifacts.manifest import FileEntry, Manifest, load_manifest, save_manifest
 from cluster.artifacts.manifest_commits import (
     ORPHAN_AGE_MS,
+    list_replaced_files,
     manifest_path,
     newest_manifest,
-    list_replaced_files,
     sequence_from_path,
     tidy_folder,
 )
@@ -257,7 +257,7 @@ class QueryLogStore:
 
 
 def without_erased(queries: Iterable[LoggedQuery], commit: Manifest) -> list[LoggedQuery]:
-    """Choose the final queries (`finals`) whose readers were not forgotten after they asked."""
+    """Choose the final queries (`drop_keystrokes`) whose readers were not forgotten after they asked."""
     forgotten: Mapping[str, int] = commit.facts.get("forgotten", {})
     return [
         query

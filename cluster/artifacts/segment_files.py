@@ -22,9 +22,9 @@ from cluster.artifacts.erasures import ErasureLog
 from cluster.artifacts.manifest import FileEntry, Manifest, load_manifest, save_manifest
 from cluster.artifacts.manifest_commits import (
     ORPHAN_AGE_MS,
+    list_replaced_files,
     manifest_path,
     newest_manifest,
-    list_replaced_files,
     tidy_folder,
 )
 from cluster.artifacts.tables import NOUNS, Noun, from_parquet, to_parquet
@@ -84,7 +84,7 @@ class SegmentFiles:
         columns: Sequence[str] | None = None,
         damaged: list[DamagedFile] | None = None,
     ) -> Any:
-        """Read one segment. A damaged one is noted in `damaged` and comes as None, or fails without such a list.
+        """Read one segment. A damaged one is noted in `damaged_file_error` and comes as None, or fails without such a list.
 
         Errors:
             Fault: damaged; fact `path`
@@ -150,7 +150,9 @@ class SegmentFiles:
                 "offsets": {**manifest.facts.get("offsets", {}), **(offsets or {})},
                 "erasures": (erasures or ErasureLog.of(manifest.facts)).to_dict(),
             },
-            files=tuple(sorted(files, key=lambda e: (order[e.facts["noun"]], position_from_offset(e.facts["first"])))),
+            files=tuple(
+                sorted(files, key=lambda e: (order[e.facts["noun"]], position_from_offset(e.facts["first"])))
+            ),
             retired=retired,
         )
         folder = _folder(app_id)

@@ -17,7 +17,7 @@ import structlog
 
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.compacted_state import CompactedState, assemble_products
-from cluster.artifacts.compaction import MergeRules, latest_rows, find_merge_start, split_tables
+from cluster.artifacts.compaction import MergeRules, find_merge_start, latest_rows, split_tables
 from cluster.artifacts.erasures import ErasureLog
 from cluster.artifacts.manifest import FileEntry, Manifest
 from cluster.artifacts.segment_files import DamagedFile, SegmentFiles, position_from_offset
@@ -52,7 +52,9 @@ _JSON_COLUMNS = ["reader", "at_ms", "json"]
 class SegmentStore:
     """Settled changes of every app on one shelf."""
 
-    def __init__(self, shelf: ArtifactStore, clock: Clock | None = None, rules: MergeRules | None = None) -> None:
+    def __init__(
+        self, shelf: ArtifactStore, clock: Clock | None = None, rules: MergeRules | None = None
+    ) -> None:
         self.shelf = shelf
         "Where they stand; other things of an app may stand beside them."
         self._clock = SystemClock() if clock is None else clock
@@ -112,7 +114,7 @@ class SegmentStore:
     def records(
         self, app_id: str, noun: Noun, *, salvage: bool = False, newest: int | None = None
     ) -> list[bytes]:
-        """Read the newest JSON of every record of a noun that was not removed; `newest` bounds how many."""
+        """Read the newest JSON of every record of a noun that was not removed; `newest_sequence` bounds how many."""
 
         def attempt() -> list[bytes]:
             tables = self._newest_first(app_id, self._files.manifest(app_id), noun, [] if salvage else None)
@@ -123,7 +125,7 @@ class SegmentStore:
     def load_searches(self, app_id: str, since_ms: int) -> Any:
         """Read the settled searches from a moment on, as far as their segments are whole.
 
-        Returns a table with the columns `reader`, `at_ms` and `json`, oldest first.
+        Returns a table with the columns `reader`, `at_ms` and `parse_json`, oldest first.
 
         Cost:
             segments without a search are told by one column
@@ -132,17 +134,19 @@ class SegmentStore:
         return self._load_interactions(app_id, ["search"], since_ms, _JSON_COLUMNS)
 
     def load_interactions_of_types(self, app_id: str, kinds: Sequence[str], since_ms: int) -> Any:
-        """Read the settled interactions of some types like `searches`; an address without proof counts for a few.
+        """Read the settled interactions of some types like `load_searches`; an address without proof counts for a few.
 
-        Source: `without_crowds`
+        Source: `limit_readers_per_address`
         """
         return limit_readers_per_address(self._load_interactions(app_id, kinds, since_ms, _JSON_COLUMNS))
 
     def load_interaction_times(self, app_id: str, kinds: Sequence[str], since_ms: int) -> Any:
-        """Read only who and when of `acted`."""
+        """Read only who and when of `load_interactions_of_types`."""
         return self.load_interactions_of_types(app_id, kinds, since_ms).select(_TIME_COLUMNS)
 
-    def load_records_since(self, app_id: str, noun: Noun, after: str, *, salvage: bool = False) -> CompactedRecords:
+    def load_records_since(
+        self, app_id: str, noun: Noun, after: str, *, salvage: bool = False
+    ) -> CompactedRecords:
         """Read what settled of a noun behind an offset, for whoever holds everything up to there.
 
         Of an id only the newest row counts. Rows from before may come along; applying them again is harmless.
@@ -155,7 +159,11 @@ class SegmentStore:
             ids = (self._files.table(app_id, entry, ["id", "gone"], damaged) for entry in newest)
             alive = latest_rows((table for table in ids if table is not None), drop_gone=True)
             living = frozenset(record_id for table in alive for record_id in table["id"].to_pylist())
-            later = [entry for entry in newest if position_from_offset(entry.facts["last"]) > position_from_offset(after)]
+            later = [
+                entry
+                for entry in newest
+                if position_from_offset(entry.facts["last"]) > position_from_offset(after)
+            ]
             tables = self._newest_first(app_id, replace(manifest, files=tuple(later[::-1])), noun, damaged)
             puts = [
                 record
@@ -167,7 +175,9 @@ class SegmentStore:
 
         return self._retry_when_replaced(attempt)
 
-    def load_records_between(self, app_id: str, noun: Noun, after: str, until: str) -> list[tuple[str, list[bytes]]]:
+    def load_records_between(
+        self, app_id: str, noun: Noun, after: str, until: str
+    ) -> list[tuple[str, list[bytes]]]:
         """Read the living records that were last written behind one offset and up to another, by offset, oldest first.
 
         Segments that are damaged are left out.
@@ -175,13 +185,21 @@ class SegmentStore:
 
         def attempt() -> list[tuple[str, list[bytes]]]:
             manifest = self._files.manifest(app_id)
-            later = [entry for entry in manifest.files if position_from_offset(entry.facts["last"]) > position_from_offset(after)]
+            later = [
+                entry
+                for entry in manifest.files
+                if position_from_offset(entry.facts["last"]) > position_from_offset(after)
+            ]
             found: dict[str, list[bytes]] = {}
             for table in self._newest_first(app_id, replace(manifest, files=tuple(later)), noun, []):
                 for offset, record in zip(
                     table["offset"].to_pylist(), table["json"].to_pylist(), strict=True
                 ):
-                    if position_from_offset(after) < position_from_offset(offset) <= position_from_offset(until):
+                    if (
+                        position_from_offset(after)
+                        < position_from_offset(offset)
+                        <= position_from_offset(until)
+                    ):
                         found.setdefault(offset, []).append(record)
             return sorted(found.items(), key=lambda one: position_from_offset(one[0]))
 
@@ -281,7 +299,9 @@ class SegmentStore:
         cut = split_tables(tables, self._rules.piece_bytes)
         first, last = merged[0].facts["first"], merged[-1].facts["last"]
         written = self._files.write(app_id, manifest, noun, cut, first, last)
-        self._files.commit(app_id, manifest, [*_files_of_other_nouns(manifest, noun), *files[:start], *written])
+        self._files.commit(
+            app_id, manifest, [*_files_of_other_nouns(manifest, noun), *files[:start], *written]
+        )
         self._log.info("segments_merged", app=app_id, noun=noun, merged=len(merged), into=len(written))
         return True
 
@@ -295,7 +315,9 @@ class SegmentStore:
         written = self._files.write(
             app_id, manifest, noun, split_tables(tables, self._rules.piece_bytes), "0", last
         )
-        self._files.commit(app_id, manifest, [*_files_of_other_nouns(manifest, noun), *written], offsets={noun: last})
+        self._files.commit(
+            app_id, manifest, [*_files_of_other_nouns(manifest, noun), *written], offsets={noun: last}
+        )
 
     def discard(self, app_id: str, damage: DamagedFile) -> bool:
         """Give up a damaged segment: its rows are lost, and what needs all segments whole works again.
@@ -341,7 +363,9 @@ class SegmentStore:
             erasures=ErasureLog.of(manifest.facts).count,
         )
 
-    def _load_interactions(self, app_id: str, kinds: Sequence[str], since_ms: int, columns: Sequence[str]) -> Any:
+    def _load_interactions(
+        self, app_id: str, kinds: Sequence[str], since_ms: int, columns: Sequence[str]
+    ) -> Any:
         wanted = pa.array(list(kinds), pa.string())
 
         def attempt() -> Any:

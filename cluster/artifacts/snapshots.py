@@ -83,7 +83,8 @@ class SnapshotStore:
             if name == MANIFEST:
                 complete[version] = entry.modified_ms
         found = [
-            SnapshotInfo(version, at, sizes[version][1], sizes[version][0]) for version, at in complete.items()
+            SnapshotInfo(version, at, sizes[version][1], sizes[version][0])
+            for version, at in complete.items()
         ]
         return sorted(found, key=lambda one: (one.published_ms, one.version))
 
@@ -92,7 +93,7 @@ class SnapshotStore:
         return self._shelf.size(f"{_place(app_id, engine_id, version)}/{MANIFEST}") is not None
 
     def find_version(self, app_id: str, engine_id: str, start: str) -> str:
-        """Return the version that is named `start`, or the only one that begins with it.
+        """Return the version that is named `prior`, or the only one that begins with it.
 
         Errors:
             NotFound: no version begins like that
@@ -158,7 +159,9 @@ class SnapshotStore:
 
     # --- writing ------------------------------------------------------------------------------------------
 
-    def publish(self, app_id: str, engine_id: str, folder: Path, told: PublishProgress = ignore_progress) -> str:
+    def publish(
+        self, app_id: str, engine_id: str, folder: Path, told: PublishProgress = ignore_progress
+    ) -> str:
         """Copy a built folder onto the shelf and return its version; until the last step nobody sees it.
 
         Interrupted at any point it can be done again; a version that is there already stays as it is.

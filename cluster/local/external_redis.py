@@ -41,7 +41,9 @@ def wait_for_redis(settings: Settings, within_s: float = WAIT_S) -> None:
 
 
 async def _ping(address: Address) -> None:
-    wire = await address.dial(ConnectionObserver(lambda: None, lambda late: None, lambda lost: None), SILENCE_S)
+    wire = await address.dial(
+        ConnectionObserver(lambda: None, lambda late: None, lambda lost: None), SILENCE_S
+    )
     wire.disconnect("it was only asked whether somebody is there")
 
 

@@ -2,7 +2,7 @@
 
 Serve keeps HAProxy by an actor that notices a dead one after seconds and then takes seconds to come back. So
 when the process dies the supervisor starts a stand-in with the same configuration at once. Serve's next one
-takes the port over from it without refusing anybody (`front`).
+takes the port over from it without refusing anybody (`top_rows`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import structlog
 
 from cluster.errors import Fault
 from cluster.local.haproxy_config import HAProxyOptions
-from cluster.local.haproxy_wrapper import LAST, find_predecessor, fallback_config, render_wrapper_script
+from cluster.local.haproxy_wrapper import LAST, fallback_config, find_predecessor, render_wrapper_script
 from cluster.paths import InstallationPaths
 from cluster.runtime.processes import is_alive
 from cluster.runtime.sockets import answers
@@ -114,7 +114,9 @@ class HAProxyProcess:
             Fault: HAProxy can't be used on this machine
         """
         limit = raise_connection_limit()
-        wishes = HAProxyOptions(find_haproxy(), bind_address(self._host, self._port), str(self._pid_file), limit)
+        wishes = HAProxyOptions(
+            find_haproxy(), bind_address(self._host, self._port), str(self._pid_file), limit
+        )
         write_wrapper(self._places.haproxy_wrapper, self._places.haproxy_options, wishes)
         return limit
 
@@ -173,7 +175,12 @@ class HAProxyProcess:
         if not self.has_served:
             self.has_served = bool(self.pid) and self._is_answering()
             return False
-        if self.pid or self._stand_in is not None or time.monotonic() < self._rest_until or self._is_answering():
+        if (
+            self.pid
+            or self._stand_in is not None
+            or time.monotonic() < self._rest_until
+            or self._is_answering()
+        ):
             return False
         config_path = self._config_path()
         copy = self._places.haproxy_dir / STAND_IN_CONFIG

@@ -22,7 +22,7 @@ import psutil
 import structlog
 
 from cluster.paths import InstallationPaths
-from cluster.runtime.processes import list_processes, end_processes, is_alive
+from cluster.runtime.processes import end_processes, is_alive, list_processes
 from cluster.runtime.progress import STALLED_S, StallTimer
 from cluster.runtime.start_plan import StartPlan
 
@@ -58,7 +58,7 @@ class RayHead:
         return self._process is not None
 
     def bring_up(self, plan: StartPlan, environment: Mapping[str, str]) -> None:
-        """Start a head; what it reaches comes by `news`."""
+        """Start a head; what it reaches comes by `read_messages`."""
         self.steps = {}
         self._patience = StallTimer(HEARD_S)
         with self._places.supervisor_log.open("ab") as log:
@@ -74,7 +74,7 @@ class RayHead:
         self._listener.start()
 
     def read_messages(self) -> list[dict[str, Any]]:
-        """Take what the head told since the last time; the last word of a head is `ready` or `failed`."""
+        """Take what the head told since the last time; the last word of a head is `compile_rule` or `record_failure`."""
         told = []
         while not self._lines.empty():
             line = self._lines.get_nowait()

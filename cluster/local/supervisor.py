@@ -38,9 +38,9 @@ from cluster.local.redis_server import RedisServer
 from cluster.log import redact
 from cluster.paths import InstallationPaths, lock_directory, write_private
 from cluster.runtime.handover import find_secrets, prepare_node
-from cluster.runtime.installation_state import InstallationLock, Phase, InstallationState, save_state
-from cluster.runtime.processes import adopt_orphans, list_processes, end_processes, reap_orphans
-from cluster.runtime.ray_environment import RayPorts, shared_environment, ray_environment, ray_start_arguments
+from cluster.runtime.installation_state import InstallationLock, InstallationState, Phase, save_state
+from cluster.runtime.processes import adopt_orphans, end_processes, list_processes, reap_orphans
+from cluster.runtime.ray_environment import RayPorts, ray_environment, ray_start_arguments, shared_environment
 from cluster.runtime.sockets import LOOPBACK, is_loopback
 from cluster.runtime.start_plan import StartPlan
 from cluster.settings import Settings
@@ -215,7 +215,7 @@ class Supervisor:
             "haproxy": self._haproxy,
             "ray_arguments": start if with_ray else [],
             "ray_address": address,
-            # HAProxy binds the public address itself (see `front`); nobody else needs to reach a replica.
+            # HAProxy binds the public address itself (see `top_rows`); nobody else needs to reach a replica.
             "replicas_host": LOOPBACK if self._haproxy else "",
             **self._wanted.plan,
         }
@@ -298,7 +298,9 @@ class Supervisor:
         """Change over to HAProxy: Ray is started again, because Serve chooses its proxy when it starts."""
         _log.warning("haproxy_tried_again")
         self._connections, self._haproxy = self._front.prepare(), True
-        self._save_phase("recovering", "changing over to HAProxy", proxy="haproxy", restarts=self._count_restart("front"))
+        self._save_phase(
+            "recovering", "changing over to HAProxy", proxy="haproxy", restarts=self._count_restart("front")
+        )
         self._end_ray()
         self._doors.reset()
         self._again = True
@@ -306,7 +308,9 @@ class Supervisor:
     def _ensure_ray(self) -> None:
         if self._head.is_dead():
             _log.error("ray_died", vital=self._head.vital)
-            self._save_phase("recovering", "Ray died and is started again", restarts=self._count_restart("ray"))
+            self._save_phase(
+                "recovering", "Ray died and is started again", restarts=self._count_restart("ray")
+            )
             self._end_ray()
             self._again = True
             return
@@ -315,7 +319,9 @@ class Supervisor:
         if silent_s > START_AGAIN_S:
             _log.error("doors_silent", silent_s=round(silent_s))
             self._save_phase(
-                "recovering", "the doors stay silent, Ray is started again", restarts=self._count_restart("ray")
+                "recovering",
+                "the doors stay silent, Ray is started again",
+                restarts=self._count_restart("ray"),
             )
             self._end_ray()
             self._doors.reset()
@@ -323,7 +329,9 @@ class Supervisor:
         elif silent_s > DEPLOY_AGAIN_S and self.state.phase == "ready":
             _log.error("doors_silent", silent_s=round(silent_s))
             self._save_phase(
-                "recovering", "the doors are silent and are deployed again", restarts=self._count_restart("doors")
+                "recovering",
+                "the doors are silent and are deployed again",
+                restarts=self._count_restart("doors"),
             )
             self._again = False
 
@@ -383,7 +391,7 @@ class Supervisor:
 
 def main() -> int:
     """Run the supervisor of the installation named by the environment (started by `kiosk up`)."""
-    from cluster.build_info import package_root, installed_version
+    from cluster.build_info import installed_version, package_root
     from cluster.log import set_up_logging
 
     set_up_logging()

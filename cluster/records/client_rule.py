@@ -28,14 +28,18 @@ class ClientRule(BaseModel):
     "All calls of the client together; under `*` those of one person. None: what `*` says; 0: no bound."
 
 
-def find_rule(rules: Mapping[str, ClientRule], client_id: str, client_name: str, host: str = "") -> ClientRule:
+def find_rule(
+    rules: Mapping[str, ClientRule], client_id: str, client_name: str, host: str = ""
+) -> ClientRule:
     """Choose the rule of a client: by its id, by the host its answers go to, by its name, or everybody's.
 
     A name proves nothing, since any client may give itself any name. A host is proven: only who answers there got
     the code. Rules are kept under folded names, so that `Claude` and `claude` are one.
     """
     everybody = rules.get(EVERYBODY) or ClientRule(client=EVERYBODY)
-    own = rules.get(fold_client_name(client_id)) or (rules.get(fold_client_name(HOST + host)) if host else None)
+    own = rules.get(fold_client_name(client_id)) or (
+        rules.get(fold_client_name(HOST + host)) if host else None
+    )
     if own is None and is_client_name(client_name):
         own = rules.get(fold_client_name(client_name))
     return own or everybody

@@ -139,7 +139,7 @@ def is_owner(run: Run, owner: str, attempt: int) -> bool:
     return run.status == "running" and run.owner == owner and run.attempt == attempt
 
 
-def update_run(
+def update_leased_run(
     run: Run, owner: str, attempt: int, now_ms: int, changes: Mapping[str, Any], lease_ms: int = LEASE_MS
 ) -> Run | None:
     """Renew the lease and say how far it is."""

@@ -16,7 +16,13 @@ import structlog
 from cluster.admin.vault import ensure_master_key
 from cluster.errors import HouseError
 from cluster.log import set_up_logging
-from cluster.runtime.bootstrap import connect_ray, ensure_apps, ensure_intake, ensure_engine_operator, ensure_trainer
+from cluster.runtime.bootstrap import (
+    connect_ray,
+    ensure_apps,
+    ensure_engine_operator,
+    ensure_intake,
+    ensure_trainer,
+)
 from cluster.runtime.signing_upgrade import sign_unsigned
 from cluster.runtime.start_plan import ENGINES, INTAKE, TRAINER
 from cluster.settings import Settings

@@ -27,16 +27,16 @@ from cluster.admin.vault import open_vault
 from cluster.build_info import installed_version
 from cluster.clock import SystemClock
 from cluster.errors import Fault, HouseError, Unavailable
-from cluster.log import set_up_logging, redact
+from cluster.log import redact, set_up_logging
 from cluster.paths import InstallationPaths
 from cluster.runtime import probe
 from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.connecting import ADMIN_S, connect, connect_actor
 from cluster.runtime.handover import find_secrets, prepare_node
-from cluster.runtime.installation_state import load_state, find_lock_holder
+from cluster.runtime.installation_state import find_lock_holder, load_state
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.processes import list_processes
-from cluster.runtime.progress import STALLED_S, StallTimer, report_changes, count_work_steps
+from cluster.runtime.progress import STALLED_S, StallTimer, count_work_steps, report_changes
 from cluster.runtime.ray_environment import driver_environment
 from cluster.runtime.signing_upgrade import sign_unsigned
 from cluster.runtime.start_plan import StartPlan
@@ -294,7 +294,9 @@ def ensure_tracker(kind: str, means: str) -> Any:
 
     release = installed_version()
     roster.sweep("tracker", keep=release)
-    return roster.find_or_create("tracker", release, kind, connect_actor, means, open_artifact_store, meter=RayMeter)
+    return roster.find_or_create(
+        "tracker", release, kind, connect_actor, means, open_artifact_store, meter=RayMeter
+    )
 
 
 def ensure_engine_operator(build: str) -> Any:

@@ -1,6 +1,6 @@
 """The disk guard: writes stop before the disk is full, reads go on.
 
-A door asks `reason()` before it accepts a write and refuses with that sentence (503, `Retry-After`). It looks
+A door asks `refusal_reason()` before it accepts a write and refuses with that sentence (503, `Retry-After`). It looks
 at the disk itself, at most once a second, so no part has to be alive to tell it, and writing goes on by itself
 as soon as there is room.
 """

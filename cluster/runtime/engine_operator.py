@@ -22,7 +22,17 @@ from cluster.clock import SystemClock
 from cluster.errors import HouseError
 from cluster.log import set_up_logging
 from cluster.records.engine import Engine, application_name
-from cluster.runtime.engine_plan import PREFIX, DeployEngine, RemoveApplication, EngineApplication, RouteEngine, Step, is_at_target, engine_status, plan_steps
+from cluster.runtime.engine_plan import (
+    PREFIX,
+    DeployEngine,
+    EngineApplication,
+    RemoveApplication,
+    RouteEngine,
+    Step,
+    engine_status,
+    is_at_target,
+    plan_steps,
+)
 from cluster.runtime.meter import RayMeter
 from cluster.store.connect import OpenStores
 
@@ -120,10 +130,14 @@ class EngineOperator:
                     last[Engine(app_id=app_id, engine_id=engine_id).application] = asked.last_ms
         return last
 
-    async def _save_statuses(self, stores: OpenStores, engines: list[Engine], seen: dict[str, EngineApplication]) -> None:
+    async def _save_statuses(
+        self, stores: OpenStores, engines: list[Engine], seen: dict[str, EngineApplication]
+    ) -> None:
         """Write down what was seen, and forget what is gone to the last replica."""
         if self._noted is None:
-            told = [await stores.engine_watch.list_statuses(app_id) for app_id in {one.app_id for one in engines}]
+            told = [
+                await stores.engine_watch.list_statuses(app_id) for app_id in {one.app_id for one in engines}
+            ]
             self._noted = {(one.app_id, one.engine_id) for statuses in told for one in statuses.values()}
         noted = {gone for gone in self._noted if application_name(*gone) in seen}
         for engine in engines:
@@ -202,7 +216,9 @@ def list_applications() -> dict[str, EngineApplication]:
     from ray.serve.context import _get_global_client
 
     details = _get_global_client().get_serve_details()["applications"]
-    return {name: _engine_application(name, told) for name, told in details.items() if name.startswith(PREFIX)}
+    return {
+        name: _engine_application(name, told) for name, told in details.items() if name.startswith(PREFIX)
+    }
 
 
 def _engine_application(name: str, told: dict[str, Any]) -> EngineApplication:

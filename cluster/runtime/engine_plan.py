@@ -69,12 +69,17 @@ Step = DeployEngine | RouteEngine | RemoveApplication
 
 
 def plan_steps(
-    engines: Sequence[Engine], seen: Mapping[str, EngineApplication], last_own_ms: Mapping[str, int], now_ms: int
+    engines: Sequence[Engine],
+    seen: Mapping[str, EngineApplication],
+    last_own_ms: Mapping[str, int],
+    now_ms: int,
 ) -> list[Step]:
     """Work out what to do next. `seen` and `last_own_ms` (asked in its own place) go by application name."""
     names = {engine.application for engine in engines}
     orphans = [
-        RemoveApplication(one.name) for one in seen.values() if one.ours and not one.ending and one.name not in names
+        RemoveApplication(one.name)
+        for one in seen.values()
+        if one.ours and not one.ending and one.name not in names
     ]
     return [*orphans, *(step for engine in engines for step in _steps(engine, seen, last_own_ms, now_ms))]
 
@@ -105,7 +110,9 @@ def is_at_target(engine: Engine, seen: Mapping[str, EngineApplication]) -> bool:
         return False
     if engine.placement == "door":
         return one is None or not one.ours
-    return one is not None and one.answers and (not one.ours or one.arguments == engine.deployment_arguments())
+    return (
+        one is not None and one.answers and (not one.ours or one.arguments == engine.deployment_arguments())
+    )
 
 
 def engine_status(engine: Engine, one: EngineApplication | None, now_ms: int) -> EngineStatus | None:

@@ -65,7 +65,9 @@ def has_recommendations(host: str, port: int, key: str, user_ids: Sequence[str])
         except OSError as error:
             return ProbeResult(False, f"nobody answers on port {port} ({error})")
         if status != 200:
-            return ProbeResult(False, f"a recommendation answered {status}: {body[:200].decode('utf-8', 'replace')}")
+            return ProbeResult(
+                False, f"a recommendation answered {status}: {body[:200].decode('utf-8', 'replace')}"
+            )
         if has_results(body):
             return ProbeResult(True, "recommendations come")
         seen = ProbeResult(False, "recommendations are empty")

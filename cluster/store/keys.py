@@ -1,7 +1,7 @@
 """Every Redis key, one function each. Names are singular; `{app}` is the hash tag.
 
 Times in values are integer milliseconds since 1970 unless a name says otherwise. "Sealed" means that the
-value carries a checksum in front (see `seal`), salted with the key, and for hashes with key and field.
+value carries a checksum in front (see `write_manifest`), salted with the key, and for hashes with key and field.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def oauth_version() -> str:
 
 
 def record(app: str, noun: str, record_id: str) -> str:
-    """String: sealed JSON of one user or product (`noun` is `user` or `product`). Owner: intake. For ever."""
+    """String: sealed JSON of one user or product (`noun` is `user` or `choose_variant`). Owner: intake. For ever."""
     return f"{{{app}}}:{noun}:{record_id}"
 
 
@@ -129,7 +129,7 @@ def noun_seen(app: str, noun: str) -> str:
 
 
 def attribute_types(app: str, noun: str) -> str:
-    """Hash custom attribute name -> scalar type (`bool`, `number`, `string`, `object`). Owner: intake."""
+    """Hash custom attribute name -> scalar type (`bool`, `sentence_number`, `string`, `object`). Owner: intake."""
     return f"{{{app}}}:{noun}-attribute-type"
 
 
@@ -156,7 +156,7 @@ def task_open(app: str) -> str:
 
 
 def change(app: str, noun: str) -> str:
-    """Stream: the change log of one noun (`user`, `product`, `interaction`). Fields: op, payload (sealed), and
+    """Stream: the change log of one noun (`user`, `choose_variant`, `interaction`). Fields: op, payload (sealed), and
     for products vectors (sealed) and embedder. The entry id is the offset. Trimmed behind the settled offset."""
     return f"{{{app}}}:change:{noun}"
 
@@ -245,12 +245,12 @@ def client_rule(app: str) -> str:
 
 
 def engine(app: str) -> str:
-    """Hash engine_id -> sealed JSON `Engine`. Owner: intake (the default one) and administrators. For ever."""
+    """Hash engine_id -> sealed JSON `TrainedEngine`. Owner: intake (the default one) and administrators. For ever."""
     return f"{{{app}}}:engine"
 
 
 def boost_rule(app: str) -> str:
-    """Hash `<engine_id><0x1f><name>` -> sealed JSON `BoostRule`. Owner: administrators. For ever."""
+    """Hash `<engine_id><0x1f><name>` -> sealed JSON `BoostRulePart`. Owner: administrators. For ever."""
     return f"{{{app}}}:boost-rule"
 
 
@@ -332,7 +332,7 @@ def exposure_ids(app: str, experiment_id: str) -> str:
 
 
 def question(app: str, question_id: str) -> str:
-    """Hash: asked (sealed JSON `Question`), answer (sealed JSON `Answer`), shown (sealed JSON as the interface
+    """Hash: asked (sealed JSON `NewsQuestion`), answer (sealed JSON `Answer`), shown (sealed JSON as the interface
     shows it), revision, finished, holder, attempts. 30 days; 400 when it stands in a history."""
     return f"{{{app}}}:question:{question_id}"
 
@@ -373,7 +373,7 @@ def question_frequency(app: str, day: int) -> str:
 
 
 def question_asker(app: str, day: int) -> str:
-    """Set of marks of text and reader (no ids): who was counted in `question_asked`. Eight days."""
+    """Set of marks of text and reader (no ids): who was counted in `question_frequency`. Eight days."""
     return f"{{{app}}}:question-asker:{day}"
 
 
@@ -387,7 +387,7 @@ def question_checked(app: str) -> str:
 
 def query(app: str) -> str:
     """Stream, capped at about 4,000 lots: answered queries on their way to the shelf (sealed JSON list of
-    `Searched`; readers as pseudonyms). Owner: doors add, the intake trims what it settled."""
+    `LoggedQuery`; readers as pseudonyms). Owner: doors add, the intake trims what it settled."""
     return f"{{{app}}}:query"
 
 
@@ -415,7 +415,7 @@ def lease(name: str) -> str:
 
 
 def run(app: str) -> str:
-    """Hash run_id -> sealed JSON `Run`. Owner: jobs and the trainer. The newest 500 and whatever has not ended."""
+    """Hash run_id -> sealed JSON `IngestRun`. Owner: jobs and the trainer. The newest 500 and whatever has not ended."""
     return f"{{{app}}}:run"
 
 
@@ -435,5 +435,5 @@ def run_open(app: str) -> str:
 
 
 def schedule(app: str) -> str:
-    """Hash name -> sealed JSON `Schedule`. Owner: administrators and the trainer. For ever."""
+    """Hash name -> sealed JSON `ScheduleBody`. Owner: administrators and the trainer. For ever."""
     return f"{{{app}}}:schedule"

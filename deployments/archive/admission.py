@@ -22,8 +22,8 @@ from cluster.records.client_rule import (
     DEFAULT_CALLS_PER_MINUTE,
     EVERYBODY,
     ClientRule,
-    fold_client_name,
     find_rule,
+    fold_client_name,
 )
 from cluster.store.ports.stores import ClientRuleStore, LimitStore
 from deployments.archive.caller import ArchiveCaller

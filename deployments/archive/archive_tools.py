@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors.answers.archive.client import ArchiveClient
-from actors.answers.archive.messages import ArchiveQuery, ArchiveArticle, Snippet
+from actors.answers.archive.messages import ArchiveArticle, ArchiveQuery, Snippet
 from cluster.errors import NotFound
 from deployments.archive.caller import ArchiveCaller
 from deployments.archive.citation import (
@@ -17,7 +17,7 @@ from deployments.archive.citation import (
     web_address,
 )
 from deployments.archive.signed_offsets import MOST_POSITIONS, OffsetSigner
-from deployments.archive.text_fence import fence_text, fence_line, remove_invisible
+from deployments.archive.text_fence import fence_line, fence_text, remove_invisible
 from deployments.archive.tools import GET, MOST_CONTEXT
 
 NOT_ISSUED = (

@@ -69,7 +69,9 @@ def build_pages(config: CardConfig, addresses: ServerAddresses) -> list[BaseRout
 
     def show_guide(base: str) -> tuple[str, str]:
         rules = config.citation
-        return render_guide(base, config.title, VERSIONS, rules.licence, rules.extra), "text/plain; charset=utf-8"
+        return render_guide(
+            base, config.title, VERSIONS, rules.licence, rules.extra
+        ), "text/plain; charset=utf-8"
 
     return [
         Route(CARD_PATH, endpoint=_Page(show_card, addresses)),

@@ -98,12 +98,14 @@ class McpEndpoint:
         self._access_log.record(request_id, _NAME, reply.status, took_s * 1000)
 
     @staticmethod
-    def _refuse(
-        method: str, headers: _Headers, origin: bytes | None, allowed: bytes | None
-    ) -> Reply | None:
+    def _refuse(method: str, headers: _Headers, origin: bytes | None, allowed: bytes | None) -> Reply | None:
         if method != "POST":
             asks_first = method == "OPTIONS" and headers.one(b"access-control-request-method") is not None
-            return transport.preflight_reply() if asks_first and allowed is not None else transport.wrong_method_reply()
+            return (
+                transport.preflight_reply()
+                if asks_first and allowed is not None
+                else transport.wrong_method_reply()
+            )
         if origin is not None and allowed is None:
             return transport.wrong_origin_reply()
         return None

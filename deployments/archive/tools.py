@@ -1,6 +1,6 @@
 """The two tools as agents see them, and the check of what agents send.
 
-Names and schemas are stable within a major version. What is to go is announced first: a `Deprecation` puts the
+Names and schemas are stable within a major version. What is to go is announced first: a `ToolDeprecation` puts the
 date of removal into the tool's own description, and refuses a date less than 30 days away.
 
 Source: specification, tool arguments and versioning
@@ -153,7 +153,9 @@ ASK_ARCHIVE = Tool(
         "says. When nothing fits, or the list is empty, ask in other words or say so."
     ),
     arguments=(
-        ToolArgument("question", "string", "The question to search for.", required=True, longest=MOST_QUESTION),
+        ToolArgument(
+            "question", "string", "The question to search for.", required=True, longest=MOST_QUESTION
+        ),
         ToolArgument(
             "context",
             "string",

@@ -40,7 +40,9 @@ class PendingToolCall:
     "Monotonic seconds at which its message was whole."
 
     @classmethod
-    def from_arguments(cls, tool: str, person: ArchiveCaller, arguments: Mapping[str, Any], begun_s: float) -> PendingToolCall:
+    def from_arguments(
+        cls, tool: str, person: ArchiveCaller, arguments: Mapping[str, Any], begun_s: float
+    ) -> PendingToolCall:
         """Begin with what was sent, which may be anything."""
         return cls(
             tool,
@@ -53,7 +55,9 @@ class PendingToolCall:
     def finish(self, result: Mapping[str, Any], coverage: float | None = None) -> FinishedToolCall:
         """End with the articles of an answer."""
         found = result.get("results", (result,))
-        return FinishedToolCall(self, tuple(dict.fromkeys(one["product_id"] for one in found)), coverage=coverage)
+        return FinishedToolCall(
+            self, tuple(dict.fromkeys(one["product_id"] for one in found)), coverage=coverage
+        )
 
     def refuse(self, why: str) -> FinishedToolCall:
         """End with a refusal."""

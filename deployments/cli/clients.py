@@ -9,7 +9,13 @@ from pydantic import ValidationError
 
 from cluster.admin.key_admin import KeyAdmin
 from cluster.errors import Invalid, NotFound
-from cluster.records.client_rule import DEFAULT_CALLS_PER_MINUTE, EVERYBODY, ClientRule, fold_client_name, is_client_name
+from cluster.records.client_rule import (
+    DEFAULT_CALLS_PER_MINUTE,
+    EVERYBODY,
+    ClientRule,
+    fold_client_name,
+    is_client_name,
+)
 from cluster.store.connect import OpenStores
 from deployments.cli import screen
 from deployments.cli.installation import Installation, read_clock_ms
@@ -61,7 +67,9 @@ def list_clients(name: AppName = "", as_json: AsJson = False) -> None:
     if not any(rule.client == EVERYBODY for rule in rules):
         table.add_row("everybody else (*)", "yes", f"{DEFAULT_CALLS_PER_MINUTE:g} a person")
     for rule in rules:
-        table.add_row(screen.quote_text(rule.client), "yes" if rule.decision == "allow" else "no", _rate(rule))
+        table.add_row(
+            screen.quote_text(rule.client), "yes" if rule.decision == "allow" else "no", _rate(rule)
+        )
     screen.out().print(table, "")
     table = screen.build_table("client", "calls", "ids", title="Callers of the last 30 days")
     for one in seen:

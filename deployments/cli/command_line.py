@@ -61,7 +61,7 @@ def command_line() -> typer.Typer:
     line.command("train", epilog=train.EPILOG)(train.train)
     line.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
     for part in (promote, forget):
-        part.add_to(line)
+        part.register_commands(line)
     line.command("export", epilog=export.EPILOG)(export.export)
     line.command("recommend", epilog=recommend.EPILOG)(recommend.recommend)
     line.command("ingest", context_settings=subprocess_commands.PASS_ON)(subprocess_commands.ingest)

@@ -135,7 +135,10 @@ def _marked_apps(shelf: ArtifactStore, app_id: str) -> dict[tuple[str, str], int
 
 
 def _build_view(
-    engine: Engine, status: EngineStatus | None, asked: Mapping[tuple[Placement, str], EngineTraffic], at_ms: int
+    engine: Engine,
+    status: EngineStatus | None,
+    asked: Mapping[tuple[Placement, str], EngineTraffic],
+    at_ms: int,
 ) -> EngineView:
     per_s = sum(one.per_s for (_, engine_id), one in asked.items() if engine_id == engine.engine_id)
     return EngineView(engine, status, per_s, status is not None and abs(at_ms - status.at) < STALE_MS)

@@ -88,7 +88,9 @@ def list_engines(
     """List engines: where they live, what serves, how many replicas run, how much they are asked."""
 
     async def read(keeping: KeyAdmin, stores: OpenStores) -> list[EngineView]:
-        return await read_engine_views(keeping, stores, name, read_clock_ms(), open_artifact_store(installation.settings))
+        return await read_engine_views(
+            keeping, stores, name, read_clock_ms(), open_artifact_store(installation.settings)
+        )
 
     installation = Installation()
     found = installation.administer(read)
@@ -137,13 +139,19 @@ def create(
 
     async def make(keeping: KeyAdmin, stores: OpenStores) -> EngineView:
         _check_app([one.app_id for one in await keeping.apps()], name)
-        made = Engine(app_id=name, engine_id=engine, scaling=wanted, moving_to=moving, created_at=read_clock_ms())
+        made = Engine(
+            app_id=name, engine_id=engine, scaling=wanted, moving_to=moving, created_at=read_clock_ms()
+        )
         if not await stores.engines.add(made):
             raise Conflict(
                 f"{name} has an engine named {engine} already; see `kiosk engines list {name}`, change it with "
                 "`kiosk engines scale` or `kiosk engines place`"
             )
-        return await _wait_until_settled(stores, made) if wait and own else await read_engine_view(stores, made, read_clock_ms())
+        return (
+            await _wait_until_settled(stores, made)
+            if wait and own
+            else await read_engine_view(stores, made, read_clock_ms())
+        )
 
     _show(_retry_while_running(make, needed=own and wait), as_json=as_json)
 
@@ -166,7 +174,11 @@ def place(
 
     async def move(keeping: KeyAdmin, stores: OpenStores) -> EngineView:
         asked = await _change_engine(stores, name, engine, moved)
-        return await _wait_until_settled(stores, asked) if wait else await read_engine_view(stores, asked, read_clock_ms())
+        return (
+            await _wait_until_settled(stores, asked)
+            if wait
+            else await read_engine_view(stores, asked, read_clock_ms())
+        )
 
     _show(_retry_while_running(move, needed=wait), as_json=as_json)
 
@@ -188,10 +200,14 @@ def scale(
 
     async def change(keeping: KeyAdmin, stores: OpenStores) -> EngineView:
         def scaled(one: Engine) -> Engine:
-            wanted = _apply_scaling(one.scaling, replicas, target, memory, cpus, up_after, down_after, look_back)
+            wanted = _apply_scaling(
+                one.scaling, replicas, target, memory, cpus, up_after, down_after, look_back
+            )
             return one.model_copy(update={"scaling": wanted})
 
-        return await read_engine_view(stores, await _change_engine(stores, name, engine, scaled), read_clock_ms())
+        return await read_engine_view(
+            stores, await _change_engine(stores, name, engine, scaled), read_clock_ms()
+        )
 
     view = Installation().administer(change)
     if as_json:
@@ -200,7 +216,9 @@ def scale(
     table = screen.build_table("setting", "value", "means")
     for field, about in Scaling.model_fields.items():
         table.add_row(
-            field, f"{getattr(view.engine.scaling, field):g}", _SCALING_TEXTS.get(field, about.description or "")
+            field,
+            f"{getattr(view.engine.scaling, field):g}",
+            _SCALING_TEXTS.get(field, about.description or ""),
         )
     screen.out().print(table)
     if view.engine.target_placement == "door":
@@ -334,7 +352,9 @@ async def _wait_until_settled(stores: OpenStores, asked: Engine) -> EngineView:
     until_s = loop.time() + PATIENCE_S
     with screen.err().status(f"moving {asked.engine_id}") as status:
         while True:
-            view = await read_engine_view(stores, await _get_engine(stores, asked.app_id, asked.engine_id), read_clock_ms())
+            view = await read_engine_view(
+                stores, await _get_engine(stores, asked.app_id, asked.engine_id), read_clock_ms()
+            )
             if view.is_settled:
                 return view
             words = view.status.message if view.status else ""

@@ -27,11 +27,11 @@ EPILOG = """
   kiosk evaluate bookshop --snapshot 053040c827b6cf19 --protocol leave_last_out
   kiosk evaluate bookshop --recipe ./mine.toml --out figures/      pictures (SVG and PNG), report.json, report.md
 
-Every reader's whole catalog is ranked, nothing is sampled but readers. `by_time` learns from everything before an
+Every reader's whole catalog is ranked, nothing is sampled but readers. `split_by_time` learns from everything before an
 instant and asks what came after it, as in real life; `leave_last_out` asks for everybody's last product. Weights
 and parameters are chosen on events before the test. Intervals are 95 % bootstrap intervals over readers.
 Readers are new without an event before the test, light with 1 to 9 events, heavy with 10 or more.
-Where all products of a basket have one timestamp, `leave_last_out` is far below `by_time`: which of them is the last is
+Where all products of a basket have one timestamp, `leave_last_out` is far below `split_by_time`: which of them is the last is
 chance, and only that one counts as right.
 
 It trains each protocol anew, so it takes about twice what a training takes with each: on two cores half a minute for
@@ -179,7 +179,7 @@ def _show(report: dict[str, Any]) -> None:
 
 
 def _write_files(out: Path, reports: list[dict[str, Any]], app: str, engine: str) -> list[str]:
-    from jobs.refresh.evaluation.plots import draw_reports, render_reports_svg, render_png
+    from jobs.refresh.evaluation.plots import draw_reports, render_png, render_reports_svg
     from jobs.refresh.evaluation.reports import markdown_from_reports
 
     out.mkdir(parents=True, exist_ok=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isfinite
 
-from actors.experiments.report import VariantReport, ExperimentReport
+from actors.experiments.report import ExperimentReport, VariantReport
 from actors.experiments.statistics import EffectEstimate
 from cluster.clock import iso_ms
 from cluster.records.experiment import Experiment, Variant
 from deployments.cli import screen
-from deployments.cli.charts import WIDTH, ChartBar, Chart, ChartText, build_bar_chart
+from deployments.cli.charts import WIDTH, Chart, ChartBar, ChartText, build_bar_chart
 
 _LEFT, _RIGHT, _TOP, _ROW = 200, 40, 80, 34
 
@@ -40,7 +40,9 @@ def show_one(experiment: Experiment, now_ms: int) -> None:
     )
     table = screen.build_table("variant", "weight", "status", "does")
     for variant in experiment.variants:
-        table.add_row(screen.quote_text(variant.slug), f"{variant.weight:g}", variant.status, _describe_variant(variant))
+        table.add_row(
+            screen.quote_text(variant.slug), f"{variant.weight:g}", variant.status, _describe_variant(variant)
+        )
     out.print(table)
 
 

@@ -78,7 +78,9 @@ def create(
     drafts = _items(file)
     made = _run_use_case(name, lambda desk: desk.create(name, drafts))
     if as_json:
-        screen.print_json({"app_id": name, "created": [experiment_to_dict(one, read_clock_ms()) for one in made]})
+        screen.print_json(
+            {"app_id": name, "created": [experiment_to_dict(one, read_clock_ms()) for one in made]}
+        )
         return
     for one in made:
         screen.out().print(f"{one.slug} made, a draft; `kiosk experiments start {name} {one.slug}` starts it")
@@ -89,7 +91,9 @@ def list_experiments(name: Name, as_json: AsJson = False) -> None:
     """List the experiments of an app."""
     found = _run_use_case(name, lambda desk: desk.list_experiments(name))
     if as_json:
-        screen.print_json({"app_id": name, "experiments": [experiment_to_dict(one, read_clock_ms()) for one in found]})
+        screen.print_json(
+            {"app_id": name, "experiments": [experiment_to_dict(one, read_clock_ms()) for one in found]}
+        )
         return
     show_list(found, read_clock_ms())
 

@@ -23,8 +23,13 @@ from cluster.paths import InstallationPaths
 from cluster.records.access import App
 from cluster.runtime.connecting import ADMIN_S, connect
 from cluster.runtime.disk import DiskGuard
-from cluster.runtime.installation_state import InstallationLock, InstallationState, load_state, find_lock_holder
-from cluster.runtime.processes import list_processes, end_processes
+from cluster.runtime.installation_state import (
+    InstallationLock,
+    InstallationState,
+    find_lock_holder,
+    load_state,
+)
+from cluster.runtime.processes import end_processes, list_processes
 from cluster.runtime.progress import StallTimer
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores

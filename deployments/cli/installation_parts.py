@@ -13,7 +13,7 @@ from cluster.local.redis_faults import list_reachable_faults
 from cluster.runtime import probe
 from cluster.runtime.disk import used_share
 from cluster.runtime.installation_state import InstallationState
-from cluster.runtime.processes import list_processes, is_alive, pss_bytes
+from cluster.runtime.processes import is_alive, list_processes, pss_bytes
 from deployments.cli.doctor.running_checks import parse_redis_server
 from deployments.cli.installation import Installation
 
@@ -37,7 +37,9 @@ def inspect_parts(installation: Installation, state: InstallationState) -> list[
     titles = [_title(process) for process in processes]
     restarts = ", ".join(f"{part} {count}x" for part, count in state.restarts.items())
     return [
-        InstallationPart("supervisor", is_alive(state.pid), f"process {state.pid}, {state.phase}: {state.message}"),
+        InstallationPart(
+            "supervisor", is_alive(state.pid), f"process {state.pid}, {state.phase}: {state.message}"
+        ),
         _redis(installation, state),
         _ray(state, len(processes)),
         _proxy(installation, state),
@@ -47,7 +49,9 @@ def inspect_parts(installation: Installation, state: InstallationState) -> list[
         _actor("assigner", "AssignerHost", titles, "gives readers variants"),
         _actor("tracker", "TrackerHost", titles, "watches history threads"),
         _disk(installation),
-        InstallationPart("memory", True, f"{pss_bytes(processes) / 2**20:,.0f} MiB in {len(processes)} processes"),
+        InstallationPart(
+            "memory", True, f"{pss_bytes(processes) / 2**20:,.0f} MiB in {len(processes)} processes"
+        ),
         InstallationPart("restarts", True, restarts or "none since the start"),
     ]
 
@@ -83,14 +87,18 @@ def describe_server(state: InstallationState, server: RedisBinary | None) -> str
 
 def _ray(state: InstallationState, count: int) -> InstallationPart:
     dead = [name for name in ("gcs_server", "raylet") if not is_alive(state.pids.get(name, 0))]
-    return InstallationPart("ray", not dead, f"not alive: {', '.join(dead)}" if dead else f"at {state.ray_address}")
+    return InstallationPart(
+        "ray", not dead, f"not alive: {', '.join(dead)}" if dead else f"at {state.ray_address}"
+    )
 
 
 def _proxy(installation: Installation, state: InstallationState) -> InstallationPart:
     if state.proxy != "haproxy":
         return InstallationPart("proxy", False, state.proxy)
     pid = find_predecessor(installation.places.haproxy_dir / "pid")
-    return InstallationPart("proxy", bool(pid), f"HAProxy, process {pid}" if pid else "HAProxy is not running")
+    return InstallationPart(
+        "proxy", bool(pid), f"HAProxy, process {pid}" if pid else "HAProxy is not running"
+    )
 
 
 def _api_replicas(installation: Installation, titles: list[str]) -> InstallationPart:
@@ -107,7 +115,9 @@ def _intake(installation: Installation, titles: list[str]) -> InstallationPart:
         waiting = installation.count_waiting_batches()
     except HouseError as error:
         return InstallationPart("intake", False, error.message)
-    return InstallationPart("intake", alive, f"{'at work' if alive else 'not running'}, {waiting} batches waiting")
+    return InstallationPart(
+        "intake", alive, f"{'at work' if alive else 'not running'}, {waiting} batches waiting"
+    )
 
 
 def _trainer(installation: Installation, titles: list[str]) -> InstallationPart:

@@ -34,14 +34,14 @@ def run_sweep(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Examine every combination, show a live table, and write the comparison; `given` are the words that chose the
+    """Examine every combination, show a live table, and write the comparison; `context_count` are the words that chose the
     recipe."""
     from cluster.artifacts.segments import SegmentStore
     from cluster.runtime.artifact_access import open_artifact_store, open_artifact_store_of
     from jobs.refresh.runs.checkpoint import CheckpointStore
     from jobs.refresh.runs.run_commands import check_engine
-    from jobs.refresh.runs.sweep import result_rows, sweep_id, build_variants
-    from jobs.refresh.runs.sweep_runner import run_sweep, delete_sweep_data, write_comparison
+    from jobs.refresh.runs.sweep import build_variants, result_rows, sweep_id
+    from jobs.refresh.runs.sweep_runner import delete_sweep_data, run_sweep, write_comparison
     from jobs.refresh.runs.training_source import read_training_source
 
     found = build_variants(recipe, texts)

@@ -89,7 +89,15 @@ async def _promote(installation: Installation, app: str, engine: str, version: s
         )
         report = await _build_fresh_report(stores, shelf, app, engine, version, serving)
         return await promotion.promote_version(
-            stores, shelf, app, engine, version, now_ms=read_clock_ms(), by=_operator_name(), force=force, report=report
+            stores,
+            shelf,
+            app,
+            engine,
+            version,
+            now_ms=read_clock_ms(),
+            by=_operator_name(),
+            force=force,
+            report=report,
         )
 
 
@@ -149,7 +157,13 @@ def rollback(
     async def back() -> Promotion:
         async with installation.open_stores() as stores:
             return await roll(
-                stores, shelf, app, engine, now_ms=read_clock_ms(), by=_operator_name(), to=version if to else None
+                stores,
+                shelf,
+                app,
+                engine,
+                now_ms=read_clock_ms(),
+                by=_operator_name(),
+                to=version if to else None,
             )
 
     entry = asyncio.run(back())

@@ -69,7 +69,9 @@ def recommend(
         options: dict[str, Any] = {"form": form, "nested": nested, "keep_formulas": keep_formulas}
         with show_progress("scoring users") as watch:
             if local or not installation.is_running:
-                summary = asyncio.run(_recommend_locally(installation, order, users, out, watch=watch, **options))
+                summary = asyncio.run(
+                    _recommend_locally(installation, order, users, out, watch=watch, **options)
+                )
             else:
                 from jobs.scoring.driver import recommend_file
 
@@ -105,4 +107,6 @@ async def _recommend_locally(
     settings = installation.settings
     cache = Path(settings.snapshot_cache_dir)
     async with installation.open_stores() as stores:
-        return await recommend_in_process(order, users, out, stores, open_artifact_store(settings), cache, **options)
+        return await recommend_in_process(
+            order, users, out, stores, open_artifact_store(settings), cache, **options
+        )

@@ -13,7 +13,7 @@ from cluster.artifacts.query_log import QueryLogStore
 from cluster.clock import iso_ms
 from cluster.errors import Invalid, NotFound
 from cluster.records.archive_call import ArchiveCall
-from cluster.records.logged_query import QueryKind, LoggedQuery
+from cluster.records.logged_query import LoggedQuery, QueryKind
 from cluster.runtime.artifact_access import open_artifact_store
 from cluster.store.connect import OpenStores
 from deployments.cli import screen
@@ -106,9 +106,9 @@ def search(
     from deployments.cli.search_view import print_report
     from deployments.operations.feedback_report import (
         FeedbackReport,
+        build_feedback_report,
         read_judgements,
         read_questions,
-        build_feedback_report,
     )
     from deployments.operations.search_report import build_search_report as sum_up
 
@@ -164,7 +164,9 @@ def build_charts(report: ArchiveReport) -> dict[str, Chart]:
     note = f"{iso_ms(report.since)[:10]} to {iso_ms(report.until)[:10]}, {report.calls:,} calls"
     return {
         "days": build_bar_chart("Calls by day", report.days[-60:], note),
-        "clients": build_bar_chart("Calls by client", [(one.name, one.calls) for one in report.clients], note),
+        "clients": build_bar_chart(
+            "Calls by client", [(one.name, one.calls) for one in report.clients], note
+        ),
         "skills": build_bar_chart("Calls by skill", report.skills, note),
         "questions": build_bar_chart("Most asked questions", report.questions, note),
         "articles": build_bar_chart(

@@ -58,7 +58,9 @@ def list_rules(name: Name, engine: Engine = "", as_json: AsJson = False) -> None
         return
     table = screen.build_table("engine", "rule", "priority", "does", "when")
     for rule in found:
-        table.add_row(rule.engine_id, rule.name, str(rule.priority), _describe_effect(rule), _describe_conditions(rule))
+        table.add_row(
+            rule.engine_id, rule.name, str(rule.priority), _describe_effect(rule), _describe_conditions(rule)
+        )
     screen.out().print(table if found else "There are no rules; `kiosk rules put` stores some.")
 
 

@@ -37,7 +37,9 @@ def ingest(context: typer.Context) -> None:
     if context.args[:1] == ["archive"]:
         _run_module("jobs.archive", context.args[1:], running)
     fans_out = any(word.partition("=")[0] == "--at-once" for word in context.args)
-    _run_module("jobs.ingest", context.args, {**running, **(_ray_variables(installation) if fans_out else {})})
+    _run_module(
+        "jobs.ingest", context.args, {**running, **(_ray_variables(installation) if fans_out else {})}
+    )
 
 
 def models(context: typer.Context) -> None:

@@ -139,7 +139,9 @@ def _curl(url: str, path: str, key: str, body: object) -> str:
     return f"curl -s {url}{path} -H 'X-API-KEY: {key}' -d {shlex.quote(json.dumps(body))}"
 
 
-def build_summary(installation: Installation, state: InstallationState, *, reveal: bool, first: bool = False) -> InstallationSummary:
+def build_summary(
+    installation: Installation, state: InstallationState, *, reveal: bool, first: bool = False
+) -> InstallationSummary:
     """Collect everything from the store; whoever started it (`first`) makes the administrator if there is none."""
 
     async def read(keeping: KeyAdmin, stores: OpenStores) -> InstallationSummary:

@@ -132,7 +132,9 @@ def _ship_code(installation: Installation, folder: Path, recipe: Recipe, *, prom
     """Ship a folder with the run, and say what that means before anything is trained."""
     from jobs.refresh.runs.shipped_code import pack_and_store
 
-    code = pack_and_store(folder, recipe.model_dump(mode="json"), installation.settings.data_dir, promote=promote)
+    code = pack_and_store(
+        folder, recipe.model_dump(mode="json"), installation.settings.data_dir, promote=promote
+    )
     screen.err().print(
         f"Code of {folder} goes along with this run only ({code[:12]}). What is published can be examined, and not "
         "promoted: processes that serve can't import it."
@@ -153,8 +155,8 @@ async def _train(
 ) -> Run:
     from cluster.runtime.artifact_access import open_artifact_store
     from jobs.refresh.runs.display import TrainingDisplay
-    from jobs.refresh.runs.local_worker import lower_priority, new_worker_id, scratch_path, run_locally
-    from jobs.refresh.runs.run_commands import create_run, check_promotable
+    from jobs.refresh.runs.local_worker import lower_priority, new_worker_id, run_locally, scratch_path
+    from jobs.refresh.runs.run_commands import check_promotable, create_run
 
     owner = new_worker_id("kiosk train") if here else ""
     async with installation.open_stores() as stores:
@@ -312,5 +314,7 @@ def _dry_run(installation: Installation, app: str, engine: str, recipe: Recipe, 
     if not found.fits:
         from jobs.refresh.runs.estimate import DataSize, check_memory
 
-        check_memory(recipe, DataSize.from_interactions(source.data, len(source.texts)), found.memory_allowed >> 20)
+        check_memory(
+            recipe, DataSize.from_interactions(source.data, len(source.texts)), found.memory_allowed >> 20
+        )
         raise Invalid("it would not fit")

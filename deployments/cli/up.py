@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from cluster.build_info import package_root, installed_version
+from cluster.build_info import installed_version, package_root
 from cluster.errors import Fault, Invalid
 from cluster.local.supervisor import Supervisor, SupervisorConfig
 from cluster.log import set_up_logging
@@ -172,7 +172,9 @@ def _run_supervisor(installation: Installation, *, reveal: bool, as_json: bool) 
     os.environ.setdefault("KIOSK_DATA_DIR", str(places.data_dir))
     with places.supervisor_log.open("a", encoding="utf-8") as log:
         set_up_logging(stream=log)
-        code = Supervisor(SupervisorConfig(installation.settings, installed_version(), package_root()), told).run()
+        code = Supervisor(
+            SupervisorConfig(installation.settings, installed_version(), package_root()), told
+        ).run()
     if code == 1:
         raise Fault(f"the start failed; see {places.supervisor_log}")
     return code

@@ -30,7 +30,7 @@ from deployments.edge.limits import RateLimiter
 from deployments.edge.proof import ClaimedIdentity, verify_identity
 from deployments.edge.request import ApiRequest
 from deployments.edge.robots import detect_robot
-from deployments.edge.tokens import parse_bearer, check_same_user, read_token
+from deployments.edge.tokens import check_same_user, parse_bearer, read_token
 
 _log = structlog.get_logger()
 
@@ -120,8 +120,10 @@ async def admit(arrival: ApiRequest, rules: AdmissionRules, gate: AdmissionServi
         )
 
 
-async def check_access(arrival: ApiRequest, rules: AdmissionRules, gate: AdmissionServices, *, spend: bool = True) -> None:
-    """Check whether a known key may do this now; the part of `enter` that each request within a request repeats.
+async def check_access(
+    arrival: ApiRequest, rules: AdmissionRules, gate: AdmissionServices, *, spend: bool = True
+) -> None:
+    """Check whether a known key may do this now; the part of `admit` that each request within a request repeats.
 
     Errors:
         Forbidden, TooMany, ReadOnly, Unavailable
@@ -156,7 +158,9 @@ def refresh_credential(credential: Credential, gate: AdmissionServices) -> Crede
     return live
 
 
-async def validate_request(arrival: ApiRequest, rules: AdmissionRules, schema: Callable[[Any], Any] | None) -> None:
+async def validate_request(
+    arrival: ApiRequest, rules: AdmissionRules, schema: Callable[[Any], Any] | None
+) -> None:
     """Check what a request says; afterwards `arrival.payload` and `arrival.parsed` are set.
 
     `schema` is called with the arrival.

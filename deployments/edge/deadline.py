@@ -11,7 +11,7 @@ class DeadlineExceeded(Exception):
 
 
 class Deadline:
-    """Cancels the current task when the block takes longer than `limit_s`, and says so by `TookTooLong`.
+    """Cancels the current task when the block takes longer than `limit_s`, and says so by `DeadlineExceeded`.
 
     A cancellation from outside stays one. Unlike `asyncio.wait_for` it makes no task of its own.
     """

@@ -20,7 +20,7 @@ from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
 from ray.serve.schema import LoggingConfig
 
 from actors.models.allowed_learners import ALLOWED
-from actors.recommender.messages import UserQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
 from cluster.admin.allowed_learners import allowed_learners
@@ -135,9 +135,7 @@ class RecommenderReplica:
         shelf = open_artifact_store(settings)
         ALLOWED.set_source(partial(allowed_learners, settings))
         models = SnapshotLoader(SnapshotStore(shelf), settings.snapshot_cache_dir)
-        host = EngineHost(
-            stores, SegmentStore(shelf), SystemClock(), self._meter, opened[2], models=models
-        )
+        host = EngineHost(stores, SegmentStore(shelf), SystemClock(), self._meter, opened[2], models=models)
         await host.start()
         warm = UserQuery(kind="user_to_trending", app_id=opened[0], engine_id=opened[1], rows=1)
         answer = await host.answer(warm)
@@ -147,7 +145,9 @@ class RecommenderReplica:
         self._host, self._stores, self._opened = host, stores, opened
         await _close(*before)
         if self._board is None:
-            await self._open_local_channel(InstallationPaths.from_data_dir(settings.data_dir).run_dir, *opened[:2])
+            await self._open_local_channel(
+                InstallationPaths.from_data_dir(settings.data_dir).run_dir, *opened[:2]
+            )
         restore_priority()
 
     async def answer(self, query: UserQuery) -> RecommendationResult | Refusal:

@@ -1,4 +1,4 @@
-"""What brings the history tracker together with whoever answers questions: `deployments.hosts.gateway:open_means`."""
+"""What brings the history tracker together with whoever answers questions: `deployments.hosts.gateway:open_tracker_services`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from actors.answers.archive.passages import read_product
-from actors.answers.question_submission import RepeatedQuestion, QuestionSubmitter, StoreQuestionSubmitter
+from actors.answers.question_submission import QuestionSubmitter, RepeatedQuestion, StoreQuestionSubmitter
 from actors.history.answer_service import AnswerService, ThreadAnswer
 from actors.history.content import UploadedArticle
 from actors.history.monitor import SignificanceConfig

@@ -102,7 +102,9 @@ async def read_judgements(
     return [one for one in found if since_ms <= one.at_ms <= until_ms]
 
 
-async def read_questions(stores: Stores, app_id: str, judgements: Iterable[Judgement]) -> dict[str, StoredQuestion]:
+async def read_questions(
+    stores: Stores, app_id: str, judgements: Iterable[Judgement]
+) -> dict[str, StoredQuestion]:
     """Read the judged questions, those with most judgements when there are many.
 
     Errors:

@@ -60,7 +60,9 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--topic", default="", help="of articles that do not say, for example Science")
     parser.add_argument("--language", default="", help="of articles that do not say, for example en")
-    parser.add_argument("--chunk", type=parse_count, default=200, metavar="N", help="articles written together")
+    parser.add_argument(
+        "--chunk", type=parse_count, default=200, metavar="N", help="articles written together"
+    )
     parser.add_argument("--state", type=Path, help="where progress and refused articles are kept")
     parser.add_argument("--restart", action="store_true", help="forget an interrupted run")
     parser.add_argument(

@@ -66,7 +66,9 @@ async def import_archive(wishes: ArchiveImportOptions, settings: Settings) -> In
     return report
 
 
-async def _ingest_articles(wishes: ArchiveImportOptions, settings: Settings, stores: Stores, segments: SegmentStore) -> IngestReport:
+async def _ingest_articles(
+    wishes: ArchiveImportOptions, settings: Settings, stores: Stores, segments: SegmentStore
+) -> IngestReport:
     # another licence or topic makes other records, so such a run is another run
     mark = hashlib.sha256(repr(wishes.reading).encode()).hexdigest()[:8]
     with IngestDisplay(as_json=wishes.as_json) as display:
@@ -83,7 +85,9 @@ async def _ingest_articles(wishes: ArchiveImportOptions, settings: Settings, sto
     return report
 
 
-async def _build_passages(wishes: ArchiveImportOptions, settings: Settings, stores: Stores, segments: SegmentStore) -> None:
+async def _build_passages(
+    wishes: ArchiveImportOptions, settings: Settings, stores: Stores, segments: SegmentStore
+) -> None:
     console = Console(stderr=True)
     encoder = find_encoder(settings.data_dir / "models") if wishes.embedder != "built-in" else None
     if wishes.embedder == "imported" and encoder is None:

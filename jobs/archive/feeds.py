@@ -105,7 +105,9 @@ def _article_from_rss(item: Any, language: str, rights: str) -> SourceArticle:
 def _article_from_atom(entry: Any, language: str, feed_author: str, rights: str) -> SourceArticle:
     links = [node for node in entry.iterfind(_ATOM + "link") if node.get("rel", "alternate") == "alternate"]
     link = links[0].get("href", "") if links else ""
-    names = tuple(name for node in entry.iterfind(f"{_ATOM}author/{_ATOM}name") if (name := _element_text(node)))
+    names = tuple(
+        name for node in entry.iterfind(f"{_ATOM}author/{_ATOM}name") if (name := _element_text(node))
+    )
     tags = tuple(tag for node in entry.iterfind(_ATOM + "category") if (tag := node.get("term", "")))
     return SourceArticle(
         id=_text(entry, _ATOM + "id") or link,

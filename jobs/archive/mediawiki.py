@@ -17,7 +17,7 @@ from urllib.parse import quote
 import mwparserfromhell
 from lxml import etree
 
-from jobs.archive.source_article import NotAnArticle, ArticleSection, SourceArticle
+from jobs.archive.source_article import ArticleSection, NotAnArticle, SourceArticle
 from jobs.ingest.row import UnreadableRow
 
 LARGEST_PAGE = 16 << 20
@@ -111,7 +111,7 @@ def article_from_page(page: bytes, wiki: WikiInfo) -> SourceArticle:
     """Read one page.
 
     Errors:
-        NoStory: the page is broken or holds nothing readable
+        NotAnArticle: the page is broken or holds nothing readable
     """
     root = _parse_page(page)
     title = (root.findtext("title") or "").strip()

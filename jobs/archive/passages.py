@@ -12,7 +12,7 @@ import structlog
 
 from actors.answers.archive.passages import Document, read_product
 from actors.answers.archive.snapshot_store import PassageSnapshotStore
-from actors.answers.archive.snapshot_writer import WeightedEmbedder, ProgressCallback
+from actors.answers.archive.snapshot_writer import ProgressCallback, WeightedEmbedder
 from cluster.artifacts.manifest import Manifest
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock

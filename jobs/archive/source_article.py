@@ -45,11 +45,13 @@ class NotAnArticle(ValueError):
     """There is something, but no article; the message says why."""
 
 
-def record_from_article(story: SourceArticle, *, licence: str, topic: str = "", language: str = "") -> dict[str, Any]:
-    """Make a product record of type `article`.
+def record_from_article(
+    story: SourceArticle, *, licence: str, topic: str = "", language: str = ""
+) -> dict[str, Any]:
+    """Make a product record of type `get_article`.
 
     Errors:
-        NoStory: neither a title nor an id, or no text at all, or too much of it
+        NotAnArticle: neither a title nor an id, or no text at all, or too much of it
     """
     size = len(story.html) + sum(len(part.text) for part in story.parts)
     if not story.id or not story.title:
@@ -82,7 +84,9 @@ def record_from_article(story: SourceArticle, *, licence: str, topic: str = "", 
 
 def _text_fields(product_id: str, parts: Sequence[ArticleSection]) -> dict[str, Any]:
     """One part is paragraphs, several are children; what stands before the first heading is the description."""
-    filled = [ArticleSection(_clean_text(part.title), part.text.replace("\x00", " ").strip()) for part in parts]
+    filled = [
+        ArticleSection(_clean_text(part.title), part.text.replace("\x00", " ").strip()) for part in parts
+    ]
     filled = [part for part in filled if part.text]
     if not filled:
         return {}

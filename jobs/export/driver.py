@@ -28,7 +28,14 @@ from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from jobs.export.columns import SCHEMAS
 from jobs.export.export_source import open_source
-from jobs.export.file_export import ExportOrder, ExportSummary, check_app, check_subject, export_to_file, read_tables
+from jobs.export.file_export import (
+    ExportOrder,
+    ExportSummary,
+    check_app,
+    check_subject,
+    export_to_file,
+    read_tables,
+)
 
 T = TypeVar("T")
 _WAIT_S = 10.0
@@ -75,7 +82,7 @@ def export_file(
     form: str = "",
     settings: Settings | None = None,
 ) -> ExportSummary:
-    """Write the same into a file: Parquet, JSON Lines or CSV, by its ending or by `form`.
+    """Write the same into a file: Parquet, JSON Lines or CSV, by its ending or by `sign_form`.
 
     Errors:
         as `export_frame`; Invalid also: the file can't be written
@@ -107,7 +114,9 @@ def ms_from_time(since: str | datetime | None) -> int:
         raise Invalid(f"{since!r} is no day or moment; write 2026-03-01 or 2026-03-01T09:30Z") from None
 
 
-def _run_with_stores(work: Callable[[OpenStores, ArtifactStore], Coroutine[Any, Any, T]], settings: Settings | None) -> T:
+def _run_with_stores(
+    work: Callable[[OpenStores, ArtifactStore], Coroutine[Any, Any, T]], settings: Settings | None
+) -> T:
     settings = Settings() if settings is None else settings
 
     async def run() -> T:

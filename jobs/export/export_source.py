@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.manifest import Manifest
-from cluster.artifacts.query_log import QueryLogStore, without_erased, table_from_queries
+from cluster.artifacts.query_log import QueryLogStore, table_from_queries, without_erased
 from cluster.artifacts.segment_stream import SegmentRange, SegmentStream
 from cluster.errors import Unavailable
 from cluster.records.logged_query import LoggedQuery
@@ -133,7 +133,9 @@ async def open_source(
     if subject == "queries":
         queries = QueryLogStore(shelf)
         commit = await asyncio.to_thread(queries.commit, app_id)
-        waiting = await _read_uncompacted_queries(stores.queries, app_id, str(commit.facts.get("offset", "0")))
+        waiting = await _read_uncompacted_queries(
+            stores.queries, app_id, str(commit.facts.get("offset", "0"))
+        )
         return QuerySource(app_id, queries, commit, waiting, since_ms)
     noun, stream = NOUN_OF[subject], SegmentStream(shelf, app_id)
     until = await stores.changes.last(app_id, noun)

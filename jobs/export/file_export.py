@@ -18,7 +18,15 @@ from cluster.artifacts.table_files import STANDARD_OUTPUT, Format, TableFile
 from cluster.clock import Clock, SystemClock, iso_ms
 from cluster.errors import Invalid, NotFound, Unavailable
 from cluster.store.ports.stores import Stores
-from jobs.export.columns import NOUN_OF, SCHEMAS, SUBJECTS, Subject, table_from_queries, ingest_record_from_stored, table_from_records
+from jobs.export.columns import (
+    NOUN_OF,
+    SCHEMAS,
+    SUBJECTS,
+    Subject,
+    ingest_record_from_stored,
+    table_from_queries,
+    table_from_records,
+)
 from jobs.export.export_source import ExportSource, open_source
 
 _TRIES = 5
@@ -165,7 +173,9 @@ def _write_file(order: ExportOrder, source: ExportSource, watch: ExportProgress 
         with file:
             for batch in source.tables():
                 if order.form == "jsonl" and order.subject != "queries":
-                    file.write_json([ingest_record_from_stored(stored) for stored in batch["json"].to_pylist()])
+                    file.write_json(
+                        [ingest_record_from_stored(stored) for stored in batch["json"].to_pylist()]
+                    )
                 else:
                     file.write(_table_from_batch(order.subject, batch))
                 if watch is not None:

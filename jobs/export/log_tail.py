@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from actors.intake.segment_rows import build_compaction_batch
 from cluster.artifacts.segment_files import position_from_offset
 from cluster.artifacts.tables import RECORDS
-from cluster.store.ports.stores import ChangeLogEntry, ChangeLog, Noun
+from cluster.store.ports.stores import ChangeLog, ChangeLogEntry, Noun
 
 _PAGE = 1_000
 _COLUMNS = {"interaction": ("reader", "at_ms", "offset", "json")}
@@ -85,7 +85,9 @@ async def read_tail(
         page = await changes.read(app_id, {noun: reached}, count=_PAGE, block_ms=0)
         if not page:
             break
-        wanted = [change for change in page if position_from_offset(change.offset) <= position_from_offset(until)]
+        wanted = [
+            change for change in page if position_from_offset(change.offset) <= position_from_offset(until)
+        ]
         if wanted:
             tail.add(wanted)
         reached = page[-1].offset

@@ -17,7 +17,7 @@ from cluster.runtime.disk import DiskGuard
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from jobs.ingest.cli import order_from_arguments, parse_arguments
-from jobs.ingest.display import IngestDisplay, show_preview, print_report_json, print_stop
+from jobs.ingest.display import IngestDisplay, print_report_json, print_stop, show_preview
 from jobs.ingest.fields import show_fields
 from jobs.ingest.pipeline import IngestOrder, IngestReport, ingest
 from jobs.ingest.preview import preview_ingest
@@ -50,7 +50,9 @@ def main() -> int:
     return 1 if report.refused or report.failed else 0
 
 
-def _ingest_files(order: IngestOrder, state_dir: Path, restart: bool, at_once: int, as_json: bool) -> IngestReport:
+def _ingest_files(
+    order: IngestOrder, state_dir: Path, restart: bool, at_once: int, as_json: bool
+) -> IngestReport:
     from jobs.ingest.driver import ingest_files  # brings Ray along
 
     display = IngestDisplay(as_json=as_json)
@@ -61,7 +63,9 @@ def _ingest_files(order: IngestOrder, state_dir: Path, restart: bool, at_once: i
     return report
 
 
-async def _ingest(order: IngestOrder, settings: Settings, state_dir: Path, restart: bool, as_json: bool) -> IngestReport:
+async def _ingest(
+    order: IngestOrder, settings: Settings, state_dir: Path, restart: bool, as_json: bool
+) -> IngestReport:
     assert settings.redis_url is not None
     segments = SegmentStore(open_artifact_store(settings))
     disk = DiskGuard(settings.data_dir, settings.disk_limit, SystemClock())

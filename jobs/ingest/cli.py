@@ -75,7 +75,11 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         help="rows written together; 2,000 interactions or 500 records when not said",
     )
     parser.add_argument(
-        "--at-once", type=parse_count, default=1, metavar="N", help="so many files at once, each as a task on Ray"
+        "--at-once",
+        type=parse_count,
+        default=1,
+        metavar="N",
+        help="so many files at once, each as a task on Ray",
     )
     parser.add_argument(
         "--state",

@@ -63,7 +63,7 @@ class ByteStream(io.RawIOBase):
 
 
 def open_text(stream: ByteStream, layout: DelimitedFormat) -> io.TextIOWrapper:
-    """Decode a stream as `delimited_rows` reads it; bytes that are no characters become surrogates."""
+    """Decode a stream as `read_delimited_rows` reads it; bytes that are no characters become surrogates."""
     encoding = layout.encoding or "utf-8-sig"
     buffered = io.BufferedReader(stream, _BLOCK)
     return io.TextIOWrapper(buffered, encoding=encoding, errors="surrogateescape", newline="")

@@ -101,7 +101,9 @@ def ingest_on_ray(
     Errors:
         HouseError: the first file that failed, after the ones at work have ended
     """
-    addresses = [_file_address(order.address, source.path) for source in find_files(order.address, order.format)]
+    addresses = [
+        _file_address(order.address, source.path) for source in find_files(order.address, order.format)
+    ]
     if restart:
         # here and once: a task that Ray starts again must go on, not begin again
         for address in addresses:
@@ -155,7 +157,9 @@ def _connect() -> OpenStores:
     return connect(slow_s=ADMIN_S)
 
 
-def _ingest_file(order: IngestOrder, connect: Connect, open_shelf: OpenShelf, state_dir: Path) -> IngestReport | Refusal:
+def _ingest_file(
+    order: IngestOrder, connect: Connect, open_shelf: OpenShelf, state_dir: Path
+) -> IngestReport | Refusal:
     async def work() -> IngestReport:
         async with connect() as stores:
             segments = SegmentStore(open_shelf())

@@ -156,7 +156,9 @@ class FieldMap:
     def _map_row(self, row: Mapping[str, Any]) -> dict[str, Any]:
         record: dict[str, Any] = {}
         for rule in self.rules:
-            _set_value(record, rule, _read_value(row, rule.column) if rule.constant is None else rule.constant)
+            _set_value(
+                record, rule, _read_value(row, rule.column) if rule.constant is None else rule.constant
+            )
         return record
 
 

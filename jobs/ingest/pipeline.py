@@ -32,9 +32,16 @@ from jobs.ingest.mapping import FieldMap
 from jobs.ingest.plain_interaction_columns import PlainColumns
 from jobs.ingest.plain_interactions import PlainInteractions
 from jobs.ingest.progress import IngestProgress, IngestRun
-from jobs.ingest.reasons import RejectionReason, ReasonCounter
-from jobs.ingest.validation import CheckedChunk, AcceptedPart, RejectedRow, check_columns, check_interactions, check_records
-from jobs.ingest.writing import SubmittedChunk, InteractionWriter, StoreRetry, RecordWriter
+from jobs.ingest.reasons import ReasonCounter, RejectionReason
+from jobs.ingest.validation import (
+    AcceptedPart,
+    CheckedChunk,
+    RejectedRow,
+    check_columns,
+    check_interactions,
+    check_records,
+)
+from jobs.ingest.writing import InteractionWriter, RecordWriter, StoreRetry, SubmittedChunk
 
 IngestCallback = Callable[[IngestProgress], None]
 
@@ -189,7 +196,9 @@ async def _apply_in_process(loop: IntakeLoop, writing: Coroutine[Any, Any, None]
         await applying
 
 
-def _build_report(run: IngestRun, done: IngestProgress, rows: int, seconds: float, *, already: bool = False) -> IngestReport:
+def _build_report(
+    run: IngestRun, done: IngestProgress, rows: int, seconds: float, *, already: bool = False
+) -> IngestReport:
     return IngestReport(
         rows=rows,
         accepted=done.accepted,
@@ -285,7 +294,9 @@ class _IngestTask:
         self._watch(self._progress)
         return self._progress
 
-    async def _append(self, writer: InteractionWriter, chunk: _Chunk, number: int, part: AcceptedPart[Any]) -> None:
+    async def _append(
+        self, writer: InteractionWriter, chunk: _Chunk, number: int, part: AcceptedPart[Any]
+    ) -> None:
         place = [chunk.file, chunk.first, number]
         pending = self._progress.pending
         if pending and pending["place"] > place:
@@ -302,7 +313,11 @@ class _IngestTask:
         self._last = await writer.append(part.accepted, after)
 
     async def _finish_chunk(
-        self, writer: RecordWriter, chunk: _Chunk, handed: Sequence[SubmittedChunk], refused: Sequence[RejectedRow]
+        self,
+        writer: RecordWriter,
+        chunk: _Chunk,
+        handed: Sequence[SubmittedChunk],
+        refused: Sequence[RejectedRow],
     ) -> None:
         accepted = failed = 0
         lost: list[RejectedRow] = []
@@ -327,7 +342,7 @@ class _IngestTask:
         *,
         later: bool = False,
     ) -> None:
-        """Note that a chunk is in, on disk too unless that comes `later`."""
+        """Note that a chunk is in, on disk too unless that comes `advance`."""
         name = self._found[chunk.file].path
         self.reasons.add((*refused, *lost))
         progress = self._run.quarantine_rows(self._progress, name, refused, lost)

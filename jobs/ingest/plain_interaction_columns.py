@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from cluster.records.validation.accepted import AcceptedInteractions
 from jobs.ingest.columns import format_timestamps
-from jobs.ingest.plain_interactions import IDS, MOST_IDS, PLAIN_TYPES, MOST_CACHED_IDS
+from jobs.ingest.plain_interactions import IDS, MOST_CACHED_IDS, MOST_IDS, PLAIN_TYPES
 
 _ACTORS = ("user_id", "anonymous_id")
 _FIELDS = frozenset((*_ACTORS, "type", "product_ids", "timestamp"))

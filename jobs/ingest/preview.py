@@ -9,7 +9,7 @@ from jobs.ingest import sources as reading
 from jobs.ingest.input_warnings import check_source_columns, find_warnings
 from jobs.ingest.mapping import FieldMap
 from jobs.ingest.pipeline import IngestOrder
-from jobs.ingest.reasons import RejectionReason, ReasonCounter
+from jobs.ingest.reasons import ReasonCounter, RejectionReason
 from jobs.ingest.row import UnreadableRow
 from jobs.ingest.validation import CheckedChunk, check_interactions, check_records
 

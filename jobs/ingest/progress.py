@@ -124,7 +124,7 @@ class IngestRun:
     ) -> IngestProgress:
         """Go on with an unfinished run over the same files, else start over.
 
-        With `once`, a finished run over the same files stays finished: whoever was killed between its end and its
+        With `answer_once`, a finished run over the same files stays finished: whoever was killed between its end and its
         exit, or is started a second time by accident, repeats nothing.
 
         Errors:
@@ -156,7 +156,11 @@ class IngestRun:
             part.replace(self._progress)
 
     def quarantine_rows(
-        self, progress: IngestProgress, file: str, refused: Sequence[RejectedRow], also: Sequence[RejectedRow] = ()
+        self,
+        progress: IngestProgress,
+        file: str,
+        refused: Sequence[RejectedRow],
+        also: Sequence[RejectedRow] = (),
     ) -> IngestProgress:
         """Write refused rows to the quarantine; return the progress that knows about them.
 

@@ -45,11 +45,14 @@ class ReasonCounter:
         """Return the commonest reasons, the most frequent first."""
         ranked = sorted(self._counts.items(), key=lambda entry: -entry[1])[:most]
         return tuple(
-            RejectionReason(text, count, self._examples[text].row, self._examples[text].text) for text, count in ranked
+            RejectionReason(text, count, self._examples[text].row, self._examples[text].text)
+            for text, count in ranked
         )
 
 
-def merge_reasons(parts: Iterable[Sequence[RejectionReason]], most: int = SHOWN) -> tuple[RejectionReason, ...]:
+def merge_reasons(
+    parts: Iterable[Sequence[RejectionReason]], most: int = SHOWN
+) -> tuple[RejectionReason, ...]:
     """Add up the reasons of several runs, the most frequent first."""
     found: dict[str, RejectionReason] = {}
     for reason in (reason for part in parts for reason in part):

@@ -1,7 +1,7 @@
 """Files of millions as rows: JSON Lines, CSV, TSV and Parquet; alone, in directories, or in an object store.
 
 Reading is a stream: memory holds one block of a file, whatever its size. `.gz`, `.bz2`, `.zst` and `.lz4` are
-unpacked on the way. A row that can't be read comes as `Unreadable` with its reason and the rest goes on. An object
+unpacked on the way. A row that can't be read comes as `UnreadableRow` with its reason and the rest goes on. An object
 store that fails, stalls or cuts a body short is asked again, behind the rows that are read already.
 """
 
@@ -24,7 +24,13 @@ from pyarrow import fs
 from cluster.artifacts.artifact_store import RetryPolicy
 from cluster.errors import Invalid, Unavailable
 from jobs.ingest.columns import ColumnRows, split_batches
-from jobs.ingest.delimited_files import ByteStream, DelimitedFormat, read_delimited_rows, read_header_names, open_text
+from jobs.ingest.delimited_files import (
+    ByteStream,
+    DelimitedFormat,
+    open_text,
+    read_delimited_rows,
+    read_header_names,
+)
 from jobs.ingest.row import Row, UnreadableRow, shorten_row
 
 T = TypeVar("T")
@@ -113,7 +119,9 @@ class PlainFiles:
         return read_chunks(source, size, skip)
 
 
-def find_files(address: str, format: Format | None = None, *, asking: ReadRetry | None = None) -> list[SourceFile]:
+def find_files(
+    address: str, format: Format | None = None, *, asking: ReadRetry | None = None
+) -> list[SourceFile]:
     """Find the files behind a path, a directory (all files below it of a known kind, by name) or a URI.
 
     Errors:
@@ -203,7 +211,11 @@ def read_chunks(source: SourceFile, size: int, skip: int = 0) -> Iterator[tuple[
 
     Rows of Parquet stay columns until somebody looks at them.
     """
-    lots = _read_parquet_chunks(source, size, skip) if source.format == "parquet" else _read_chunks(source, size, skip)
+    lots = (
+        _read_parquet_chunks(source, size, skip)
+        if source.format == "parquet"
+        else _read_chunks(source, size, skip)
+    )
     first = skip
     for lot in lots:
         yield first, lot
@@ -218,7 +230,10 @@ def _read_chunks(source: SourceFile, size: int, skip: int) -> Iterator[list[Row]
 
 def _read_parquet_chunks(source: SourceFile, size: int, skip: int) -> Iterator[ColumnRows]:
     return _read_with_retry(
-        source, skip, lambda done: map(ColumnRows, split_batches(_read_batches(source, size), size, done)), len
+        source,
+        skip,
+        lambda done: map(ColumnRows, split_batches(_read_batches(source, size), size, done)),
+        len,
     )
 
 
@@ -272,7 +287,9 @@ def _read_csv_rows(source: SourceFile, separator: str) -> Iterator[Row]:
     held: Row | None = None
     with _open_stream(source) as stream:
         counted = ByteStream(stream)
-        for row in read_delimited_rows(open_text(counted, source.layout), separator, source.name, LONGEST_ROW):
+        for row in read_delimited_rows(
+            open_text(counted, source.layout), separator, source.name, LONGEST_ROW
+        ):
             if held is not None:
                 yield held
             held = row

@@ -56,7 +56,9 @@ def check_records(
     noun: Any, rows: Sequence[Row], first: int, read: RowReader, now_ms: int
 ) -> CheckedChunk[AcceptedRecords]:
     """Validate users or products as the door would, except that a bad row only costs itself."""
-    return _check_rows(rows, first, read, lambda body: parse_upload(noun, body, now_ms=now_ms, is_detailed=True))
+    return _check_rows(
+        rows, first, read, lambda body: parse_upload(noun, body, now_ms=now_ms, is_detailed=True)
+    )
 
 
 def check_interactions(
@@ -101,7 +103,9 @@ def _check_plain_chunk(
     return _chunk_without_rejections(accepted, first)
 
 
-def _chunk_without_rejections(accepted: AcceptedInteractions, first: int) -> CheckedChunk[AcceptedInteractions]:
+def _chunk_without_rejections(
+    accepted: AcceptedInteractions, first: int
+) -> CheckedChunk[AcceptedInteractions]:
     """Make the result of a chunk whose rows are all good."""
     return CheckedChunk((AcceptedPart(accepted, tuple(range(first, first + accepted.count))),), ())
 

@@ -24,8 +24,8 @@ from cluster.errors import Fault, TooMany, Unavailable
 from cluster.ids import new_task_id
 from cluster.records.task import Task
 from cluster.records.validation.accepted import AcceptedInteractions, AcceptedRecords, TypeCheck
-from cluster.store.ports.stores import IntakeReceipt, ChangeLogEntry, Noun, Stores
-from jobs.ingest.validation import AcceptedPart, RejectedRow, row_from_message, reason_from_message
+from cluster.store.ports.stores import ChangeLogEntry, IntakeReceipt, Noun, Stores
+from jobs.ingest.validation import AcceptedPart, RejectedRow, reason_from_message, row_from_message
 
 T = TypeVar("T")
 
@@ -81,7 +81,9 @@ class RecordWriter:
         self._patience = patience
         self._types: dict[str, str] | None = None
 
-    async def submit(self, part: AcceptedPart[AcceptedRecords]) -> tuple[SubmittedChunk | None, list[RejectedRow]]:
+    async def submit(
+        self, part: AcceptedPart[AcceptedRecords]
+    ) -> tuple[SubmittedChunk | None, list[RejectedRow]]:
         """Queue the records that agree with the data set's attribute types; name the others."""
         types = self._types
         if types is None:
@@ -180,7 +182,9 @@ class InteractionWriter:
     async def _is_appended(self, accepted: AcceptedInteractions, after: str) -> bool:
         if await self._is_compacted(accepted, after):
             return True
-        cursor = max(after, await self._stores.changes.first(self._app_id, "interaction"), key=position_from_offset)
+        cursor = max(
+            after, await self._stores.changes.first(self._app_id, "interaction"), key=position_from_offset
+        )
         while True:
             found = await self._stores.changes.read(
                 self._app_id, {"interaction": cursor}, count=20, block_ms=0
@@ -200,8 +204,15 @@ class InteractionWriter:
             self._log.warning("chunk_may_repeat", app=self._app_id, reason="its place in the log was trimmed")
             return False
         state = await asyncio.to_thread(self._segments.load, self._app_id)
-        wanted = _row_keys(build_compaction_batch("interaction", [ChangeLogEntry("interaction", first, "put", accepted.payload)]).table)
-        behind = [position_from_offset(offset) > position_from_offset(after) for offset in state.interactions["offset"].to_pylist()]
+        wanted = _row_keys(
+            build_compaction_batch(
+                "interaction", [ChangeLogEntry("interaction", first, "put", accepted.payload)]
+            ).table
+        )
+        behind = [
+            position_from_offset(offset) > position_from_offset(after)
+            for offset in state.interactions["offset"].to_pylist()
+        ]
         return wanted <= _row_keys(state.interactions.filter(behind))
 
 

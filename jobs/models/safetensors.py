@@ -34,7 +34,9 @@ def read_safetensors(data: bytes) -> Tensors:
         raise Invalid(f"not a safetensors file: {error}") from error
 
 
-def _read_tensors(header: dict[str, Any], data: bytes, base: int) -> Iterator[tuple[str, npt.NDArray[np.float32]]]:
+def _read_tensors(
+    header: dict[str, Any], data: bytes, base: int
+) -> Iterator[tuple[str, npt.NDArray[np.float32]]]:
     for name, about in header.items():
         kind = _KINDS.get(about.get("dtype", ""))
         if name == "__metadata__" or kind is None:

@@ -1,13 +1,13 @@
 """Sample data for the read-only environment: a small shop, a small newspaper, and the people who use them.
 
-Everything here was written by us; nothing names a real person, company or event. The same `now_ms` gives the
+Everything here was written by us; nothing names a real person, company or event. The same `read_clock_ms` gives the
 same bytes on every machine.
 
     data/       the texts, as JSON: product lines, articles, stories of readers, questions with their answers
     sources     reads data/ into typed values
     dice        seeded draws that do not depend on the Python version
     shop        product lines to product records, one a variant
-    archive     articles to product records of type `article`
+    archive     articles to product records of type `get_article`
     readers     stories to user records
     diary       what a reader did in one session, written down as interactions
     visits      all sessions of all readers, in the order they happened

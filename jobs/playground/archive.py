@@ -1,4 +1,4 @@
-"""Articles to product records of type `article`: full text as HTML, its parts as children."""
+"""Articles to product records of type `get_article`: full text as HTML, its parts as children."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def _article_html(article: NewsArticle) -> str:
 
 
 def _section_html(part: NewsSection) -> str:
-    return f"<h2>{_plain_text(part.heading)}</h2>" + "".join(f"<p>{_plain_text(text)}</p>" for text in part.paragraphs)
+    return f"<h2>{_plain_text(part.heading)}</h2>" + "".join(
+        f"<p>{_plain_text(text)}</p>" for text in part.paragraphs
+    )
 
 
 def _child_record(article_id: str, url: str, at: int, part: NewsSection) -> dict[str, Any]:

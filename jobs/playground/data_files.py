@@ -9,7 +9,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict
 
 Language = Literal["de", "fr", "es"]
-TextModel = TypeVar("Row", bound=BaseModel)
+TextModel = TypeVar("TextModel", bound=BaseModel)
 
 
 class _TextData(BaseModel):
@@ -157,7 +157,9 @@ def read_product_lines() -> list[ProductLine]:
 
 def read_articles() -> list[NewsArticle]:
     """Read the newspaper."""
-    return [article for section in SECTIONS for article in _read_models(f"articles/{section}.json", NewsArticle)]
+    return [
+        article for section in SECTIONS for article in _read_models(f"articles/{section}.json", NewsArticle)
+    ]
 
 
 def read_user_stories() -> list[UserStory]:

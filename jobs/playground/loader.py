@@ -26,7 +26,7 @@ from cluster.meter import Meter, SilentMeter
 from cluster.records.validation.accepted import RecordNoun
 from cluster.records.validation.upload import parse_upload
 from cluster.store.ports.stores import Stores
-from jobs.playground.sample import SampleData, compute_edition, build_sample
+from jobs.playground.sample import SampleData, build_sample, compute_edition
 
 EDITION_RECORD_ID = "playground-keeper"
 "The user whose record says which edition was loaded."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobs.playground.preferences import SampleItem, SampleCatalog, Weights, build_preferences, build_catalog
+from jobs.playground.preferences import SampleCatalog, SampleItem, Weights, build_catalog, build_preferences
 from jobs.playground.seeded_random import SeededRandom
 from jobs.playground.session_recorder import SessionRecorder
 from jobs.playground.users import SampleUser, build_users
@@ -16,7 +16,7 @@ _HOURS = (7, 8, 12, 13, 17, 18, 19, 20, 21, 22)
 
 
 def build_interactions(now_ms: int) -> list[dict[str, Any]]:
-    """Write down everything that happened before `now_ms`, oldest first."""
+    """Write down everything that happened before `read_clock_ms`, oldest first."""
     place = build_catalog()
     entries: list[tuple[int, str, int, dict[str, Any]]] = []
     for reader in build_users(now_ms):
@@ -64,7 +64,9 @@ def _draw_start(dice: SeededRandom, days: int, now_ms: int) -> int:
 # --- the newspaper ---------------------------------------------------------------------------------------------
 
 
-def _news_session(diary: SessionRecorder, reader: SampleUser, place: SampleCatalog, weights: Weights, dice: SeededRandom) -> None:
+def _news_session(
+    diary: SessionRecorder, reader: SampleUser, place: SampleCatalog, weights: Weights, dice: SeededRandom
+) -> None:
     wanted = _search_for_item(diary, reader, dice, place, article=True)
     if wanted is None:
         diary.view_home()
@@ -77,7 +79,9 @@ def _news_session(diary: SessionRecorder, reader: SampleUser, place: SampleCatal
             seen.add(wanted.id)
             _read_article(diary, wanted, dice)
         same = [thing for thing in place.news if thing.paths[0] == wanted.paths[0] and thing.id not in seen]
-        wanted = dice.choice(same) if same and dice.is_chosen(0.45) else dice.weighted_choice(place.news, weights)
+        wanted = (
+            dice.choice(same) if same and dice.is_chosen(0.45) else dice.weighted_choice(place.news, weights)
+        )
 
 
 def _read_article(diary: SessionRecorder, article: SampleItem, dice: SeededRandom) -> None:
@@ -91,7 +95,9 @@ def _read_article(diary: SessionRecorder, article: SampleItem, dice: SeededRando
 # --- the shop --------------------------------------------------------------------------------------------------
 
 
-def _shop_session(diary: SessionRecorder, reader: SampleUser, place: SampleCatalog, weights: Weights, dice: SeededRandom) -> None:
+def _shop_session(
+    diary: SessionRecorder, reader: SampleUser, place: SampleCatalog, weights: Weights, dice: SeededRandom
+) -> None:
     wanted = _search_for_item(diary, reader, dice, place, article=False)
     if wanted is None:
         diary.view_home()
@@ -110,7 +116,9 @@ def _shop_session(diary: SessionRecorder, reader: SampleUser, place: SampleCatal
     _finish_session(diary, cart, dice)
 
 
-def _search_for_item(diary: SessionRecorder, reader: SampleUser, dice: SeededRandom, place: SampleCatalog, *, article: bool) -> SampleItem | None:
+def _search_for_item(
+    diary: SessionRecorder, reader: SampleUser, dice: SeededRandom, place: SampleCatalog, *, article: bool
+) -> SampleItem | None:
     """Start with a search, sometimes; return what was found."""
     searches = [(words, place.by_id[thing_id]) for words, thing_id in reader.story.searches]
     found = [(words, thing) for words, thing in searches if thing.article == article]
@@ -132,7 +140,13 @@ def _choose_next(thing: SampleItem, place: SampleCatalog, weights: Weights, dice
     return dice.weighted_choice(place.shop, weights)
 
 
-def _view_product(diary: SessionRecorder, thing: SampleItem, dice: SeededRandom, cart: list[tuple[SampleItem, int]], buying: float) -> None:
+def _view_product(
+    diary: SessionRecorder,
+    thing: SampleItem,
+    dice: SeededRandom,
+    cart: list[tuple[SampleItem, int]],
+    buying: float,
+) -> None:
     bored = dice.is_chosen(0.08)
     diary.view(thing, bored=bored)
     if bored:

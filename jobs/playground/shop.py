@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from cluster.clock import from_ms
-from jobs.playground.data_files import ProductLine, ShopLocation, read_product_lines, read_people, read_translations
+from jobs.playground.data_files import (
+    ProductLine,
+    ShopLocation,
+    read_people,
+    read_product_lines,
+    read_translations,
+)
 from jobs.playground.seeded_random import SeededRandom
 
 SITE = "https://shop.playground.example"
@@ -22,7 +28,11 @@ _NOT_IN_SHOPS = frozenset(("e-book", "online", "weekend", "evening class", "on t
 def build_products(now_ms: int) -> list[dict[str, Any]]:
     """Make the records of the whole shop, in the order of the data."""
     shops, translated = read_people().shops, read_translations()
-    return [record for line in read_product_lines() for record in _records_from_line(line, now_ms, shops, translated)]
+    return [
+        record
+        for line in read_product_lines()
+        for record in _records_from_line(line, now_ms, shops, translated)
+    ]
 
 
 def list_variant_ids(line: ProductLine) -> list[str]:
@@ -37,7 +47,10 @@ def _slug_from_value(value: str) -> str:
 
 
 def _records_from_line(
-    line: ProductLine, now_ms: int, shops: Mapping[str, ShopLocation], translated: Mapping[str, Mapping[str, str]]
+    line: ProductLine,
+    now_ms: int,
+    shops: Mapping[str, ShopLocation],
+    translated: Mapping[str, Mapping[str, str]],
 ) -> list[dict[str, Any]]:
     values = line.variants.values if line.variants else ("",)
     prices = line.variants.prices if line.variants else (line.price,)
@@ -98,7 +111,9 @@ def _set_variant_attributes(record: dict[str, Any], line: ProductLine, value: st
         record["custom_attributes"][_ATTRIBUTE_OF_AXIS.get(axis, axis)] = value
 
 
-def _set_location(record: dict[str, Any], value: str, dice: SeededRandom, shops: Mapping[str, ShopLocation]) -> None:
+def _set_location(
+    record: dict[str, Any], value: str, dice: SeededRandom, shops: Mapping[str, ShopLocation]
+) -> None:
     """Say where a product can be fetched, or where a course takes place."""
     if value in shops:
         record["location"] = shops[value].model_dump()

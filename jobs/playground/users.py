@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.clock import from_ms
-from jobs.playground.data_files import PeopleData, HomeTown, UserStory, read_people, read_user_stories
+from jobs.playground.data_files import HomeTown, PeopleData, UserStory, read_people, read_user_stories
 from jobs.playground.seeded_random import SeededRandom
 
 _DAY_MS = 86_400_000

@@ -18,7 +18,7 @@ from cluster.records.run import Run
 from jobs.refresh.recipe import Recipe, load_recipe_file
 from jobs.refresh.runs.display import TrainingDisplay
 from jobs.refresh.runs.local_worker import lower_priority, new_worker_id, run_locally
-from jobs.refresh.runs.run_commands import create_run, check_promotable
+from jobs.refresh.runs.run_commands import check_promotable, create_run
 from jobs.refresh.runs.sweep import parse_assignments
 
 if TYPE_CHECKING:

@@ -37,10 +37,10 @@ from cluster.runtime.connecting import connect_actor, run_blocking
 from cluster.runtime.handover import drop_key_variables
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
-from jobs.refresh.runs.local_worker import scratch_path, use_idle_priority, run_locally
-from jobs.refresh.runs.run_commands import create_run, check_promotable
+from jobs.refresh.runs.local_worker import run_locally, scratch_path, use_idle_priority
+from jobs.refresh.runs.run_commands import check_promotable, create_run
 from jobs.refresh.runs.scheduler import RunAssignment, RunScheduler
-from jobs.refresh.runs.shipped_code import code_path, store_package, read_package, pack_and_store
+from jobs.refresh.runs.shipped_code import code_path, pack_and_store, read_package, store_package
 
 if TYPE_CHECKING:
     from jobs.refresh.runs.sweep import SweepVariant
@@ -209,7 +209,11 @@ def train(
         connect_installation(settings)
     ALLOWED.set_source(partial(allowed_learners, settings))
     facts = chosen.model_dump(mode="json")
-    code = "" if working_dir is None else pack_and_store(Path(working_dir), facts, settings.data_dir, promote=promote)
+    code = (
+        ""
+        if working_dir is None
+        else pack_and_store(Path(working_dir), facts, settings.data_dir, promote=promote)
+    )
     shelf_of = partial(open_artifact_store_of, str(settings.data_dir))
     crew = RayWorkerPool(connect, shelf_of, str(scratch_path(settings.data_dir)))
 
@@ -260,7 +264,9 @@ def run_sweep_on_ray(
             told(variant, {"error": f"its worker died: {type(error).__name__}"})
 
 
-def _evaluate_variant(variant: SweepVariant, open_shelf: OpenShelf, app_id: str, sweep: str) -> dict[str, Any]:
+def _evaluate_variant(
+    variant: SweepVariant, open_shelf: OpenShelf, app_id: str, sweep: str
+) -> dict[str, Any]:
     from jobs.refresh.runs.checkpoint import CheckpointStore
     from jobs.refresh.runs.sweep_runner import FOLDER, try_variant
 

@@ -318,7 +318,11 @@ def _open_result_file(out: str, form: str, nested: bool, keep_formulas: bool) ->
 
 
 def _record_chunk(
-    summary: ScoringSummary, lists: Sequence[UserList], serving: str, watch: ScoringProgress | None, total: int
+    summary: ScoringSummary,
+    lists: Sequence[UserList],
+    serving: str,
+    watch: ScoringProgress | None,
+    total: int,
 ) -> None:
     summary.users += len(lists)
     summary.snapshots |= {serving} - {""}

@@ -59,7 +59,13 @@ def table_from_lists(lists: Sequence[UserList], *, nested: bool) -> Any:
         ]
         return pa.Table.from_pylist(rows, schema=NESTED)
     rows = [
-        {**_user_ids(one.user), "rank": rank, "product_id": product_id, "score": score, "served_by": one.served_by}
+        {
+            **_user_ids(one.user),
+            "rank": rank,
+            "product_id": product_id,
+            "score": score,
+            "served_by": one.served_by,
+        }
         for one in lists
         for rank, (product_id, score) in enumerate(zip(one.product_ids, one.scores, strict=True), 1)
     ]

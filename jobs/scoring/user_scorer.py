@@ -78,7 +78,12 @@ class UserScorer:
     """Scores users of one app."""
 
     def __init__(
-        self, order: ScoringOrder, stores: Stores, shelf: ArtifactStore, cache: Path, clock: Clock | None = None
+        self,
+        order: ScoringOrder,
+        stores: Stores,
+        shelf: ArtifactStore,
+        cache: Path,
+        clock: Clock | None = None,
     ) -> None:
         clock = SystemClock() if clock is None else clock
         self._order = order

@@ -68,7 +68,13 @@ def _read_rows(users: str | Path | pl.DataFrame | Sequence[str]) -> Iterator[Map
     path = Path(users)
     if not path.is_file():
         raise Invalid(f"there is no file {path}")
-    readers = {".parquet": _read_parquet, ".csv": _read_csv, ".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".txt": _read_lines}
+    readers = {
+        ".parquet": _read_parquet,
+        ".csv": _read_csv,
+        ".jsonl": _read_jsonl,
+        ".ndjson": _read_jsonl,
+        ".txt": _read_lines,
+    }
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise Invalid(f"{path.name} does not say its format; end it with {', '.join(readers)}")

@@ -21,7 +21,13 @@ import numpy as np
 
 from actors.vectors.types import Floats
 from jobs.refresh.build.fit import train_engine
-from jobs.refresh.data.split import TrainingSplit, EvaluationSplit, split_by_time, leave_last_out, split_next_in_session
+from jobs.refresh.data.split import (
+    EvaluationSplit,
+    TrainingSplit,
+    leave_last_out,
+    split_by_time,
+    split_next_in_session,
+)
 from jobs.refresh.evaluation.evaluate import Scorer, evaluate
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.tuning.plan import make_plan
@@ -225,7 +231,9 @@ def _films_by_time() -> list[TrainingSplit]:
     found = []
     for share in (0.5, 0.6, 0.7, 0.8, 0.9):
         instant, until = (float(np.quantile(data.at_s, at)) for at in (share, share + 0.1))
-        found.append(split_by_time(data.pick(data.at_s <= until), share=0.2, seen="out", at_s=instant, folds=3))
+        found.append(
+            split_by_time(data.pick(data.at_s <= until), share=0.2, seen="out", at_s=instant, folds=3)
+        )
     return found
 
 

@@ -35,7 +35,7 @@ from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.content_weights import build_content_weights
 from jobs.refresh.build.fit import train_engine
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.data.split import Targets, EvaluationSplit
+from jobs.refresh.data.split import EvaluationSplit, Targets
 from jobs.refresh.evaluation import metrics
 from jobs.refresh.learners.als import AlsLearner, AlsRecipe
 from jobs.refresh.learners.content_regression import ContentRecipe, select_frequent_features
@@ -104,7 +104,9 @@ def _trial(data: Interactions, cold: Any) -> EvaluationSplit:
     return trial.pick(np.flatnonzero(trial.histories.lengths > 0)).sample(READERS, rng)
 
 
-def _references(trial: EvaluationSplit, products: Sequence[Mapping[str, Any]], cold: Any) -> list[tuple[str, float]]:
+def _references(
+    trial: EvaluationSplit, products: Sequence[Mapping[str, Any]], cold: Any
+) -> list[tuple[str, float]]:
     lists = [features_from_product(product) for product in products]
     names = select_frequent_features(lists, 3_000)
     plain = build_feature_matrix(lists, names)
@@ -137,7 +139,9 @@ def _ndcg_of(trial: EvaluationSplit, lists: Any) -> float:
     return float(metrics.ndcg(hits, trial.targets.lengths, 10).mean())
 
 
-def _served(trial: EvaluationSplit, products: list[dict[str, Any]], cold: Any, recipe: ContentRecipe | None) -> float:
+def _served(
+    trial: EvaluationSplit, products: list[dict[str, Any]], cold: Any, recipe: ContentRecipe | None
+) -> float:
     """Ask a recommender that has all products and a snapshot of the past."""
     train = _select_items_with_events(trial.train)
     engine = train_engine(parse_recipe(RECIPE), train)
@@ -149,7 +153,9 @@ def _served(trial: EvaluationSplit, products: list[dict[str, Any]], cold: Any, r
         learned = validate_snapshot(Snapshot.open(Path(folder) / "one"), str(manifest.facts["version"]))
         recommender = Recommender(HashingEmbedder())
         recommender.overlay.put_products(products, None)
-        recommender.set_serving_model("default", ServingModel(learned, recommender.overlay.catalog.product_ids), NOW_MS)
+        recommender.set_serving_model(
+            "default", ServingModel(learned, recommender.overlay.catalog.product_ids), NOW_MS
+        )
         for turn in range(1, 40):  # products are met some with every refresh
             recommender.overlay.catalog.version += 1
             recommender.default_engine_state.get_item_priors(NOW_MS + turn * 1_000)

@@ -21,7 +21,7 @@ from actors.models.user_histories import UserHistories
 from actors.models.user_history import UserHistory
 from jobs.refresh.build.fit import train_engine
 from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
-from jobs.refresh.data.split import Targets, EvaluationSplit
+from jobs.refresh.data.split import EvaluationSplit, Targets
 from jobs.refresh.evaluation.evaluate import Scorer, evaluate
 from jobs.refresh.learners.als import AlsRecipe
 from jobs.refresh.learners.graph_filter import GraphFilterLearner, GraphFilterRecipe

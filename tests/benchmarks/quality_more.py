@@ -13,7 +13,7 @@ import numpy.typing as npt
 from actors.models.user_histories import DAY_S, UserHistories
 from actors.models.vocabulary import Vocabulary
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.data.split import split_by_time, split_baskets
+from jobs.refresh.data.split import split_baskets, split_by_time
 from jobs.refresh.evaluation import metrics
 from jobs.refresh.evaluation.evaluate import Scorer, evaluate
 from jobs.refresh.learners.baskets import BasketsLearner, BasketsRecipe
@@ -110,7 +110,9 @@ def _baskets() -> list[MoreLine]:
     ]
     popular: Scorer = PopularityLearner(PopularityRecipe(half_life_days=None)).train(trial.train, rng)
     scorers = [("popularity", popular, None, None)]
-    scorers += [(name, BasketsLearner(recipe).train(trial.train, rng), *floors) for name, recipe, *floors in recipes]
+    scorers += [
+        (name, BasketsLearner(recipe).train(trial.train, rng), *floors) for name, recipe, *floors in recipes
+    ]
     lines = []
     for name, scorer, floor, coverage in scorers:
         examined = evaluate(scorer, trial)

@@ -28,7 +28,13 @@ from cluster.records.recent_event import RecentEvent
 from jobs.refresh.build.build import SnapshotOrigin, build_snapshot
 from jobs.refresh.build.fit import TrainedEngine, train_engine
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.data.split import TrainingSplit, EvaluationSplit, split_by_time, leave_last_out, split_next_in_session
+from jobs.refresh.data.split import (
+    EvaluationSplit,
+    TrainingSplit,
+    leave_last_out,
+    split_by_time,
+    split_next_in_session,
+)
 from jobs.refresh.evaluation import metrics
 from jobs.refresh.evaluation.evaluate import evaluate
 from jobs.refresh.recipe import load_recipe_file
@@ -67,7 +73,12 @@ def served_lines(folders: set[str], tell: Tell) -> list[MoreLine]:
 
 
 def _compared(
-    task: str, split: TrainingSplit, recipe: str, figure: str, tell: Tell, texts: Mapping[str, str] | None = None
+    task: str,
+    split: TrainingSplit,
+    recipe: str,
+    figure: str,
+    tell: Tell,
+    texts: Mapping[str, str] | None = None,
 ) -> list[MoreLine]:
     """Set what is served beside the offline blend of the same engine."""
     tell(f"served: {task}")
@@ -105,7 +116,7 @@ def train_served_model(
 ) -> Recommender:
     """Make a recommender that lived through some data.
 
-    `texts` are titles by item, `categories` paths by item. Without a clock an event comes a minute after the one
+    `texts` are titles by item, `user_to_categories` paths by item. Without a clock an event comes a minute after the one
     before it.
     """
     recommender = Recommender(HashingEmbedder())
@@ -147,7 +158,9 @@ class adopt_snapshot:
         folder = Path(self._folder.name) / "snapshot"
         until = SnapshotOrigin(offsets={"interaction": f"{self._until_ms}-0"})
         build_snapshot(self._engine, folder, written_at_ms=0, origin=until)
-        champion = ServingModel(load_snapshot_models(Snapshot.open(folder)), self._recommender.overlay.catalog.product_ids)
+        champion = ServingModel(
+            load_snapshot_models(Snapshot.open(folder)), self._recommender.overlay.catalog.product_ids
+        )
         self._recommender.set_serving_model(DEFAULT_ENGINE, champion)
         return champion
 

@@ -114,7 +114,9 @@ def _together(data: Interactions) -> list[MoreLine]:
     return lines
 
 
-def _baskets_line(recommender: Recommender, trial: EvaluationSplit, name: str, floor: float | None) -> MoreLine:
+def _baskets_line(
+    recommender: Recommender, trial: EvaluationSplit, name: str, floor: float | None
+) -> MoreLine:
     names = recommender.overlay.catalog.product_ids
     lists = np.full((len(trial), 10), -1, np.int64)
     now_ms = until_of(trial.train)
@@ -136,7 +138,9 @@ def _categories(data: Interactions, genres: dict[str, list[str]]) -> list[MoreLi
     train = data.pick(from_end > _GENRES_ASKED)
     later = data.pick(from_end <= _GENRES_ASKED)
     readers = np.unique(train.reader)
-    recommender = train_served_model(train, sets.films(), {name: [[genre] for genre in genres[name]] for name in names})
+    recommender = train_served_model(
+        train, sets.films(), {name: [[genre] for genre in genres[name]] for name in names}
+    )
     every = sorted({genre for named in genres.values() for genre in named})
     table = np.array([[genre in genres[name] for genre in every] for name in names], np.float64)
     popular = table.T @ np.bincount(train.item, minlength=len(names))

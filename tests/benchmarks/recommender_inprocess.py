@@ -23,7 +23,7 @@ import polars as pl
 from actors.language.embedder import HashingEmbedder
 from actors.models.snapshot import Snapshot
 from actors.models.validation import validate_snapshot
-from actors.recommender.messages import Boost, UserQuery, DiversityRule
+from actors.recommender.messages import Boost, DiversityRule, UserQuery
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.events import EventArrays
 from actors.recommender.state.serving_model import ServingModel
@@ -123,11 +123,15 @@ class Shop:
                 "weight": self.events.weights,
             }
         )
-        engine = train_engine(parse_recipe(RECIPE), interactions_from_frame(frame, FrameColumns(weight="weight")))
+        engine = train_engine(
+            parse_recipe(RECIPE), interactions_from_frame(frame, FrameColumns(weight="weight"))
+        )
         manifest = build_snapshot(engine, folder / "snapshot", written_at_ms=1)
         trained = time.perf_counter()
         snapshot = validate_snapshot(Snapshot.open(folder / "snapshot"), str(manifest.facts["version"]))
-        self.recommender.set_serving_model("default", ServingModel(snapshot, self.recommender.overlay.catalog.product_ids))
+        self.recommender.set_serving_model(
+            "default", ServingModel(snapshot, self.recommender.overlay.catalog.product_ids)
+        )
         self.recommender.default_engine_state.get_item_priors(NOW_MS)
         size = sum(entry.size for entry in manifest.files)
         return trained - started, time.perf_counter() - trained, size

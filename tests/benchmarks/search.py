@@ -32,7 +32,7 @@ from actors.language.embedder import Embedder, HashingEmbedder
 from actors.recommender.state.catalog import Catalog
 from actors.retrieval.lexical.hybrid_ranking import BEST, blend_hits
 from actors.retrieval.lexical.search_index import SearchIndex
-from actors.retrieval.lexical.spell_dictionary import SpellDictionary, ProductVocabulary, DictionaryBuild
+from actors.retrieval.lexical.spell_dictionary import DictionaryBuild, ProductVocabulary, SpellDictionary
 from actors.retrieval.lexical.text_query import TextQuery
 from actors.retrieval.product_texts import ProductTexts
 from actors.retrieval.snapshot_format import SearchSnapshot, save
@@ -358,7 +358,11 @@ def _show_spelling(count: int) -> int:
     vocabulary = ProductVocabulary()
     least = min(often.values())
     vocabulary.add(often)
-    vocabulary.adopt(DictionaryBuild(SpellDictionary.of({word: max(n // least, 1) for word, n in often.items()}), len(often)))
+    vocabulary.adopt(
+        DictionaryBuild(
+            SpellDictionary.of({word: max(n // least, 1) for word, n in often.items()}), len(often)
+        )
+    )
     table = Table("set", "cases", "first", "in five", "p50 ms", "p95 ms")
     for name in ("wikipedia", "codespell"):
         with gzip.open(folder / f"{name}.tsv.gz", "rt", encoding="utf-8") as lines:

@@ -2,7 +2,7 @@
 
     python -m tests.clients.bearer_proxy PORT ARCHIVE_PORT
 
-Prints one line when it answers. Everything else passes through as it is, `Host` and `Origin` included.
+Prints one line when it answers. Everything else passes through as it is, `Host` and `SnapshotOrigin` included.
 """
 
 from __future__ import annotations

@@ -26,7 +26,9 @@ SERVE = sorted((CLUSTER / "serve").glob("*.yaml"))
 
 
 def _environment() -> dict[str, str]:
-    return ray_environment(InstallationPaths.from_data_dir(Path("/x")), RayPorts(1, 2, 3, 4, 5, 6), haproxy=True)
+    return ray_environment(
+        InstallationPaths.from_data_dir(Path("/x")), RayPorts(1, 2, 3, 4, 5, 6), haproxy=True
+    )
 
 
 def _manifests() -> list[dict[str, Any]]:

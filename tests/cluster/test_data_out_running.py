@@ -66,7 +66,9 @@ class Running:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    installed = Installed(InstallationPaths.from_data_dir(tmp_path_factory.mktemp("out") / "data"), free_ports(1)[0])
+    installed = Installed(
+        InstallationPaths.from_data_dir(tmp_path_factory.mktemp("out") / "data"), free_ports(1)[0]
+    )
     try:
         running = Running(installed, installed.told("up", "--port", str(installed.port)))
         yield running

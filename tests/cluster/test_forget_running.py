@@ -84,7 +84,9 @@ class Callers:
 
 @pytest.fixture(scope="module")
 def callers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callers]:
-    installed = Installed(InstallationPaths.from_data_dir(tmp_path_factory.mktemp("forget") / "data"), free_ports(1)[0])
+    installed = Installed(
+        InstallationPaths.from_data_dir(tmp_path_factory.mktemp("forget") / "data"), free_ports(1)[0]
+    )
     try:
         callers = Callers(installed, installed.told("up", "--port", str(installed.port)))
         yield callers

@@ -27,7 +27,7 @@ import uvicorn
 from cluster.local.haproxy_answers import BUSY, OVERLOADED
 from cluster.local.haproxy_config import HAProxyOptions, tighten
 from cluster.local.haproxy_process import HAProxyProcess, find_haproxy
-from cluster.local.haproxy_wrapper import find_predecessor, fallback_config, render_wrapper_script
+from cluster.local.haproxy_wrapper import fallback_config, find_predecessor, render_wrapper_script
 from cluster.paths import InstallationPaths
 from cluster.runtime.sockets import answers, free_ports
 from tests.suites.waiting import wait_until
@@ -183,7 +183,7 @@ class Proxy:
 
 @lru_cache
 def generated(count: int) -> str:
-    """Call Ray's generator with the settings of a start, for replicas on ports 1, 2, ... below `PLACE`."""
+    """Call Ray's generator with the settings of a start, for replicas on ports 1, 2, ... below `PLACEHOLDER`."""
     code = """
 import json, os, sys
 folder, count = sys.argv[1], int(sys.argv[2])
@@ -205,7 +205,9 @@ api._generate_config_file_internal()
 
     Path(PLACE).mkdir(exist_ok=True)
     try:
-        environment = ray_environment(InstallationPaths.from_data_dir(Path(PLACE)), RayPorts(*free_ports(6)), haproxy=True)
+        environment = ray_environment(
+            InstallationPaths.from_data_dir(Path(PLACE)), RayPorts(*free_ports(6)), haproxy=True
+        )
         subprocess.run(
             [sys.executable, "-W", "ignore", "-c", code, PLACE, str(count)], env=environment, check=True
         )

@@ -88,10 +88,12 @@ async def test_the_tracker_tells_of_news_and_its_death_loses_none(
         assert made[0] == made[1]
         pid = (await watching())["pid"]
         history = LocalHistoryClient(stores, SystemClock())
-        await history.add_question(APP, "ada", "q1", "Who is the owner of the old cement works at Harrow Bay?")
-        assert await made[0].change.remote(ThreadChange(APP, "ada", "subscribe", ("q1",))) == ThreadChangeResult(
-            "q1", "Who is the owner of the old cement works at Harrow Bay?"
+        await history.add_question(
+            APP, "ada", "q1", "Who is the owner of the old cement works at Harrow Bay?"
         )
+        assert await made[0].change.remote(
+            ThreadChange(APP, "ada", "subscribe", ("q1",))
+        ) == ThreadChangeResult("q1", "Who is the owner of the old cement works at Harrow Bay?")
         refused = await made[0].change.remote(ThreadChange(APP, "ada", "subscribe", ("q9",)))
         assert isinstance(refused, Refusal)
         await upload(stores, 0)

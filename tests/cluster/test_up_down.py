@@ -78,7 +78,9 @@ class Installed:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
-    installed = Installed(InstallationPaths.from_data_dir(tmp_path_factory.mktemp("kiosk") / "data"), free_ports(1)[0])
+    installed = Installed(
+        InstallationPaths.from_data_dir(tmp_path_factory.mktemp("kiosk") / "data"), free_ports(1)[0]
+    )
     yield installed
     installed.kiosk("down")
 

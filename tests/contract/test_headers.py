@@ -29,7 +29,9 @@ THREAD = "11111111-0000-4000-8000-000000000001"
 async def corner() -> Corner:
     corner = await open_corner()
     await corner.stores.engines.put(Engine(app_id="shop", engine_id="default"))
-    await LocalHistoryClient(corner.stores, corner.clock).add_question("shop", "gina-7", THREAD, "How deep?", None)
+    await LocalHistoryClient(corner.stores, corner.clock).add_question(
+        "shop", "gina-7", THREAD, "How deep?", None
+    )
     return corner
 
 

@@ -14,7 +14,7 @@ import sys
 import structlog
 
 from actors.intake.compaction import CompactionConfig
-from actors.intake.loop import IntakeLoop, IntakeConfig
+from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.language.embedder import HashingEmbedder
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
@@ -26,7 +26,9 @@ from cluster.store.connect import open_stores
 async def live(url: str, shelf: str) -> None:
     """Apply and settle until killed."""
     settle = CompactionConfig(every_s=0.05)
-    rules = IntakeConfig(block_ms=20, apps_every_s=0.05, lease_ms=300, compaction_pause_s=0.05, compaction=settle)
+    rules = IntakeConfig(
+        block_ms=20, apps_every_s=0.05, lease_ms=300, compaction_pause_s=0.05, compaction=settle
+    )
     async with open_stores(url, slow_s=10.0) as stores:
         segments, embedder = SegmentStore(ArtifactStore.open(shelf)), HashingEmbedder()
         owner = str(os.getpid())

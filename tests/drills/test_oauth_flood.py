@@ -19,7 +19,7 @@ from cluster.clock import SystemClock
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
 from deployments.archive.oauth.addresses import ServerAddresses
-from deployments.archive.oauth.rate_limits import OAuthLimits, BucketRate
+from deployments.archive.oauth.rate_limits import BucketRate, OAuthLimits
 from deployments.archive.oauth.services import OAuthServices, open_oauth
 from tests.fakes.archive_oauth import (
     MASTER,
@@ -36,7 +36,9 @@ from tests.fakes.asgi import call
 pytestmark = [pytest.mark.drill, pytest.mark.redis, pytest.mark.timeout(600)]
 FLOOD = 100_000
 MOST_GROWTH = 1 << 20
-OPEN = OAuthLimits(registrations=BucketRate(1e6, 10**6), token_calls=BucketRate(1e6, 10**6), pages=BucketRate(1e6, 10**6))
+OPEN = OAuthLimits(
+    registrations=BucketRate(1e6, 10**6), token_calls=BucketRate(1e6, 10**6), pages=BucketRate(1e6, 10**6)
+)
 
 
 def services_for(stores: OpenStores, limits: OAuthLimits | None = None) -> OAuthServices:

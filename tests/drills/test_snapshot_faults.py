@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actors.recommender.messages import UserQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
 from cluster.artifacts.artifact_store import ArtifactStore
@@ -69,7 +69,9 @@ async def test_the_serving_model_survives_promotions_of_damaged_snapshots(
     stores, meter = memory_stores(SystemClock()), Refusals()
     await upload(stores, ring_products())
     await stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot=good))
-    host = EngineHost(stores, None, SystemClock(), meter, models=SnapshotLoader(snapshots, tmp_path / "cache"))
+    host = EngineHost(
+        stores, None, SystemClock(), meter, models=SnapshotLoader(snapshots, tmp_path / "cache")
+    )
     asked = UserQuery("user_to_products", APP, "default", rows=5)
     answers = errors = 0
     told_s: list[float] = []

@@ -79,7 +79,9 @@ def snapshot(folder: Path, items: int, kept: int) -> tuple[str, int]:
         parts.append(BlendPart(name, NeighbourModel(normalize_matrix(weights), TimeDecay()), 1.0))
     recipe = parse_recipe({"parts": {name: {"learner": name} for name in ("rules", "ease")}})
     facts = DataFacts("none", 0, 0, items, 0, 1.0)
-    manifest = build_snapshot(TrainedEngine(recipe, Blend(tuple(parts)), names, facts), folder, written_at_ms=1)
+    manifest = build_snapshot(
+        TrainedEngine(recipe, Blend(tuple(parts)), names, facts), folder, written_at_ms=1
+    )
     return str(manifest.facts["version"]), sum(entry.size for entry in manifest.files)
 
 

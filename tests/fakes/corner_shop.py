@@ -103,11 +103,15 @@ INTERACTIONS: list[dict[str, Any]] = [
 READERS = ("gina", "pia", "carl", "otto", "nora")
 
 
-def product_change(products: Sequence[dict[str, Any]], offset: str, *, vectors: bool = True) -> ChangeLogEntry:
+def product_change(
+    products: Sequence[dict[str, Any]], offset: str, *, vectors: bool = True
+) -> ChangeLogEntry:
     """Make the change-log entry of an upload."""
     embedder = HashingEmbedder()
     packed = (
-        embedder.embed([embedding_text(product) for product in products]).astype("<f2").tobytes() if vectors else b""
+        embedder.embed([embedding_text(product) for product in products]).astype("<f2").tobytes()
+        if vectors
+        else b""
     )
     version = embedder.version if vectors else ""
     return ChangeLogEntry("product", offset, "put", orjson.dumps(list(products)), packed, version)

@@ -42,7 +42,9 @@ class Edge:
         product = {"data": [{"product_id": "hoe-11"}]}
         await call(self.corner.door, "POST", "/v1/products", headers=self.corner.headers(), json=product)
         await self.corner.apply()
-        ordinary = build_application(self.corner.door, version="0", more=build_archive_routes(self.archive.services))
+        ordinary = build_application(
+            self.corner.door, version="0", more=build_archive_routes(self.archive.services)
+        )
         layer = HotLayer(ordinary, lambda: self.corner.door)
 
         async def app(scope: Any, receive: Any, send: Any) -> None:

@@ -14,7 +14,7 @@ from actors.answers.archive.host import ArchiveHost
 from actors.answers.wiring import LocalQuestionClient, open_question_client
 from actors.experiments.client import LocalExperimentClient
 from actors.history.client import LocalHistoryClient
-from actors.recommender.messages import RecommendedGroup, UserQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, RecommendedGroup, UserQuery
 from actors.serving.client import RecommenderClient
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
@@ -26,7 +26,7 @@ from cluster.secrecy import Vault
 from cluster.store.ports.stores import RecordPut, Stores
 from deployments.api.http.endpoints import ApiServices, build_endpoints
 from deployments.api.http.identity_links import IdentityLinkWriter
-from deployments.api.http.query_log import QueryLog, DisabledQueryLog
+from deployments.api.http.query_log import DisabledQueryLog, QueryLog
 from deployments.api.http.request_handler import RequestHandler
 from deployments.api.resources.questions import AskServices
 from deployments.edge.admission import AdmissionServices
@@ -197,7 +197,9 @@ async def open_corner(
     links = IdentityLinkWriter(stores.interactions, SilentMeter())
     door = RequestHandler(
         build_endpoints(means),
-        AdmissionServices(keyring, purses, SilentMeter(), most_bytes=most_bytes, link_identities=links.record),
+        AdmissionServices(
+            keyring, purses, SilentMeter(), most_bytes=most_bytes, link_identities=links.record
+        ),
         replays=stores.idempotency,
         clock=clock,
         tally=tally,

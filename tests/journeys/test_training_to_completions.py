@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actors.recommender.messages import UserQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.host import EngineHost
 from tests.fakes.corner_shop import APP, upload
 from tests.journeys.workshop import Workshop, is_mapped
@@ -56,7 +56,9 @@ async def field_of(host: EngineHost) -> Any:
     follower = await host._followers.get(APP)
     recommender = follower._active
     catalog = recommender.overlay.catalog
-    return recommender.completions, recommender.completions.get_field(KEY, catalog, lambda: np.zeros(len(catalog)))
+    return recommender.completions, recommender.completions.get_field(
+        KEY, catalog, lambda: np.zeros(len(catalog))
+    )
 
 
 async def serves(host: EngineHost, version: str) -> bool:

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from actors.recommender.messages import UserQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.host import EngineHost
 from cluster.clock import iso_ms
 from jobs.refresh.recipe import parse_recipe
@@ -23,7 +23,9 @@ from tests.suites.waiting import until
 async def test_from_clicks_to_a_snapshot_that_serves_and_back(workshop: Workshop) -> None:
     stores, now_ms = workshop.stores, workshop.now_ms
     await workshop.settle_the_ring()
-    assert read_training_source(workshop.segments, APP, parse_recipe(RECIPE)).offsets.keys() >= {"interaction"}
+    assert read_training_source(workshop.segments, APP, parse_recipe(RECIPE)).offsets.keys() >= {
+        "interaction"
+    }
     version, host = workshop.train(), workshop.replica()
     assert await ids(host)
     assert await serves(host, "")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from actors.recommender.messages import UserQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.retrieval.messages import SearchQuery
 from actors.retrieval.product_texts import ProductTexts
 from actors.serving.host import EngineHost
@@ -36,7 +36,11 @@ async def test_searches_are_answered_out_of_the_snapshot_and_new_products_beside
     for replica in (running, later):
         assert await found(replica, "bead nmber 7 ") == before
         assert await serves(replica, version)
-        (laid,) = [one for one in (await texts_of(replica))._index._parts.active_segments() if one.row_mapping is not None]
+        (laid,) = [
+            one
+            for one in (await texts_of(replica))._index._parts.active_segments()
+            if one.row_mapping is not None
+        ]
         assert is_mapped(laid.segment.rows), "the postings"
         assert await found(replica, "waxen cords", partial=True, meaning=0.1)
     await upload(workshop.stores, [{"product_id": "clasp", "title": "Silver clasp", "type": "tool"}])

@@ -16,7 +16,7 @@ import orjson
 import pytest
 
 from actors.intake.compaction import CompactionConfig
-from actors.intake.loop import IntakeLoop, IntakeConfig
+from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.language.embedder import HashingEmbedder
 from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
@@ -108,7 +108,9 @@ async def open_house(stores: Stores, shelf: Path) -> AsyncIterator[House]:
         tally=RequestCounts(),
         access_log=AccessLog(0.0, Random(1)),
     )
-    rules = IntakeConfig(block_ms=50, lease_ms=1_000, apps_every_s=0.05, compaction=CompactionConfig(every_s=3600))
+    rules = IntakeConfig(
+        block_ms=50, lease_ms=1_000, apps_every_s=0.05, compaction=CompactionConfig(every_s=3600)
+    )
     intake = IntakeLoop(
         stores, segments, HashingEmbedder(), CLOCK, meter, owner=issued.record.key_id, rules=rules
     )

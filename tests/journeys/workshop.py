@@ -22,7 +22,7 @@ from cluster.records.access import App
 from cluster.records.run import Run
 from cluster.store.ports.stores import Stores
 from jobs.refresh.runs.promotion import promote_version
-from jobs.refresh.runs.training import TrainingContext, Training
+from jobs.refresh.runs.training import Training, TrainingContext
 from tests.fakes.corner_shop import APP, happen, upload
 from tests.fakes.stores.memory import memory_stores
 from tests.fakes.trained_snapshot import RECIPE, ring_products, ring_walks

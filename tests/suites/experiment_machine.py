@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from actors.experiments.assignment import is_eligible, select_variant
 from actors.experiments.client import LocalExperimentClient
 from actors.experiments.lifecycle import ExperimentLifecycle
-from actors.experiments.messages import ExperimentUpdate, ExperimentEvent
+from actors.experiments.messages import ExperimentEvent, ExperimentUpdate
 from cluster.errors import Conflict, Invalid
 from cluster.records.experiment import STEPS, Experiment, Status
 from cluster.store.ports.stores import Stores
@@ -124,7 +124,9 @@ class ExperimentMachine(RuleBasedStateMachine):
         same = traffic == before.traffic and weight == before.variants[1].weight
         legal = same or stands == "Draft" or (stands in ("Active", "Scheduled") and traffic >= before.traffic)
         try:
-            after = self._do(self._desk.edit(APP, slug, ExperimentUpdate(traffic=traffic, weights={"b": weight})))
+            after = self._do(
+                self._desk.edit(APP, slug, ExperimentUpdate(traffic=traffic, weights={"b": weight}))
+            )
         except Invalid:
             assert not legal
         else:

@@ -59,7 +59,9 @@ class ExperimentSuite:
         assert (await stores.experiments.read_all(APP)).experiments == (second,)
 
     async def test_of_many_writers_at_once_one_gets_through(self, stores: Stores) -> None:
-        made = await asyncio.gather(*(stores.experiments.compare_and_set(an_experiment(f"n{n}"), 0) for n in range(10)))
+        made = await asyncio.gather(
+            *(stores.experiments.compare_and_set(an_experiment(f"n{n}"), 0) for n in range(10))
+        )
         assert len([one for one in made if one is not None]) == 1
 
     async def test_a_slug_belongs_to_one_experiment_until_it_is_given_up(self, stores: Stores) -> None:
@@ -67,7 +69,10 @@ class ExperimentSuite:
         assert first is not None
         other = an_experiment(experiment_id="id-other")
         assert await stores.experiments.compare_and_set(other, 1) is None
-        assert await stores.experiments.compare_and_set(first.model_copy(update={"slug": "renamed"}), 1) is not None
+        assert (
+            await stores.experiments.compare_and_set(first.model_copy(update={"slug": "renamed"}), 1)
+            is not None
+        )
         assert await stores.experiments.compare_and_set(other, 2) is not None
 
     async def test_a_variant_once_taken_stays(self, stores: Stores) -> None:

@@ -199,7 +199,9 @@ async def pause_under_load(stop_s: float, *, readers: int = 32) -> PauseFigures:
                         answers.append((begin, time.monotonic() - begin, False))
                     await asyncio.sleep(0.01)
 
-            await stores.interactions.append(APP, b"[]", [("u1", "v1", view_interaction(n)) for n in range(50)])
+            await stores.interactions.append(
+                APP, b"[]", [("u1", "v1", view_interaction(n)) for n in range(50)]
+            )
             reading = [asyncio.create_task(read()) for _ in range(readers)]
             await asyncio.sleep(1.0)
             files, memory = _open_files(), _memory_mb()

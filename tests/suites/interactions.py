@@ -35,10 +35,20 @@ class InteractionSuite:
 
     async def test_a_readers_list_is_newest_first(self, stores: Stores) -> None:
         await stores.interactions.append(
-            APP, b"[]", [("u1", "", view_interaction(1)), ("u2", "", view_interaction(2)), ("u1", "", view_interaction(3))]
+            APP,
+            b"[]",
+            [
+                ("u1", "", view_interaction(1)),
+                ("u2", "", view_interaction(2)),
+                ("u1", "", view_interaction(3)),
+            ],
         )
         await stores.interactions.append(APP, b"[]", [("u1", "", view_interaction(4))])
-        assert await self.recent(stores, "u:u1") == [view_interaction(4), view_interaction(3), view_interaction(1)]
+        assert await self.recent(stores, "u:u1") == [
+            view_interaction(4),
+            view_interaction(3),
+            view_interaction(1),
+        ]
         assert await self.recent(stores, "u:u1", limit=2) == [view_interaction(4), view_interaction(3)]
         assert await self.recent(stores, "u:u2") == [view_interaction(2)]
         assert await self.recent(stores, "u:nobody") == []
@@ -47,7 +57,9 @@ class InteractionSuite:
 
     async def test_a_list_keeps_the_last_two_hundred(self, stores: Stores) -> None:
         await stores.interactions.append(APP, b"[]", [("u1", "", view_interaction(n)) for n in range(150)])
-        await stores.interactions.append(APP, b"[]", [("u1", "", view_interaction(n)) for n in range(150, 450)])
+        await stores.interactions.append(
+            APP, b"[]", [("u1", "", view_interaction(n)) for n in range(150, 450)]
+        )
         await stores.interactions.append(APP, b"[]", [("u1", "", view_interaction(450))])
         assert await self.recent(stores, "u:u1") == [view_interaction(n) for n in range(450, 250, -1)]
 
@@ -58,7 +70,13 @@ class InteractionSuite:
 
     async def test_linking_copies_what_the_visitor_did_and_later_goes_to_both(self, stores: Stores) -> None:
         await stores.interactions.append(
-            APP, b"[]", [("u1", "", view_interaction(1)), ("", "v1", view_interaction(2)), ("", "v1", view_interaction(3))]
+            APP,
+            b"[]",
+            [
+                ("u1", "", view_interaction(1)),
+                ("", "v1", view_interaction(2)),
+                ("", "v1", view_interaction(3)),
+            ],
         )
         await stores.interactions.append(APP, b"[]", [("u1", "v1", view_interaction(4))])
         await stores.interactions.append(APP, b"[]", [("", "v1", view_interaction(5))])
@@ -68,19 +86,40 @@ class InteractionSuite:
 
     async def test_linking_within_one_call_counts_for_what_stands_before_it(self, stores: Stores) -> None:
         await stores.interactions.append(
-            APP, b"[]", [("", "v1", view_interaction(1)), ("u1", "v1", view_interaction(2)), ("", "v1", view_interaction(3)), ("", "v2", view_interaction(4))]
+            APP,
+            b"[]",
+            [
+                ("", "v1", view_interaction(1)),
+                ("u1", "v1", view_interaction(2)),
+                ("", "v1", view_interaction(3)),
+                ("", "v2", view_interaction(4)),
+            ],
         )
-        assert await self.recent(stores, "u:u1") == [view_interaction(3), view_interaction(2), view_interaction(1)]
-        assert await self.recent(stores, "a:v1") == [view_interaction(3), view_interaction(2), view_interaction(1)]
+        assert await self.recent(stores, "u:u1") == [
+            view_interaction(3),
+            view_interaction(2),
+            view_interaction(1),
+        ]
+        assert await self.recent(stores, "a:v1") == [
+            view_interaction(3),
+            view_interaction(2),
+            view_interaction(1),
+        ]
         assert await self.recent(stores, "a:v2") == [view_interaction(4)]
 
     async def test_linking_again_copies_nothing_twice(self, stores: Stores) -> None:
         for n in range(3):
             await stores.interactions.append(APP, b"[]", [("u1", "v1", view_interaction(n))])
-        assert await self.recent(stores, "u:u1") == [view_interaction(2), view_interaction(1), view_interaction(0)]
+        assert await self.recent(stores, "u:u1") == [
+            view_interaction(2),
+            view_interaction(1),
+            view_interaction(0),
+        ]
 
     async def test_an_interaction_without_anything_to_keep_only_links(self, stores: Stores) -> None:
-        await stores.interactions.append(APP, b"[]", [("", "v1", view_interaction(1)), ("u1", "v1", b""), ("u2", "", b"")])
+        await stores.interactions.append(
+            APP, b"[]", [("", "v1", view_interaction(1)), ("u1", "v1", b""), ("u2", "", b"")]
+        )
         await stores.interactions.append(APP, b"[]", [("", "v1", view_interaction(2))])
         assert await self.recent(stores, "u:u1") == [view_interaction(2), view_interaction(1)]
         assert await self.recent(stores, "a:v1") == [view_interaction(2), view_interaction(1)]
@@ -89,8 +128,15 @@ class InteractionSuite:
     async def test_a_user_gathers_several_visitors(self, stores: Stores) -> None:
         await stores.interactions.append(APP, b"[]", [("", "v1", view_interaction(1))])
         await stores.interactions.append(APP, b"[]", [("", "v2", view_interaction(2))])
-        await stores.interactions.append(APP, b"[]", [("u1", "v1", view_interaction(3)), ("u1", "v2", view_interaction(4))])
-        assert set(await self.recent(stores, "u:u1")) == {view_interaction(1), view_interaction(2), view_interaction(3), view_interaction(4)}
+        await stores.interactions.append(
+            APP, b"[]", [("u1", "v1", view_interaction(3)), ("u1", "v2", view_interaction(4))]
+        )
+        assert set(await self.recent(stores, "u:u1")) == {
+            view_interaction(1),
+            view_interaction(2),
+            view_interaction(3),
+            view_interaction(4),
+        }
 
     async def test_a_device_that_changes_hands_takes_no_history_along(self, stores: Stores) -> None:
         await stores.interactions.append(APP, b"[]", [("u1", "v1", view_interaction(1))])
@@ -102,29 +148,65 @@ class InteractionSuite:
 
     async def test_a_device_may_change_hands_within_one_call(self, stores: Stores) -> None:
         await stores.interactions.append(
-            APP, b"[]", [("u1", "v1", view_interaction(1)), ("", "v1", view_interaction(2)), ("u2", "v1", view_interaction(3)), ("u1", "v1", view_interaction(4))]
+            APP,
+            b"[]",
+            [
+                ("u1", "v1", view_interaction(1)),
+                ("", "v1", view_interaction(2)),
+                ("u2", "v1", view_interaction(3)),
+                ("u1", "v1", view_interaction(4)),
+            ],
         )
-        assert await self.recent(stores, "u:u1") == [view_interaction(4), view_interaction(2), view_interaction(1)]
+        assert await self.recent(stores, "u:u1") == [
+            view_interaction(4),
+            view_interaction(2),
+            view_interaction(1),
+        ]
         assert await self.recent(stores, "u:u2") == [view_interaction(3)]
         assert await self.recent(stores, "a:v1") == [view_interaction(4)]
 
     async def test_user_and_visitor_read_together_come_once_and_newest_first(self, stores: Stores) -> None:
         await stores.interactions.append(
-            APP, b"[]", [("u1", "v1", view_interaction(5)), ("u1", "", view_interaction(7)), ("", "v2", view_interaction(6))]
+            APP,
+            b"[]",
+            [
+                ("u1", "v1", view_interaction(5)),
+                ("u1", "", view_interaction(7)),
+                ("", "v2", view_interaction(6)),
+            ],
         )
         assert await self.recent(stores, "u:u1", "a:v1") == [view_interaction(7), view_interaction(5)]
-        assert await self.recent(stores, "u:u1", "a:v2") == [view_interaction(7), view_interaction(6), view_interaction(5)]
+        assert await self.recent(stores, "u:u1", "a:v2") == [
+            view_interaction(7),
+            view_interaction(6),
+            view_interaction(5),
+        ]
         assert await self.recent(stores, "u:nobody", "a:v2") == [view_interaction(6)]
 
     async def test_ten_thousand_interactions_append_in_one_step(self, stores: Stores) -> None:
         events = [(f"u{n % 4000}", f"v{n % 4000}", view_interaction(n)) for n in range(10_000)]
         await stores.interactions.append(APP, b"[]", events)
-        assert await self.recent(stores, "u:u1") == [view_interaction(8001), view_interaction(4001), view_interaction(1)]
-        assert await self.recent(stores, "a:v1") == [view_interaction(8001), view_interaction(4001), view_interaction(1)]
+        assert await self.recent(stores, "u:u1") == [
+            view_interaction(8001),
+            view_interaction(4001),
+            view_interaction(1),
+        ]
+        assert await self.recent(stores, "a:v1") == [
+            view_interaction(8001),
+            view_interaction(4001),
+            view_interaction(1),
+        ]
 
     async def test_erasing_forgets_a_user_and_the_visitors_linked_to_them(self, stores: Stores) -> None:
         await stores.interactions.append(
-            APP, b"[]", [("u1", "v1", view_interaction(1)), ("u1", "v2", view_interaction(2)), ("u2", "v3", view_interaction(3)), ("", "v4", view_interaction(4))]
+            APP,
+            b"[]",
+            [
+                ("u1", "v1", view_interaction(1)),
+                ("u1", "v2", view_interaction(2)),
+                ("u2", "v3", view_interaction(3)),
+                ("", "v4", view_interaction(4)),
+            ],
         )
         start = await stores.changes.last(APP, "interaction")
         await stores.interactions.erase(APP, ["u1", "unknown", "u1"])
@@ -182,11 +264,19 @@ class InteractionSuite:
             await stores.interactions.append(APP, b"[]", [("", f"v{at}", view_interaction(at))], elsewhere)
         assert [len(await self.recent(stores, f"a:v{at}")) for at in range(4, 7)] == [1, 0, 0]
         proven = replace(writer, proven=frozenset({"u1"}))
-        await stores.interactions.append(APP, b"[]", [("u1", "", view_interaction(n)) for n in range(100)], proven)
+        await stores.interactions.append(
+            APP, b"[]", [("u1", "", view_interaction(n)) for n in range(100)], proven
+        )
         assert len(await self.recent(stores, "u:u1")) == 100
-        await stores.interactions.append(APP, b"[]", [("u1", "", view_interaction(n)) for n in range(100, 200)], proven)
-        await stores.interactions.append(APP, b"[]", [("u1", "", view_interaction(n)) for n in range(200, 300)], proven)
-        kept = [view_interaction(n) for n in range(299, 279, -1)] + [view_interaction(n) for n in range(199, 19, -1)]
+        await stores.interactions.append(
+            APP, b"[]", [("u1", "", view_interaction(n)) for n in range(100, 200)], proven
+        )
+        await stores.interactions.append(
+            APP, b"[]", [("u1", "", view_interaction(n)) for n in range(200, 300)], proven
+        )
+        kept = [view_interaction(n) for n in range(299, 279, -1)] + [
+            view_interaction(n) for n in range(199, 19, -1)
+        ]
         assert await self.recent(stores, "u:u1") == kept
         await stores.interactions.append(APP, b"[]", [("", "v0", view_interaction(9))], writer)
         assert await self.recent(stores, "a:v0") == [view_interaction(9), view_interaction(0)]
@@ -196,7 +286,11 @@ class InteractionSuite:
         await stores.interactions.append(APP, b"[]", [("", "v1", view_interaction(1))], writer)
         await stores.interactions.append(APP, b"[]", [("u1", "v1", view_interaction(2))], writer)
         await stores.interactions.append(APP, b"[]", [("", "v1", view_interaction(3))], writer)
-        assert await self.recent(stores, "u:u1") == [view_interaction(3), view_interaction(2), view_interaction(1)]
+        assert await self.recent(stores, "u:u1") == [
+            view_interaction(3),
+            view_interaction(2),
+            view_interaction(1),
+        ]
         await stores.interactions.append(APP, b"[]", [("u2", "v1", view_interaction(4))], writer)
         assert await self.recent(stores, "a:v1") == [view_interaction(4)]
         assert await self.recent(stores, "u:u2") == [view_interaction(4)]

@@ -149,7 +149,9 @@ class QuestionSuite:
         await self.asked(stores, question)
         assert not await store.revise(question, citing(2, "a"), b"2", since=1)
         assert await store.write(question, citing(2, "a", "b", "a"), b"2", holder="one", until_ms=NOW)
-        assert await store.list_citing(APP, "a") == [question.question_id] == await store.list_citing(APP, "b")
+        assert (
+            await store.list_citing(APP, "a") == [question.question_id] == await store.list_citing(APP, "b")
+        )
         assert await store.list_citing(OTHER, "a") == []
         assert await store.revise(question, citing(3, "b"), b"3", since=2)
         assert not await store.revise(question, citing(3), b"x", since=2)

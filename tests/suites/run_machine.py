@@ -12,8 +12,17 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, initialize, invariant, rule
 
-from cluster.records.run import LEASE_MS, Run, cancel_run, claim_run, end_run, release_run, update_run, fail_exhausted_run
-from jobs.refresh.runs.run_commands import update_run
+from cluster.records.run import (
+    LEASE_MS,
+    Run,
+    cancel_run,
+    claim_run,
+    end_run,
+    fail_exhausted_run,
+    release_run,
+    update_leased_run,
+)
+from jobs.refresh.runs.run_commands import update_leased_run
 from tests.suites.doing import APP, NOW
 from tests.suites.machines import StoreMachine
 
@@ -51,7 +60,7 @@ class RunMachine(StoreMachine):
         """Take a step as the product does."""
         run = self._do(self._stores.runs.get(APP, run_id))
         assert run is not None
-        return self._do(update_run(self._stores, run, change))
+        return self._do(update_leased_run(self._stores, run, change))
 
     # --- what happens -----------------------------------------------------------------------------------------
 
@@ -88,7 +97,9 @@ class RunMachine(StoreMachine):
         """A worker gives a sign of life, rightly or not."""
         now = self.model[run_id]
         rightly = (now.status, now.owner, now.attempt) == ("running", worker, attempt)
-        after = self.take(run_id, lambda run: update_run(run, worker, attempt, self.now_ms, {"stage": "plan"}))
+        after = self.take(
+            run_id, lambda run: update_leased_run(run, worker, attempt, self.now_ms, {"stage": "plan"})
+        )
         assert (after is not None) is rightly
         if rightly:
             now.until_ms = self.now_ms + LEASE_MS

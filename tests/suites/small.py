@@ -8,7 +8,7 @@ import pytest
 
 from cluster.records.access import ApiKey, App, AppSettings
 from cluster.records.engine import Engine, EngineStatus
-from cluster.store.ports.stores import TokenGrant, IdempotencyState, Stores
+from cluster.store.ports.stores import IdempotencyState, Stores, TokenGrant
 from tests.suites.doing import APP, NOW, OTHER
 from tests.suites.waiting import until
 

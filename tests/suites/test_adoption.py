@@ -21,7 +21,7 @@ from cluster.records.issued_key import issue_key
 from cluster.records.run import Run
 from cluster.records.schedule import Schedule
 from cluster.runtime.artifact_access import open_artifact_store
-from cluster.runtime.signing_upgrade import sign_unsigned, sign_keys
+from cluster.runtime.signing_upgrade import sign_keys, sign_unsigned
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from deployments.edge.keyring import Keyring
@@ -69,7 +69,10 @@ async def test_the_first_start_signs_what_an_earlier_release_left(
     assert SegmentStore(open_artifact_store(settings)).load(generated_market.APP).interactions.num_rows == 600
     # a release before goes on with both
     assert (
-        SegmentStore(ArtifactStore.open(settings.artifact_dir)).load(generated_market.APP).interactions.num_rows == 600
+        SegmentStore(ArtifactStore.open(settings.artifact_dir))
+        .load(generated_market.APP)
+        .interactions.num_rows
+        == 600
     )
     (record,) = (await redis_stores.access.read_all()).keys.values()
     assert vault.open(record.ciphertext, record.sha256) == issued.text

@@ -65,7 +65,9 @@ class House:
 
     async def worker(self) -> LocalQuestionClient:
         """Start a process that answers; its loops are turned by hand."""
-        made = open_question_client(self.stores, self.archive, self.clock, SilentMeter(), app_ids=lambda: (APP,))
+        made = open_question_client(
+            self.stores, self.archive, self.clock, SilentMeter(), app_ids=lambda: (APP,)
+        )
         made.queue._loops = [asyncio.get_running_loop().create_task(asyncio.sleep(3600))]
         self.open.append(made)
         return made

@@ -12,7 +12,7 @@ from actors.answers.archive.host import ArchiveHost
 from actors.answers.archive.messages import ArchiveQuery, ArchiveResult
 from actors.answers.archive.snapshot_store import PassageSnapshotStore
 from actors.intake.compaction import CompactionConfig
-from actors.intake.loop import IntakeLoop, IntakeConfig
+from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.language.embedder import HashingEmbedder
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
@@ -59,7 +59,9 @@ def dump(path: Path, count: int) -> str:
     return str(path)
 
 
-async def bring(stores: Stores, tmp_path: Path, address: str, watch: Callable[[IngestProgress], None]) -> IngestReport:
+async def bring(
+    stores: Stores, tmp_path: Path, address: str, watch: Callable[[IngestProgress], None]
+) -> IngestReport:
     order = IngestOrder(address=address, noun="product", app_id=APP, chunk=10, window=2)
     return await ingest(order, stores, state_dir=tmp_path / "state", watch=watch, files=ArchiveReading())
 
@@ -93,7 +95,10 @@ async def test_an_interrupted_dump_continues_and_is_searchable(stores: Stores, t
     report = await bring(stores, tmp_path, address, lambda progress: None)
     assert report.rows < 95
     assert len(await stores.records.ids(APP, "product")) == 95
-    segments, shelf = SegmentStore(ArtifactStore.open(tmp_path / "shelf")), PassageSnapshotStore(tmp_path / "shelf")
+    segments, shelf = (
+        SegmentStore(ArtifactStore.open(tmp_path / "shelf")),
+        PassageSnapshotStore(tmp_path / "shelf"),
+    )
     manifest = await build_passages(APP, stores, segments, shelf, SystemClock())
     assert manifest.facts["documents"] == 95
     host = ArchiveHost(stores, segments, shelf, SystemClock(), SilentMeter())
@@ -106,7 +111,10 @@ async def test_an_interrupted_dump_continues_and_is_searchable(stores: Stores, t
 async def test_a_host_starts_from_snapshot_and_segments_when_the_log_is_gone(
     stores: Stores, tmp_path: Path
 ) -> None:
-    segments, shelf = SegmentStore(ArtifactStore.open(tmp_path / "shelf")), PassageSnapshotStore(tmp_path / "shelf")
+    segments, shelf = (
+        SegmentStore(ArtifactStore.open(tmp_path / "shelf")),
+        PassageSnapshotStore(tmp_path / "shelf"),
+    )
     await bring(stores, tmp_path, dump(tmp_path / "news.xml", 30), lambda progress: None)
     await build_passages(APP, stores, segments, shelf, SystemClock())
     await bring(stores, tmp_path, dump(tmp_path / "more.xml", 40), lambda progress: None)

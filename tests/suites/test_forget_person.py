@@ -17,7 +17,7 @@ import pytest
 
 from actors.intake.client import Erasures
 from actors.intake.compaction import CompactionConfig
-from actors.intake.loop import IntakeLoop, IntakeConfig
+from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.intake.person_places import PersonPlaces
 from actors.language.embedder import HashingEmbedder
 from cluster.admin.person_files import PersonFiles
@@ -140,7 +140,10 @@ async def a_world(*, owns_redis: bool = True) -> AsyncIterator[World]:
                 SilentMeter(),
                 owner="one",
                 rules=IntakeConfig(
-                    apps_every_s=0.0, compaction_pause_s=0.05, erase_pause_s=0.05, compaction=CompactionConfig(every_s=0.2)
+                    apps_every_s=0.0,
+                    compaction_pause_s=0.05,
+                    erase_pause_s=0.05,
+                    compaction=CompactionConfig(every_s=0.2),
                 ),
                 files=PersonFiles(folder),
                 owns_redis=owns_redis,
@@ -324,7 +327,9 @@ async def test_a_run_that_died_with_the_data_of_a_person_goes_on_without(world: 
     run = await create_run(
         world.stores, APP, "default", RECIPE.model_dump(mode="json"), now_ms=world.now_ms, by="test"
     )
-    CheckpointStore(world.shelf, APP, run.run_id).put_source(source)  # its worker wrote this a moment too late
+    CheckpointStore(world.shelf, APP, run.run_id).put_source(
+        source
+    )  # its worker wrote this a moment too late
     done = await TrainingWorker(world.workplace(), "another").work(APP, run.run_id)
     assert done is not None
     assert (done.status, done.error) == ("finished", "")
@@ -373,7 +378,9 @@ async def test_after_plain_deletes_the_log_file_is_written_anew_once_an_hour(wor
     assert not await is_gone("reader-2")
     state = await world.stores.erasures.log_file()
     assert state.requested_ms > state.done_ms > 0
-    await world.stores.server.execute_slow("HSET", erasure_keys.log_rewrite(), "done", state.done_ms - 3_600_000)
+    await world.stores.server.execute_slow(
+        "HSET", erasure_keys.log_rewrite(), "done", state.done_ms - 3_600_000
+    )
     assert await is_gone("reader-2")
 
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from actors.intake.compaction import CompactionConfig
-from actors.intake.loop import IntakeLoop, IntakeConfig
+from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.language.embedder import HashingEmbedder
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
@@ -63,7 +63,9 @@ async def run(stores: Stores, tmp_path: Path, address: str, noun: Any, **options
         for name in ("chunk", "mapping", "window", "patience_s", "limit", "keep_going")
         if name in options
     }
-    return await ingest(IngestOrder(address, noun, APP, **order), stores, state_dir=tmp_path / "state", **options)
+    return await ingest(
+        IngestOrder(address, noun, APP, **order), stores, state_dir=tmp_path / "state", **options
+    )
 
 
 def clicks(count: int) -> list[dict[str, Any]]:
@@ -208,7 +210,9 @@ async def test_a_playground_is_not_written_to(stores: Stores, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("noun", ["product", "interaction"])
-async def test_an_ingest_without_accepted_rows_stops_with_a_reason(stores: Stores, tmp_path: Path, noun: str) -> None:
+async def test_an_ingest_without_accepted_rows_stops_with_a_reason(
+    stores: Stores, tmp_path: Path, noun: str
+) -> None:
     rows = [{"product_id": f"p{n}", "price": "2,55", "type": "zap"} for n in range(3_000)]
     file = write(tmp_path / "a.jsonl", rows)
     with pytest.raises(Invalid, match=r"none of the first 1,000 rows.*for example row 0.*--dry-run"):

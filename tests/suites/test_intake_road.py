@@ -15,7 +15,7 @@ import pytest
 
 from actors.intake.applier import MAX_DELIVERIES
 from actors.intake.compaction import CompactionConfig
-from actors.intake.loop import CONSUMER, IntakeLoop, IntakeConfig
+from actors.intake.loop import CONSUMER, IntakeConfig, IntakeLoop
 from actors.language.embedder import Embedder, HashingEmbedder, Vectors
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
@@ -526,7 +526,9 @@ async def test_what_somebody_waits_for_settles_at_once_and_nothing_after_it(
     loop = loop_over(stores, clock, shelf)
     await append(stores, click("ann", "p1"))
     assert await loop.compact_round() == 0
-    await stores.changes.request_compaction(APP, {"interaction": await stores.changes.last(APP, "interaction")})
+    await stores.changes.request_compaction(
+        APP, {"interaction": await stores.changes.last(APP, "interaction")}
+    )
     assert await loop.compact_round() == 1
     await append(stores, click("ann", "p2"))
     assert await loop.compact_round() == 0
@@ -733,7 +735,9 @@ async def test_a_full_disk_only_delays_settling(stores: Stores, clock: ManualClo
 # --- the loop's life --------------------------------------------------------------------------------------------------
 
 
-async def test_only_the_holder_of_the_lease_works(stores: Stores, clock: ManualClock, shelf: ArtifactStore) -> None:
+async def test_only_the_holder_of_the_lease_works(
+    stores: Stores, clock: ManualClock, shelf: ArtifactStore
+) -> None:
     first = loop_over(stores, clock, shelf, owner="first", lease_ms=900)
     second = loop_over(stores, clock, shelf, owner="second", lease_ms=900)
     running = asyncio.create_task(first.run())

@@ -22,7 +22,7 @@ from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
 from jobs.refresh.learners.protocol import Learner
 from jobs.refresh.learners.registry import build_learner
 from jobs.refresh.learners.repeat import RepeatLearner
-from jobs.refresh.learners.sequential_rules import SequentialRulesLearner, RulesRecipe
+from jobs.refresh.learners.sequential_rules import RulesRecipe, SequentialRulesLearner
 from jobs.refresh.learners.session_knn import SessionKnnLearner, SessionKnnRecipe
 from jobs.refresh.recipe import CustomLearnerRecipe
 from tests.suites.learners import LearnerSuite
@@ -145,7 +145,9 @@ def test_a_learner_that_keeps_the_protocol_passes() -> None:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_learner_that_breaks_the_protocol_gets_the_place() -> None:
-    broken = {check.promise: check.reason for check in check_conformance(f"{__name__}:Careless") if not check.kept}
+    broken = {
+        check.promise: check.reason for check in check_conformance(f"{__name__}:Careless") if not check.kept
+    }
     assert "different arrays" in broken[
         "equal data and seed give equal bytes, also from read-only input"
     ] or ("read-only" in broken["equal data and seed give equal bytes, also from read-only input"])

@@ -11,13 +11,19 @@ from typing import Any
 
 import pytest
 
-from actors.recommender.messages import UserQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.client import RemoteRecommenderClient
 from cluster.clock import SystemClock
 from cluster.errors import Fault, Refusal, Unavailable
 from cluster.records.engine import EngineStatus, application_name
 from deployments.hosts.engine_connections import EngineConnections
-from deployments.hosts.local_channel import Answer, LocalChannel, LocalChannelPool, LocalChannelServer, channel_folder
+from deployments.hosts.local_channel import (
+    Answer,
+    LocalChannel,
+    LocalChannelPool,
+    LocalChannelServer,
+    channel_folder,
+)
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.waiting import until
 

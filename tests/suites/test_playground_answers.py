@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from actors.language.embedder import HashingEmbedder
-from actors.recommender.messages import UserQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.host import EngineHost
 from cluster.clock import SystemClock
 from cluster.ids import DEFAULT_ENGINE

@@ -107,7 +107,9 @@ async def test_the_whole_playground_is_there_after_one_load(stores: Stores, whol
     loaded = await load(stores)
     assert loaded.fresh
     assert await stores.records.ids(APP, "product") == sorted(one["product_id"] for one in whole.products)
-    assert set(await stores.records.ids(APP, "user")) == {one["user_id"] for one in whole.users} | {EDITION_RECORD_ID}
+    assert set(await stores.records.ids(APP, "user")) == {one["user_id"] for one in whole.users} | {
+        EDITION_RECORD_ID
+    }
     held = await stores.records.get(APP, "product", "tugboat")
     assert held is not None
     assert orjson.loads(held)["title"] == "Red tugboat with three corks"
@@ -166,7 +168,9 @@ async def test_a_load_that_was_killed_anywhere_is_completed_by_the_next(few: Sam
         assert await read_edition(stores, APP), left
 
 
-async def test_another_edition_replaces_the_old_one(stores: Stores, few: SampleData, whole: SampleData) -> None:
+async def test_another_edition_replaces_the_old_one(
+    stores: Stores, few: SampleData, whole: SampleData
+) -> None:
     await load(stores, few)
     await put_user(stores, {"user_id": EDITION_RECORD_ID, "custom_attributes": {"edition": "0-older"}})
     other = SampleData(whole.products[1::20], whole.users[18:48], [])

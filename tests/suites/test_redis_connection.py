@@ -24,7 +24,11 @@ async def test_every_asker_gets_their_own_answer_whatever_is_cancelled(redis_sto
 
     async def ask(n: int) -> bool:
         text = f"{n}:" + "x" * chance.randrange(3000)
-        asked = redis_stores.server.execute("ECHO", text) if n % 3 else redis_stores.server.execute_slow("ECHO", text)
+        asked = (
+            redis_stores.server.execute("ECHO", text)
+            if n % 3
+            else redis_stores.server.execute_slow("ECHO", text)
+        )
         if chance.random() < 0.3:
             await asyncio.sleep(0)
             return asked.cancel()

@@ -129,7 +129,9 @@ async def test_the_watchdog_lets_go_of_forgotten_tasks(redis_stores: OpenStores)
 
 async def test_no_recent_list_grows_beyond_two_hundred(redis_stores: OpenStores) -> None:
     for start in (0, 150, 300):
-        await redis_stores.interactions.append(APP, b"[]", [("u1", "v1", view_interaction(start + n)) for n in range(150)])
+        await redis_stores.interactions.append(
+            APP, b"[]", [("u1", "v1", view_interaction(start + n)) for n in range(150)]
+        )
     for reader in ("u:u1", "a:v1"):
         assert await redis_stores.server.execute("LLEN", keys.recent(APP, reader)) == 200
 

@@ -1,4 +1,4 @@
-"""`related_ids` of products: what goes with a product, what is read beside an answer, what else could be asked."""
+"""`list_related_ids` of products: what goes with a product, what is read beside an answer, what else could be asked."""
 
 from __future__ import annotations
 
@@ -98,7 +98,9 @@ async def newsroom() -> AsyncIterator[Newsroom]:
     clock, stores = SystemClock(), memory_stores()
     await upload(stores, [*ARTICLES, *NOISE], app_id=APP)
     host = ArchiveHost(stores, None, None, clock, SilentMeter())
-    questions = open_question_client(stores, LocalArchiveClient(host), clock, SilentMeter(), app_ids=lambda: (APP,))
+    questions = open_question_client(
+        stores, LocalArchiveClient(host), clock, SilentMeter(), app_ids=lambda: (APP,)
+    )
     await questions.start()
     yield Newsroom(stores, questions)
     await questions.close()
@@ -144,6 +146,9 @@ async def test_questions_about_a_product_go_on_with_its_related_ones(newsroom: N
     await newsroom.relate("river-treaty", "fare", "gone")
 
     async def goes_on() -> bool:
-        return await newsroom.questions.suggest_product_questions(APP, "river-treaty", 10) == [*before, wanted]
+        return await newsroom.questions.suggest_product_questions(APP, "river-treaty", 10) == [
+            *before,
+            wanted,
+        ]
 
     await until(goes_on)

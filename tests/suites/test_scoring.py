@@ -78,10 +78,16 @@ async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
     models = SnapshotLoader(snapshots, tmp_path / "cache")
     host = EngineHost(stores, segments, clock, SilentMeter(), models=models)
     corner = await open_corner(stores=stores, clock=clock, client=LocalRecommenderClient(host), shelf=shelf)
-    versions = tuple(publish_ring_snapshot(snapshots, tmp_path / str(seed), APP, seed=seed) for seed in (6, 7))
+    versions = tuple(
+        publish_ring_snapshot(snapshots, tmp_path / str(seed), APP, seed=seed) for seed in (6, 7)
+    )
     shop = Shop(corner, shelf, tmp_path, (versions[0], versions[1]))
     settler = ChangeLogCompactor(
-        stores.changes, segments, SegmentRebuilder(stores, segments, HashingEmbedder(), clock), clock, SilentMeter()
+        stores.changes,
+        segments,
+        SegmentRebuilder(stores, segments, HashingEmbedder(), clock),
+        clock,
+        SilentMeter(),
     )
     await shop.post("/v1/products", {"data": ring_products()})
     await corner.apply()

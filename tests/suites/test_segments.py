@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster.artifacts.artifact_store import RetryPolicy, ArtifactStore
+from cluster.artifacts.artifact_store import ArtifactStore, RetryPolicy
 from cluster.artifacts.compaction import MergeRules
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.tables import INTERACTIONS, LOADED_INTERACTIONS, RECORDS
@@ -196,7 +196,9 @@ def test_erased_user_records_leave_no_row_behind(segments: SegmentStore) -> None
     assert segments.records("shop", "user") == [b'{"product_id":"bob","v":1}']
 
 
-def test_compaction_keeps_the_newest_and_drops_the_removed(segments: SegmentStore, shelf: ArtifactStore) -> None:
+def test_compaction_keeps_the_newest_and_drops_the_removed(
+    segments: SegmentStore, shelf: ArtifactStore
+) -> None:
     for step in range(1, 7):
         table = products(f"{step}-0", ("p1", step), (f"p{step}", step), ("p2", None if step == 6 else step))
         segments.append("shop", "product", table, first=f"{step}-0", last=f"{step}-0")
@@ -281,7 +283,9 @@ CHANGES: dict[str, Callable[[SegmentStore], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_writer_killed_at_any_step_leaves_the_old_or_the_new_state(shelf: ArtifactStore, change: str) -> None:
+def test_a_writer_killed_at_any_step_leaves_the_old_or_the_new_state(
+    shelf: ArtifactStore, change: str
+) -> None:
     steps = 0
     while True:
         dying = DyingArtifactStore(shelf)

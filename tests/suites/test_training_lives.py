@@ -40,7 +40,7 @@ RECIPE = load_recipe_file("fast").with_changes({"limits.memory_mb": 4096}).model
 
 @dataclass
 class Place:
-    """A market with settled interactions, an engine that serves `champion`, and what a worker needs."""
+    """A market with settled interactions, an engine that serves `serving_model`, and what a worker needs."""
 
     stores: Stores
     folder: Path
@@ -292,7 +292,9 @@ async def test_a_snapshot_that_came_to_serve_during_a_training_is_not_tidied_awa
     working = asyncio.create_task(place.worked(run, settle_s=1.0))
     await place.until(run, lambda now: now.attempt == 1)
     stores, now_ms = place.stores, place.clock.now_ms()
-    await roll_back_version(stores, place.shelf, generated_market.APP, "default", now_ms=now_ms, by="a test", to=old)
+    await roll_back_version(
+        stores, place.shelf, generated_market.APP, "default", now_ms=now_ms, by="a test", to=old
+    )
     new = (await working).version
     assert {old, new} <= set(place.versions)
     assert len(place.versions) <= KEPT_VERSIONS + 1

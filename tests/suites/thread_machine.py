@@ -63,7 +63,8 @@ class ThreadMachine(StoreMachine):
         root = self._some(expected, parent) if parent else ""
         over = expected.threads[root][-1] if root else None
         work = [
-            self._clients[(at + n) % 2].add_question(APP, user, question, f"{question}?", over) for n in range(times)
+            self._clients[(at + n) % 2].add_question(APP, user, question, f"{question}?", over)
+            for n in range(times)
         ]
         self._do(_together(work))
         if root:

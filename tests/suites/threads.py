@@ -58,7 +58,9 @@ class ThreadSuite:
     async def test_of_many_writers_at_once_one_gets_through(self, stores: Stores) -> None:
         before = await ask(stores, "ada", "q0")
         writes = [
-            stores.threads.compare_and_set(APP, "ada", before, rules.add_question(before, f"n{at}", "", None, 1))
+            stores.threads.compare_and_set(
+                APP, "ada", before, rules.add_question(before, f"n{at}", "", None, 1)
+            )
             for at in range(9)
         ]
         assert sum(await asyncio.gather(*writes)) == 1
@@ -114,4 +116,7 @@ class ThreadSuite:
     async def test_it_is_remembered_up_to_where_threads_were_judged(self, stores: Stores) -> None:
         assert await stores.threads.judged_offset(APP) == ""
         await stores.threads.record_judged_offset(APP, "7-1")
-        assert (await stores.threads.judged_offset(APP), await stores.threads.judged_offset(OTHER)) == ("7-1", "")
+        assert (await stores.threads.judged_offset(APP), await stores.threads.judged_offset(OTHER)) == (
+            "7-1",
+            "",
+        )

@@ -58,7 +58,9 @@ def find_by_words(
         fresh = dict.fromkeys(code for codes in around for code in codes if code not in wanted)
         telling = sorted(_idf_weights(segments, dict.fromkeys(fresh, 1)).items(), key=lambda one: -one[1])
         weights.update({code: _CONTEXT_WEIGHT * weight for code, weight in telling[:_CONTEXT_WORDS]})
-    found = [segment.postings.find_best(weights, CANDIDATES, _allowed_mask(segment, query)) for segment in segments]
+    found = [
+        segment.postings.find_best(weights, CANDIDATES, _allowed_mask(segment, query)) for segment in segments
+    ]
     gathered = _merge_candidates(found, bases)
     best = float(gathered.scores.max(initial=0.0))
     if query.context and len(gathered.rows):
@@ -75,7 +77,9 @@ def embed_query(library: PassageLibrary, query: ArchiveQuery) -> Vector | None:
     """
     if library.embedder is None or not library.vector_share:
         return None
-    texts = [query.question[:MAX_QUESTION_CHARS]] + ([query.context[:MAX_QUESTION_CHARS]] if query.context else [])
+    texts = [query.question[:MAX_QUESTION_CHARS]] + (
+        [query.context[:MAX_QUESTION_CHARS]] if query.context else []
+    )
     vectors = library.embedder.embed(texts)
     wanted: Vector = vectors[0]
     if not wanted.any():
@@ -86,17 +90,23 @@ def embed_query(library: PassageLibrary, query: ArchiveQuery) -> Vector | None:
     return wanted
 
 
-def find_nearest(segments: Sequence[PassageSegment], query: ArchiveQuery, bases: Sequence[int], wanted: Vector) -> CandidatePassages:
+def find_nearest(
+    segments: Sequence[PassageSegment], query: ArchiveQuery, bases: Sequence[int], wanted: Vector
+) -> CandidatePassages:
     """Find the passages nearest in meaning, best first."""
     empty = np.zeros(0, np.int64), np.zeros(0, np.float32)
     found = [
-        segment.vectors.search(wanted, CANDIDATES, _allowed_mask(segment, query)) if segment.vectors else empty
+        segment.vectors.search(wanted, CANDIDATES, _allowed_mask(segment, query))
+        if segment.vectors
+        else empty
         for segment in segments
     ]
     return _merge_candidates(found, bases)
 
 
-def score_similarity(segments: Sequence[PassageSegment], bases: Sequence[int], rows: Rows, wanted: Vector) -> Scores:
+def score_similarity(
+    segments: Sequence[PassageSegment], bases: Sequence[int], rows: Rows, wanted: Vector
+) -> Scores:
     """Tell how near in meaning passages are; those without vectors are not.
 
     Shapes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from actors.answers.archive.messages import ArchiveQuery, ArchiveResult, ArchiveArticle, Snippet
+from actors.answers.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult, Snippet
 from cluster.errors import Refusal
 from cluster.records.question import Format, Question
 from cluster.store.ports.stores import StoredQuestion

@@ -83,7 +83,11 @@ class ArchiveFollower:
         await self._load()
         loop = asyncio.get_running_loop()
         following = follow_log(
-            self._report_offset, self._apply_changes, self._clock, missed=self._count_miss, failed=self._count_failure
+            self._report_offset,
+            self._apply_changes,
+            self._clock,
+            missed=self._count_miss,
+            failed=self._count_failure,
         )
         self._tasks = [loop.create_task(following), loop.create_task(self._watch_snapshots())]
 
@@ -194,11 +198,15 @@ class ArchiveFollower:
 
     async def _report_offset(self) -> None:
         """Say how far we are, and load anew when the log does not reach back to us."""
-        if position_from_offset(await self._stores.changes.first(self._app_id, "product")) > position_from_offset(self._offset):
+        if position_from_offset(
+            await self._stores.changes.first(self._app_id, "product")
+        ) > position_from_offset(self._offset):
             self._log.warning("log_gap_found", noun="product", offset=self._offset)
             await self._load()
         now_ms = self._clock.now_ms()
-        await self._stores.changes.record_follower(self._app_id, self._name, {"product": self._offset}, now_ms)
+        await self._stores.changes.record_follower(
+            self._app_id, self._name, {"product": self._offset}, now_ms
+        )
 
     async def _read(self, offset: str, *, block_ms: int) -> list[ChangeLogEntry]:
         return await self._stores.changes.read(

@@ -6,10 +6,10 @@ from functools import partial
 
 from actors.answers.archive.follower import ArchiveFollower, LibraryAtOffset
 from actors.answers.archive.library import PassageLibrary
-from actors.answers.archive.messages import ArchiveQuery, ArchiveResult, ArchiveArticle
+from actors.answers.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult
 from actors.answers.archive.retrieve import get_article, search_passages
 from actors.answers.archive.snapshot_store import PassageSnapshotStore
-from actors.hosting.loaded_apps import LoadedApps, LoadedAppLabels
+from actors.hosting.loaded_apps import LoadedAppLabels, LoadedApps
 from actors.language.embedder import HashingEmbedder
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock

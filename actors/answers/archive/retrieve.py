@@ -19,10 +19,18 @@ from typing import Any
 
 import numpy as np
 
-from actors.answers.archive.candidates import MAX_QUESTION_CHARS, CandidatePassages, find_by_words, embed_query, find_nearest, score_similarity, no_candidates
+from actors.answers.archive.candidates import (
+    MAX_QUESTION_CHARS,
+    CandidatePassages,
+    embed_query,
+    find_by_words,
+    find_nearest,
+    no_candidates,
+    score_similarity,
+)
 from actors.answers.archive.dates import HALF_LIFE_DAYS, DateRange, parse_date_range
 from actors.answers.archive.library import PassageLibrary
-from actors.answers.archive.messages import ArchiveQuery, ArchiveResult, ArchiveArticle, Snippet
+from actors.answers.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult, Snippet
 from actors.answers.archive.segment import UNKNOWN_DAY, PassageExcerpt, PassageSegment
 from actors.vectors.types import Rows, Scores
 
@@ -64,7 +72,9 @@ def search_passages(library: PassageLibrary, query: ArchiveQuery, now_ms: int) -
             if len(snippets) == query.rows:
                 return ArchiveResult(snippets, corpus, words.coverage)
     meaning = no_candidates() if wanted is None else find_nearest(segments, query, bases, wanted)
-    rows, scores = _blend_scores(words, meaning, library, is_dated) if len(words.rows) else _select_similar(meaning)
+    rows, scores = (
+        _blend_scores(words, meaning, library, is_dated) if len(words.rows) else _select_similar(meaning)
+    )
     if is_dated and len(rows):
         scores = _apply_dates(segments, bases, rows, scores, period, query.yearly_decay, now_ms)
     snippets = _build_snippets(segments, bases, rows, scores, words, meaning, query)
@@ -117,7 +127,9 @@ def _rerank_lexical(told: Scores, meant: Scores, share: float) -> Scores:
     return scores
 
 
-def _blend_scores(words: CandidatePassages, meaning: CandidatePassages, library: PassageLibrary, is_dated: bool) -> tuple[Rows, Scores]:
+def _blend_scores(
+    words: CandidatePassages, meaning: CandidatePassages, library: PassageLibrary, is_dated: bool
+) -> tuple[Rows, Scores]:
     # beside dates, how far the last candidate is behind must not make two that are alike look far apart
     scale = _scale_by_max if is_dated else partial(_scale_min_max, bend=library.score_exponent)
     told, meant = scale(words.scores, True), scale(meaning.scores, False)
@@ -145,7 +157,7 @@ def _add_scores(words: Rows, told: Scores, near: Rows, meant: Scores, share: flo
 
 
 def _scale_min_max(scores: Scores, are_words: bool, *, bend: float) -> Scores:
-    """From the least to the most; `bend` below 1 draws the leaders in words together."""
+    """From the least to the most; `score_exponent` below 1 draws the leaders in words together."""
     if not len(scores):
         return scores
     if are_words and bend != 1.0:

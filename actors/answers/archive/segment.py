@@ -2,7 +2,7 @@
 
 owner    uint32 [n]        document of every passage
 first    int64 [docs + 1]  first passage of every document
-keys     uint64 [docs]     hashes of product ids, sorted; `places` says whose
+keys     uint64 [docs]     hashes of product ids, sorted; `capacity` says whose
 kinds    uint16 [docs]     number of the product type
 days     int32 [docs]      day of publication since 1970; UNKNOWN_DAY when there is none
 """
@@ -23,7 +23,12 @@ from actors.answers.archive.passages import Document, Passage
 from actors.language.analysis import Analyzers
 from actors.language.embedder import Embedder
 from actors.retrieval.lexical.passage_postings import PassagePostings
-from actors.retrieval.lexical.passage_term_counts import merge_postings, count_terms, build_postings, drop_passages
+from actors.retrieval.lexical.passage_term_counts import (
+    build_postings,
+    count_terms,
+    drop_passages,
+    merge_postings,
+)
 from actors.vectors.compact import CompactVectors
 from actors.vectors.types import Mask, Matrix
 
@@ -160,7 +165,10 @@ class PassageSegment:
         at = int(np.searchsorted(self.frame.keys, key))
         while at < len(self.frame.keys) and self.frame.keys[at] == key:
             number = int(self.frame.places[at])
-            if self.alive[self.frame.first[number]] and self.document_source.document(number).product_id == product_id:
+            if (
+                self.alive[self.frame.first[number]]
+                and self.document_source.document(number).product_id == product_id
+            ):
                 return number
             at += 1
         return None
@@ -240,7 +248,9 @@ def build_segment(
     for language, texts in zip(languages, words, strict=True):
         counts[language] += len(texts)
     frame, kinds = build_frame(documents)
-    return PassageSegment(MemoryDocuments(documents), frame, build_postings(counted, mean_length), vectors, kinds, counts)
+    return PassageSegment(
+        MemoryDocuments(documents), frame, build_postings(counted, mean_length), vectors, kinds, counts
+    )
 
 
 def _embed_passages(words: Sequence[Sequence[str]], embedder: Embedder) -> Matrix:

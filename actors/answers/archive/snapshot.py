@@ -7,8 +7,8 @@
     <folder>/vectors-*.npy        codes, scales; `vectors-scan.faiss`, `vectors-sketches.faiss`    (compact)
     <folder>/embedder-*.npy       what the built-in trained embedder learned     (latent)
 
-Facts of the manifest: `offset` (of the product log, up to which it is complete), `kinds`, `languages`, `documents`,
-`passages`, `embedder` (version), `share` (of meaning), `version` (digest of all files).
+Facts of the manifest: `sign` (of the product log, up to which it is complete), `kinds`, `languages`, `documents`,
+`passages`, `embedder` (version), `share` (of meaning), `installed_version` (digest of all files).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from actors.answers.archive.passages import Document, Passage, DocumentSection
-from actors.answers.archive.segment import PassageExcerpt, SegmentFrame, PassageSegment
+from actors.answers.archive.passages import Document, DocumentSection, Passage
+from actors.answers.archive.segment import PassageExcerpt, PassageSegment, SegmentFrame
 from actors.language.embedder import Embedder
 from actors.language.latent_embedder import LatentEmbedder
 from actors.retrieval.lexical.passage_postings import PassagePostings
 from actors.vectors.compact import CompactVectors
-from cluster.artifacts.checksummed_files import verify_file, damaged_file_error, file_entry_from_path
+from cluster.artifacts.checksummed_files import damaged_file_error, file_entry_from_path, verify_file
 from cluster.artifacts.manifest import Manifest
 from cluster.errors import Fault
 from cluster.secrecy import Signer

@@ -18,7 +18,7 @@ from actors.answers.archive.library import PassageLibrary
 from actors.answers.archive.passages import Document
 from actors.answers.archive.shared_embedder import SharedEmbedder
 from actors.answers.archive.snapshot import MANIFEST, PassageSnapshot
-from actors.answers.archive.snapshot_writer import WeightedEmbedder, ProgressCallback, write_snapshot
+from actors.answers.archive.snapshot_writer import ProgressCallback, WeightedEmbedder, write_snapshot
 from actors.language.embedder import Embedder
 from cluster.artifacts.manifest import Manifest
 from cluster.errors import Fault

@@ -19,22 +19,27 @@ import numpy as np
 import structlog
 
 from actors.answers.archive.passages import Document
-from actors.answers.archive.segment import SegmentFrame, day_from_date, key_from_product_id, detect_language
+from actors.answers.archive.segment import SegmentFrame, day_from_date, detect_language, key_from_product_id
 from actors.answers.archive.snapshot import (
     PAPERS,
     SCAN,
     SKETCHES,
     MappedDocuments,
     document_to_bytes,
-    save_arrays,
     save_array,
+    save_arrays,
     save_embedder,
     write_manifest,
 )
 from actors.language import latent_embedder
 from actors.language.analysis import Analyzers
 from actors.language.embedder import Embedder
-from actors.retrieval.lexical.passage_term_counts import PassageTermCounts, concatenate_counts, count_terms, build_postings
+from actors.retrieval.lexical.passage_term_counts import (
+    PassageTermCounts,
+    build_postings,
+    concatenate_counts,
+    count_terms,
+)
 from actors.vectors.compact import CompactVectors
 from actors.vectors.types import Scores
 from cluster.artifacts.manifest import Manifest
@@ -72,7 +77,7 @@ def write_snapshot(
     signer: Signer | None = None,
     place: str = "",
 ) -> Manifest:
-    """Write a snapshot into a folder that must not exist yet; without `meaning` the built-in embedder is trained.
+    """Write a snapshot into a folder that must not exist yet; without `describe_status` the built-in embedder is trained.
 
     Errors:
         Conflict: the folder exists
@@ -195,7 +200,9 @@ class _SnapshotWriter:
 
     def _texts(self) -> Iterator[str]:
         """All passages with their titles, read back."""
-        papers = MappedDocuments(np.memmap(self._folder / PAPERS, np.uint8, "r"), np.array(self._at, np.int64))
+        papers = MappedDocuments(
+            np.memmap(self._folder / PAPERS, np.uint8, "r"), np.array(self._at, np.int64)
+        )
         for number in range(len(papers)):
             document = papers.document(number)
             for passage in document.passages:

@@ -17,14 +17,14 @@ from actors.answers.archive.messages import Snippet
 from actors.answers.extractive.form_evidence import score_form
 from actors.answers.extractive.injection_filter import clean_text, has_instructions
 from actors.answers.extractive.question_analysis import QuestionAnalysis, analyze_question
-from actors.answers.extractive.sentence_features import ScoredSentence, starts_with_reference, score_sentences
+from actors.answers.extractive.sentence_features import ScoredSentence, score_sentences, starts_with_reference
 from actors.answers.extractive.sentence_scorer import (
     THRESHOLD,
-    estimate_certainty,
     certainty_features,
+    estimate_certainty,
     is_unsupported,
-    score_quality,
     rank_features,
+    score_quality,
 )
 from actors.answers.extractive.text_tokens import TextTokenizer
 from actors.answers.extractive.verify import MIN_SUPPORT, score_support
@@ -79,7 +79,9 @@ class ComposedAnswer:
     "0 to 1: how sure it is that the first sentence answers the question."
 
 
-def compose_answer(question: str, snippets: Sequence[Snippet], *, language: str = "", now_ms: int) -> ComposedAnswer:
+def compose_answer(
+    question: str, snippets: Sequence[Snippet], *, language: str = "", now_ms: int
+) -> ComposedAnswer:
     """Answer a question with sentences of passages, or refuse.
 
     `language` is the question's (ISO 639-1); empty: found out.
@@ -115,7 +117,11 @@ def rank_sentences(
     if not wanted.weights:
         return wanted, []
     ranked = [
-        (score_quality(rank_features(wanted, one)) + _WORTH_OF_FORM * (_score_form(wanted, one, snippets) - _NO_EVIDENCE), one)
+        (
+            score_quality(rank_features(wanted, one))
+            + _WORTH_OF_FORM * (_score_form(wanted, one, snippets) - _NO_EVIDENCE),
+            one,
+        )
         for one in score_sentences(wanted, snippets[:_PASSAGES])
     ]
     ranked.sort(key=lambda pair: -pair[0])

@@ -160,4 +160,6 @@ PATTERNS: Mapping[str, tuple[tuple[str, re.Pattern[str]], ...]] = {
 
 def classify_question(question: str, language: str) -> str:
     """Say what kind of thing is asked for; empty: nothing in particular."""
-    return next((kind for kind, pattern in PATTERNS.get(language, PATTERNS["en"]) if pattern.search(question)), "")
+    return next(
+        (kind for kind, pattern in PATTERNS.get(language, PATTERNS["en"]) if pattern.search(question)), ""
+    )

@@ -308,14 +308,18 @@ def _find_names(text: str) -> list[CharSpan]:
 # --- what else could be asked ---------------------------------------------------------------------------------------
 
 
-def generate_related_questions(question: str, snippets: Sequence[Snippet], looked_at: int = _MAX_PASSAGES) -> tuple[str, ...]:
+def generate_related_questions(
+    question: str, snippets: Sequence[Snippet], looked_at: int = _MAX_PASSAGES
+) -> tuple[str, ...]:
     """Say what else could be asked that these passages answer; best passages first, none asks the same twice."""
     asked = [set(words_of(question))]
     found: list[str] = []
     is_english = Analyzers().detect_language(" ".join(snippet.text[:400] for snippet in snippets[:3])) == "en"
     for one in _generate_candidates(snippets[:looked_at], is_english):
         said = set(words_of(one))
-        if len(said) > 2 and all(len(said & other) < _DUPLICATE_SHARE * min(len(said), len(other)) for other in asked):
+        if len(said) > 2 and all(
+            len(said & other) < _DUPLICATE_SHARE * min(len(said), len(other)) for other in asked
+        ):
             asked.append(said)
             found.append(one)
             if len(found) >= _MOST_RELATED:

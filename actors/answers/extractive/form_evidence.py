@@ -52,17 +52,24 @@ def score_form(form: QuestionForm, one: ScoredSentence, wording: TextTokenizer, 
     if not subject:
         return 0.5
     if form.kind == "definition":
-        return max(_score_definition(cut, subject, lists), _score_titled_definition(cut, subject, lists, one, title, wording))
+        return max(
+            _score_definition(cut, subject, lists),
+            _score_titled_definition(cut, subject, lists, one, title, wording),
+        )
     if form.kind == "agent":
         return _score_agent(cut, form.subject[0], one, wording, lists)
     leans = one.features.has_reference or float(cut.small[:1] != () and cut.small[0] in lists.pronouns)
-    if one.features.in_sentence + leans * (one.features.title + one.features.before) < NEUTRAL and form.kind != "effect":
+    if (
+        one.features.in_sentence + leans * (one.features.title + one.features.before) < NEUTRAL
+        and form.kind != "effect"
+    ):
         return 0.0
     if form.kind == "deeds":
         return _score_action(cut, subject, lists)
     if form.kind == "effect":
         acted_on = all(
-            wording.best_similarity(stem, cut.stems) >= _SAME for stem in filter(None, map(wording.stem, form.rest))
+            wording.best_similarity(stem, cut.stems) >= _SAME
+            for stem in filter(None, map(wording.stem, form.rest))
         )
         return 0.6 if acted_on and not _score_definition(cut, subject, lists) else 0.0
     return 1.0 if any(_has_cue(cut.small, cue) for cue in _load_cues(wording.language, form.kind)) else 0.0
@@ -181,7 +188,12 @@ def _score_naming(cut: _TokenizedSentence, start: int, lists: WordLists) -> floa
 
 
 def _score_titled_definition(
-    cut: _TokenizedSentence, subject: Sequence[str], lists: WordLists, one: ScoredSentence, title: str, wording: TextTokenizer
+    cut: _TokenizedSentence,
+    subject: Sequence[str],
+    lists: WordLists,
+    one: ScoredSentence,
+    title: str,
+    wording: TextTokenizer,
 ) -> float:
     """Under the heading of the very word: `A layer of ...`, `It is a layer of ...`."""
     if one.sentence_number or len(cut.words) < 3:
@@ -210,7 +222,9 @@ def _score_action(cut: _TokenizedSentence, subject: Sequence[str], lists: WordLi
     return 0.0
 
 
-def _score_agent(cut: _TokenizedSentence, verb: str, one: ScoredSentence, wording: TextTokenizer, lists: WordLists) -> float:
+def _score_agent(
+    cut: _TokenizedSentence, verb: str, one: ScoredSentence, wording: TextTokenizer, lists: WordLists
+) -> float:
     """Is somebody said to do it? `Pear trees are pruned in January` leaves open who does."""
     stem = wording.stem(verb)
     passive = lists.passive

@@ -28,7 +28,7 @@ def render_markdown(
     urls: Mapping[str, str] | None = None,
     term_link: str = "",
 ) -> str:
-    """Write an answer with its citations, numbered by `cited_products`; empty when it was refused.
+    """Write an answer with its citations, numbered by `list_cited_products`; empty when it was refused.
 
     `urls` says where an article is to be found, by product id; without it the passage's own address counts.
     With `term_link`, an address with `%s`, names become links to it, each once.
@@ -41,7 +41,9 @@ def render_markdown(
         text = escape_text(cited.text, cite_start, cite_end)
         if links is not None:
             terms = links.select_terms(clean_text(cited.text))
-            text = _link_terms(text, {escape_text(term, cite_start, cite_end): address for term, address in terms})
+            text = _link_terms(
+                text, {escape_text(term, cite_start, cite_end): address for term, address in terms}
+            )
         url = (urls or {}).get(snippet.product_id, snippet.url)
         mark = render_citation(numbers[snippet.product_id], cite_start, cite_end, url if cite_link else "")
         parts.append(_append_mark(text, mark))

@@ -7,7 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from actors.answers.extractive.answer_types import classify_question
-from actors.answers.extractive.entity_patterns import CharSpan, find_name_spans, find_numbers, find_entities, find_role
+from actors.answers.extractive.entity_patterns import (
+    CharSpan,
+    find_entities,
+    find_name_spans,
+    find_numbers,
+    find_role,
+)
 from actors.answers.extractive.question_forms import QuestionForm, parse_form
 from actors.answers.extractive.text_tokens import TextToken, TextTokenizer, select_names
 from actors.language.stopwords import STOP_WORDS
@@ -238,7 +244,12 @@ class AnswerTypeMatch:
 def match_answer_type(wanted: QuestionAnalysis, sentence: str, words: Sequence[TextToken]) -> AnswerTypeMatch:
     """Say how much a sentence looks like holding the kind of thing that is asked for, and where."""
     kind = wanted.answer_type
-    special = {"many": _match_count, "person": _match_person, "name": _match_title, "place": _match_place}.get(kind)
+    special = {
+        "many": _match_count,
+        "person": _match_person,
+        "name": _match_title,
+        "place": _match_place,
+    }.get(kind)
     if special is not None:
         return special(wanted, sentence, words)
     if kind == "amount":
@@ -281,7 +292,9 @@ def score_closeness(found: AnswerTypeMatch, matched: Sequence[TextToken]) -> flo
     return best
 
 
-def _drop_repeated(wanted: QuestionAnalysis, sentence: str, found: Sequence[CharSpan], degree: float = 1.0) -> AnswerTypeMatch:
+def _drop_repeated(
+    wanted: QuestionAnalysis, sentence: str, found: Sequence[CharSpan], degree: float = 1.0
+) -> AnswerTypeMatch:
     """Leave out what only repeats the question."""
     asked = wanted.text.lower()
     fresh = tuple((start, end) for start, end in found if sentence[start:end].lower() not in asked)
@@ -303,7 +316,9 @@ def _match_count(wanted: QuestionAnalysis, sentence: str, words: Sequence[TextTo
 
 
 def _match_title(wanted: QuestionAnalysis, sentence: str, words: Sequence[TextToken]) -> AnswerTypeMatch:
-    own = tuple((word.start, word.end) for word in select_names(sentence, words) if word.stem not in wanted.weights)
+    own = tuple(
+        (word.start, word.end) for word in select_names(sentence, words) if word.stem not in wanted.weights
+    )
     return AnswerTypeMatch(1.0 if own or "“" in sentence or '"' in sentence else 0.3, own)
 
 

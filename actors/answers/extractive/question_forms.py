@@ -66,7 +66,9 @@ def _load_templates(language: str) -> tuple[tuple[str, Template], ...]:
     )
 
 
-def _match_template(template: Template, words: Sequence[str], at: int = 0) -> dict[str, tuple[int, int]] | None:
+def _match_template(
+    template: Template, words: Sequence[str], at: int = 0
+) -> dict[str, tuple[int, int]] | None:
     """Fit a template to all words from a place on; a slot takes as few words as it can."""
     if not template:
         return {} if at == len(words) else None

@@ -98,7 +98,12 @@ def _generate_all(sentence: str) -> Iterator[str]:
     if match := _COST.search(sentence):
         does = "does" if match["costs"] == "costs" else "did"
         yield f"How much {does} {_lower_first(match['subject'])} cost?"
-    for one in (_count_questions(sentence), _date_questions(sentence), _expectation_questions(sentence), _duration_questions(sentence)):
+    for one in (
+        _count_questions(sentence),
+        _date_questions(sentence),
+        _expectation_questions(sentence),
+        _duration_questions(sentence),
+    ):
         if one and _is_self_contained(one):
             yield one
 
@@ -132,7 +137,9 @@ def _duration_questions(sentence: str) -> str:
         return ""
     verb = match["verb"]
     does = "does" if verb.endswith("s") else "did"
-    return f"How long {does} {_lower_first(match['subject'])} {'last' if verb.startswith('last') else 'take'}?"
+    return (
+        f"How long {does} {_lower_first(match['subject'])} {'last' if verb.startswith('last') else 'take'}?"
+    )
 
 
 def _is_subject(text: str) -> bool:

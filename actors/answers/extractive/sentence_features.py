@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from actors.answers.archive.messages import Snippet
-from actors.answers.extractive.question_analysis import QuestionAnalysis, score_closeness, match_answer_type
+from actors.answers.extractive.question_analysis import QuestionAnalysis, match_answer_type, score_closeness
 from actors.answers.extractive.sentences import Sentence, split_sentences
 from actors.answers.extractive.text_tokens import SimilarityCache, TextToken
 
@@ -105,7 +105,9 @@ class _QuestionWeights:
     similarity: SimilarityCache
 
     def has_mention(self, stem: str) -> bool:
-        return any(degree >= _MENTIONED and at in self.plain for at, degree in self.similarity.similarities(stem))
+        return any(
+            degree >= _MENTIONED and at in self.plain for at, degree in self.similarity.similarities(stem)
+        )
 
     def weighted_share(self, matched: Sequence[float]) -> float:
         return sum(w * m for w, m in zip(self.weights, matched, strict=True)) / (sum(self.weights) or 1.0)
@@ -134,7 +136,8 @@ def score_sentences(wanted: QuestionAnalysis, snippets: Sequence[Snippet]) -> li
         spread = _article_weights([row for other in own for row in pages[other].matched], page.title, weights)
         scale = _QuestionWeights(wanted, weights, spread, asked_pairs, plain, beside)
         found += (
-            _score_sentence(scale, at, number, snippet.score, page, article) for number in range(len(page.sentences))
+            _score_sentence(scale, at, number, snippet.score, page, article)
+            for number in range(len(page.sentences))
         )
     return found
 
@@ -144,7 +147,9 @@ def starts_with_reference(text: str) -> bool:
     return _REFERENCE_START.match(text) is not None
 
 
-def _tokenize_passage(wanted: QuestionAnalysis, beside: SimilarityCache, snippet: Snippet) -> _TokenizedPassage:
+def _tokenize_passage(
+    wanted: QuestionAnalysis, beside: SimilarityCache, snippet: Snippet
+) -> _TokenizedPassage:
     cut = split_sentences(snippet.text[:_MOST_CHARACTERS])
     words = [wanted.tokenizer.tokenize(one.text) for one in cut]
     matched = [_extend_name_matches(wanted, beside.match_stems(word.stem for word in said)) for said in words]
@@ -166,7 +171,9 @@ def _column_max(rows: Sequence[Sequence[float]], width: int) -> list[float]:
     return [max(column) for column in zip(*rows, strict=True)] if rows else [0.0] * width
 
 
-def _article_weights(rows: Sequence[Sequence[float]], title: Sequence[float], weights: Sequence[float]) -> list[float]:
+def _article_weights(
+    rows: Sequence[Sequence[float]], title: Sequence[float], weights: Sequence[float]
+) -> list[float]:
     """Weigh the words of the question by how few sentences of an article say them."""
     spread = []
     for at, weight in enumerate(weights):
@@ -176,7 +183,12 @@ def _article_weights(rows: Sequence[Sequence[float]], title: Sequence[float], we
 
 
 def _score_sentence(
-    scale: _QuestionWeights, at: int, number: int, score: float, page: _TokenizedPassage, article: Sequence[float]
+    scale: _QuestionWeights,
+    at: int,
+    number: int,
+    score: float,
+    page: _TokenizedPassage,
+    article: Sequence[float],
 ) -> ScoredSentence:
     own = page.matched[number]
     nothing = [0.0] * len(own)

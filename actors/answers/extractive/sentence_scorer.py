@@ -154,7 +154,9 @@ def certainty_features(wanted: QuestionAnalysis, one: ScoredSentence, gap: float
     """Say what speaks against, and for, a best sentence being an answer; `gap` is how far ahead it is."""
     facts = one.features
     around = dict(zip(wanted.weights, one.around, strict=True))
-    missing = {stem: wanted.weights[stem] * (1 - degree) / wanted.total_weight for stem, degree in around.items()}
+    missing = {
+        stem: wanted.weights[stem] * (1 - degree) / wanted.total_weight for stem, degree in around.items()
+    }
     person = wanted.answer_type == "person"
     focus = around.get(wanted.focus[0], 1.0) if wanted.focus else 1.0
     return {
@@ -178,7 +180,9 @@ def score_quality(found: Mapping[str, float]) -> float:
 
 def estimate_certainty(found: Mapping[str, float]) -> float:
     """Weigh traits and doubts of the best sentence: how sure is it that it answers, 0 to 1?"""
-    total = _CERTAINTY_WEIGHTS.get("always", 0.0) + sum(weight * found.get(name, 0.0) for name, weight in _CERTAINTY_WEIGHTS.items())
+    total = _CERTAINTY_WEIGHTS.get("always", 0.0) + sum(
+        weight * found.get(name, 0.0) for name, weight in _CERTAINTY_WEIGHTS.items()
+    )
     return 1 / (1 + math.exp(-max(min(total, 30.0), -30.0)))
 
 

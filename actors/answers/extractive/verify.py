@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from types import MappingProxyType
 
 from actors.answers.extractive.injection_filter import strip_invisible
-from actors.answers.extractive.numbers import NumberMention, parse_numbers, is_number_word
+from actors.answers.extractive.numbers import NumberMention, is_number_word, parse_numbers
 from actors.answers.extractive.sentences import split_sentences
 from actors.answers.extractive.text_tokens import TextToken, TextTokenizer, select_names
 from actors.language.analysis import Analyzers
@@ -132,7 +132,9 @@ def _has_new_numbers(own: Sequence[NumberMention], other: Sequence[NumberMention
     return False
 
 
-def _has_new_names(said: str, own: Sequence[TextToken], held: str, other: Sequence[TextToken], wording: TextTokenizer) -> bool:
+def _has_new_names(
+    said: str, own: Sequence[TextToken], held: str, other: Sequence[TextToken], wording: TextTokenizer
+) -> bool:
     """Is there a name the passage does not have? Adjectives of names and their other forms are the name."""
     known = {word.stem for word in other}
     folded = fold(held)

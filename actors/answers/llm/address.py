@@ -54,7 +54,9 @@ Source: the IANA registries of special-purpose addresses
 class GuardedTransport(httpx.AsyncBaseTransport):
     """Connects to the address that was judged, under the name that was asked for."""
 
-    def __init__(self, *, may_be_internal: bool, look_up: Resolver = resolve_addresses, verify: bool = True) -> None:
+    def __init__(
+        self, *, may_be_internal: bool, look_up: Resolver = resolve_addresses, verify: bool = True
+    ) -> None:
         self._may_be_internal = may_be_internal
         self._look_up = look_up
         self._inner = httpx.AsyncHTTPTransport(verify=verify, retries=0, trust_env=False)

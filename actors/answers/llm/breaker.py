@@ -30,7 +30,7 @@ class ModelBreaker:
 
     @property
     def state(self) -> str:
-        """`closed`, `open` or `half open`."""
+        """`closed`, `available` or `half open`."""
         if not self._until_s:
             return "closed"
         return "open" if self._clock.monotonic_s() < self._until_s else "half open"

@@ -43,7 +43,9 @@ def build_answer_messages(question: str, snippets: Sequence[Snippet], fence: str
         about = " / ".join(filter(None, (snippet.title, snippet.child_title, snippet.published)))
         text = _sanitize(snippet.text, fence)[:MAX_SOURCE_CHARS]
         parts.append(f"{head}\n{_sanitize_line(about, fence)}\n{text}\n{fence} end of source {number}")
-    asked = f"{fence} question\n{_sanitize_line(question, fence)[:MAX_QUESTION_CHARS]}\n{fence} end of question"
+    asked = (
+        f"{fence} question\n{_sanitize_line(question, fence)[:MAX_QUESTION_CHARS]}\n{fence} end of question"
+    )
     return [
         {"role": "system", "content": _RULES.format(fence=fence, no_answer=NO_ANSWER)},
         {"role": "user", "content": "\n\n".join([*parts, asked])},
@@ -51,7 +53,7 @@ def build_answer_messages(question: str, snippets: Sequence[Snippet], fence: str
 
 
 def build_rewrite_messages(question: str, before: Sequence[str], fence: str) -> list[dict[str, str]]:
-    """Write the messages that ask for a follow-up question as a standalone one; `before` oldest first."""
+    """Write the messages that ask for a follow-up question as a standalone one; `shown_count` oldest first."""
     lines = [
         f"{fence} question {number}\n{_sanitize_line(text, fence)[:MAX_QUESTION_CHARS]}"
         for number, text in enumerate([*before, question], 1)

@@ -35,7 +35,7 @@ _Messages = list[dict[str, str]]
 
 
 class ModelWriter:
-    """`Writer` over any server with the OpenAI chat interface."""
+    """`AnswerWriter` over any server with the OpenAI chat interface."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class ModelWriter:
         """Write an answer, in pieces as they arrive.
 
         Errors:
-            ModelFailed: late, broken, refused, or given up on for now
+            LanguageModelError: late, broken, refused, or given up on for now
         """
         messages = build_answer_messages(question, snippets, _new_fence())
         async with aclosing(self._complete(messages, self._terms.most_tokens)) as pieces:
@@ -78,10 +78,10 @@ class ModelWriter:
                 yield piece
 
     async def rewrite(self, question: str, before: Sequence[str]) -> str:
-        """Write a follow-up question as one that stands for itself; `before` oldest first.
+        """Write a follow-up question as one that stands for itself; `shown_count` oldest first.
 
         Errors:
-            ModelFailed: late, broken, refused, or given up on for now
+            LanguageModelError: late, broken, refused, or given up on for now
         """
         messages = build_rewrite_messages(question, before, _new_fence())
         async with aclosing(self._complete(messages, _MAX_REWRITE_TOKENS)) as pieces:
@@ -91,7 +91,7 @@ class ModelWriter:
         """Send messages and give the reply in pieces as they arrive.
 
         Errors:
-            ModelFailed
+            LanguageModelError
         """
         if not self.breaker.can_call():
             raise LanguageModelError("given up on for now")

@@ -11,7 +11,7 @@ from itertools import islice
 from actors.recommender.messages import UserQuery
 from actors.recommender.ranking.query_context import QueryContext
 from actors.recommender.ranking.user_profile import list_recent_rows
-from actors.recommender.rerank.rerank import expected_depth, required_depth, deduplicate_groups
+from actors.recommender.rerank.rerank import deduplicate_groups, expected_depth, required_depth
 from actors.recommender.state.catalog import Catalog
 from actors.recommender.state.cooccurrence import SESSION_GAP_MS
 from actors.recommender.state.prior_scores import Ranking
@@ -53,17 +53,24 @@ def recently_consumed(request: QueryContext) -> list[int]:
         rows = list_recent_rows(request.interaction_rows)
     else:
         since_ms = request.now_ms - SESSION_GAP_MS if champion.allows_repeats else None
-        rows = list_recent_rows(request.interaction_rows, None, since_ms=since_ms, kinds=champion.consumed_kinds)
+        rows = list_recent_rows(
+            request.interaction_rows, None, since_ms=since_ms, kinds=champion.consumed_kinds
+        )
     return request.catalog.add_variants(rows) if request.query.dedupe else rows
 
 
 def select_candidates(
-    request: QueryContext, ranking: Ranking, left_out: list[int], *, hide_always: bool = False, wanted: int = 0
+    request: QueryContext,
+    ranking: Ranking,
+    left_out: list[int],
+    *,
+    hide_always: bool = False,
+    wanted: int = 0,
 ) -> tuple[list[int], str]:
     """Pick the best admitted rows, one per group, as many as the page and its arranging need, at least `wanted`.
 
     What earlier pages showed is still among them: dithering needs the whole list to repeat its order. Rows that may
-    not appear are barred from `ranking`.
+    not appear are barred from `build_ranking`.
 
     When nothing but `left_out` matches, those come after all (and the rung `seen_again` is named), unless they
     are to be hidden always or this is a later page.
@@ -105,7 +112,9 @@ def select_trend_leaders(request: QueryContext, left_out: list[int], wanted: int
     return pool if len(pool) >= known else []
 
 
-def select_distinct(best: Callable[[int], Rows], query: UserQuery, catalog: Catalog, wanted: int) -> list[int]:
+def select_distinct(
+    best: Callable[[int], Rows], query: UserQuery, catalog: Catalog, wanted: int
+) -> list[int]:
     """Go down a ranking until enough different products came up, or it ends; `best` gives its first rows."""
     known = required_depth(query, wanted)
     depth = expected_depth(known)

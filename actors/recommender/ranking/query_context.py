@@ -8,11 +8,17 @@ from functools import cached_property
 from actors.recommender.messages import UserQuery
 from actors.recommender.ranking.score import personal_scores
 from actors.recommender.ranking.session_context import apply_session_context
-from actors.recommender.ranking.user_profile import RecentEventTuple, UserProfile, InteractionRows, build_user_profile, find_interaction_rows
+from actors.recommender.ranking.user_profile import (
+    InteractionRows,
+    RecentEventTuple,
+    UserProfile,
+    build_user_profile,
+    find_interaction_rows,
+)
 from actors.recommender.rerank.dither import seed_from_names
 from actors.recommender.state.catalog import Catalog
 from actors.recommender.state.engine_state import CohortScores, EngineState, ItemPriors
-from actors.recommender.state.prior_scores import Ranking, PriorScores
+from actors.recommender.state.prior_scores import PriorScores, Ranking
 from actors.recommender.state.score_components import PersonalScores
 from cluster.records.validation.recent_events import GROUP
 
@@ -77,7 +83,9 @@ class QueryContext:
         context = self.query.context
         if not context:
             return self.history_profile
-        return apply_session_context(self.history_profile, context, self.catalog, self.engine_state.index, self.item_priors)
+        return apply_session_context(
+            self.history_profile, context, self.catalog, self.engine_state.index, self.item_priors
+        )
 
     @cached_property
     def cohort_scores(self) -> CohortScores | None:
@@ -118,9 +126,11 @@ class QueryContext:
     def seed(self) -> int:
         """Seed of the noise: one per reader and `pagination_id`, else one per reader and day (UTC).
 
-        So the pages of one reader fit together when they are turned by `start` alone.
+        So the pages of one reader fit together when they are turned by `prior` alone.
         """
-        return seed_from_names(*self.query.reader_ids, self.query.pagination_id or f"day {self.now_ms // _DAY_MS}")
+        return seed_from_names(
+            *self.query.reader_ids, self.query.pagination_id or f"day {self.now_ms // _DAY_MS}"
+        )
 
     @cached_property
     def last_shown(self) -> list[int]:

@@ -5,8 +5,8 @@
           + live        what goes with the reader's products since, and likeness to their vector where neither knows
           + new         what a product without events is worth by its features, or inherits from products like it
 
-Every part is scaled to spread 1 before it is weighted (z-scores), which is enough for blending. `said_of` lists
-the parts, `own_of` adds them up; everything else looks at that sum.
+Every part is scaled to spread 1 before it is weighted (z-scores), which is enough for blending. `score_user` lists
+the parts, `personal_scores` adds them up; everything else looks at that sum.
 """
 
 from __future__ import annotations
@@ -16,11 +16,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from actors.models.user_history import UserHistory, compute_sparse_scale
-from actors.recommender.ranking.user_profile import WeightedInteractions, UserProfile
+from actors.recommender.ranking.user_profile import UserProfile, WeightedInteractions
 from actors.recommender.state.cooccurrence import CooccurrenceTable
 from actors.recommender.state.engine_state import CohortScores, EngineState, ItemPriors
 from actors.recommender.state.prior_scores import PriorScores
-from actors.recommender.state.score_components import VectorScores, PersonalScores, ScoreComponent, SparseScores, sum_components
+from actors.recommender.state.score_components import (
+    PersonalScores,
+    ScoreComponent,
+    SparseScores,
+    VectorScores,
+    sum_components,
+)
 from actors.recommender.state.serving_model import ServingModel
 from actors.recommender.state.slot_map import SlotMap
 from actors.vectors.types import Codes, Rows, Scores, Vector
@@ -55,7 +61,9 @@ def personal_scores(taste: UserProfile, holdings: EngineState, standing: ItemPri
     return combine_components(score_user(taste, holdings, standing), holdings, standing)
 
 
-def combine_components(parts: Sequence[ScoreComponent], holdings: EngineState, standing: ItemPriors) -> PersonalScores:
+def combine_components(
+    parts: Sequence[ScoreComponent], holdings: EngineState, standing: ItemPriors
+) -> PersonalScores:
     """Add parts up, and let new products inherit unless a part speaks of them; the parts are not to be used again."""
     own = sum_components(parts, get_slot_map(holdings, standing))
     new = standing.cold_start
@@ -97,7 +105,9 @@ def explain_rows(
         parts = score_user(taste, holdings, standing)
         named += [(part.name, sum_components([part], layout).get_scores(chosen)) for part in parts]
         if not _has_cold_start_scores(parts):
-            named.append((COLD_START, _inherit_scores(chosen, score_user(taste, holdings, standing), layout, standing)))
+            named.append(
+                (COLD_START, _inherit_scores(chosen, score_user(taste, holdings, standing), layout, standing))
+            )
     found: list[dict[str, float]] = [{} for _ in rows]
     for name, values in named:
         for told_of, value in zip(found, values.tolist(), strict=True):
@@ -130,11 +140,17 @@ def score_user(taste: UserProfile, holdings: EngineState, standing: ItemPriors) 
         weight = blend.content * unknown
         parts.append(_score_similarity(taste.vector, holdings, standing, weight, unknown < _MOSTLY))
     if len(taste.rows) and blend.together:
-        parts.append(_score_cooccurrence("live:together", taste, overlay.cooccurrence, holdings, standing, blend.together))
+        parts.append(
+            _score_cooccurrence(
+                "live:together", taste, overlay.cooccurrence, holdings, standing, blend.together
+            )
+        )
     return parts
 
 
-def score_similar_items(like: UserProfile, holdings: EngineState, standing: ItemPriors, steps: WeightedInteractions | None = None) -> list[ScoreComponent]:
+def score_similar_items(
+    like: UserProfile, holdings: EngineState, standing: ItemPriors, steps: WeightedInteractions | None = None
+) -> list[ScoreComponent]:
     """List what every part says of products that go with given ones; `steps` is the session they came up in."""
     champion, overlay, blend = holdings.serving_model, holdings.overlay, holdings.weights
     parts: list[ScoreComponent] = []
@@ -145,14 +161,21 @@ def score_similar_items(like: UserProfile, holdings: EngineState, standing: Item
         parts += _score_cold_start(champion, past, standing)
         unknown = _uncovered_share(like, champion.get_items(len(standing)))
     if like.vector is not None:
-        weight, quick = blend.content * max(unknown, _SIMILARITY_SHARE), unknown < _MOSTLY and _has_enough_scores(parts)
+        weight, quick = (
+            blend.content * max(unknown, _SIMILARITY_SHARE),
+            unknown < _MOSTLY and _has_enough_scores(parts),
+        )
         parts.append(_score_similarity(like.vector, holdings, standing, weight, quick))
-    parts.append(_score_cooccurrence("live:together", like, overlay.cooccurrence, holdings, standing, blend.together))
+    parts.append(
+        _score_cooccurrence("live:together", like, overlay.cooccurrence, holdings, standing, blend.together)
+    )
     return parts
 
 
-def score_related_items(anchors: Sequence[int], holdings: EngineState, standing: ItemPriors) -> list[ScoreComponent]:
-    """List what the `related_ids` of given products say; nothing when they name no product."""
+def score_related_items(
+    anchors: Sequence[int], holdings: EngineState, standing: ItemPriors
+) -> list[ScoreComponent]:
+    """List what the `list_related_ids` of given products say; nothing when they name no product."""
     catalog, count = holdings.catalog, len(standing)
     named = {
         row for anchor in anchors[:_MOST_TOGETHER] for row in catalog.related_rows(anchor) if row < count
@@ -165,17 +188,26 @@ def score_related_items(anchors: Sequence[int], holdings: EngineState, standing:
     return [SparseScores("live:related", get_slot_map(holdings, standing).slots(rows), values)]
 
 
-def score_bought_together(like: UserProfile, holdings: EngineState, standing: ItemPriors) -> list[ScoreComponent]:
+def score_bought_together(
+    like: UserProfile, holdings: EngineState, standing: ItemPriors
+) -> list[ScoreComponent]:
     """List what every part says of products that are bought with given ones; nothing when no basket held them."""
     champion, overlay = holdings.serving_model, holdings.overlay
     parts: list[ScoreComponent] = []
     if champion is not None:
-        told = champion.basket_contributions(champion.build_history(like.interactions, standing.global_signals.at_ms))
+        told = champion.basket_contributions(
+            champion.build_history(like.interactions, standing.global_signals.at_ms)
+        )
         parts += [told] if told is not None else []
     if overlay.baskets.has_neighbours(like.rows):
-        parts.append(_score_cooccurrence("live:baskets", like, overlay.baskets, holdings, standing, 1.0, damped=True))
+        parts.append(
+            _score_cooccurrence("live:baskets", like, overlay.baskets, holdings, standing, 1.0, damped=True)
+        )
     if parts and like.vector is not None:
-        weight, quick = holdings.weights.content * _SIMILARITY_SHARE, champion is not None and _has_enough_scores(parts)
+        weight, quick = (
+            holdings.weights.content * _SIMILARITY_SHARE,
+            champion is not None and _has_enough_scores(parts),
+        )
         parts.append(_score_similarity(like.vector, holdings, standing, weight, quick))
     return parts
 
@@ -231,7 +263,9 @@ def _has_news(champion: ServingModel, pairs: CooccurrenceTable, liked: Rows) -> 
     )
 
 
-def _score_similarity(vector: Vector, holdings: EngineState, standing: ItemPriors, weight: float, quick: bool) -> ScoreComponent:
+def _score_similarity(
+    vector: Vector, holdings: EngineState, standing: ItemPriors, weight: float, quick: bool
+) -> ScoreComponent:
     """Say how like a vector products are; the quick way says it only of those that many deal with."""
     mean, spread = standing.estimate_spread(vector)
     known = standing.cold_start
@@ -242,16 +276,24 @@ def _score_similarity(vector: Vector, holdings: EngineState, standing: ItemPrior
     return VectorScores("live:content", holdings.index, vector, weight / spread, mean)
 
 
-def _inherit_scores(rows: Rows, parts: Sequence[ScoreComponent], layout: SlotMap, standing: ItemPriors) -> Scores:
+def _inherit_scores(
+    rows: Rows, parts: Sequence[ScoreComponent], layout: SlotMap, standing: ItemPriors
+) -> Scores:
     """Say what some rows inherit of all parts; 0 for those that are not new."""
-    found, values, new = np.zeros(len(rows), np.float32), sum_components(parts, layout).values, standing.cold_start
+    found, values, new = (
+        np.zeros(len(rows), np.float32),
+        sum_components(parts, layout).values,
+        standing.cold_start,
+    )
     if values is not None and len(new):
         by_row = dict(zip(new.rows.tolist(), new.inherit_by_slot(values).tolist(), strict=True))
         found[:] = [by_row.get(row, 0.0) for row in rows.tolist()]
     return found
 
 
-def _score_cold_start(champion: ServingModel, past: UserHistory, standing: ItemPriors) -> Iterator[SparseScores]:
+def _score_cold_start(
+    champion: ServingModel, past: UserHistory, standing: ItemPriors
+) -> Iterator[SparseScores]:
     """Say what the snapshot's features tell of new products; nothing when it has none."""
     new = standing.cold_start
     if len(new):

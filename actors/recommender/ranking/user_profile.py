@@ -96,14 +96,18 @@ class UserProfile:
 EMPTY_PROFILE = UserProfile(np.zeros(0, np.int64), np.zeros(0))
 
 
-def parse_recent_events(recent: Sequence[bytes], simulated: Sequence[RecentEvent] = ()) -> list[RecentEventTuple]:
+def parse_recent_events(
+    recent: Sequence[bytes], simulated: Sequence[RecentEvent] = ()
+) -> list[RecentEventTuple]:
     """Read a recent list, newest first, with simulated events before it.
 
     Cost:
         25 us for 100 events
     """
     made_up = sorted(simulated, key=lambda event: -event.at_ms)
-    first: list[RecentEventTuple] = [(event.type, event.product_ids, event.at_ms, event.value) for event in made_up]
+    first: list[RecentEventTuple] = [
+        (event.type, event.product_ids, event.at_ms, event.value) for event in made_up
+    ]
     if not recent:
         return first
     try:
@@ -190,7 +194,9 @@ def build_user_profile(traces: InteractionRows, index: VectorIndex) -> UserProfi
     return profile_from_weights(weights, index, _drop_weightless(steps) if 0.0 in amounts else steps)
 
 
-def profile_from_weights(weights: dict[int, float], index: VectorIndex, steps: WeightedInteractions | None = None) -> UserProfile:
+def profile_from_weights(
+    weights: dict[int, float], index: VectorIndex, steps: WeightedInteractions | None = None
+) -> UserProfile:
     """Make a taste of weighted rows."""
     if not weights:
         return EMPTY_PROFILE
@@ -227,7 +233,9 @@ def select_session(steps: WeightedInteractions, now_ms: int) -> WeightedInteract
             break
         until_ms = at_ms
         count += 1
-    return WeightedInteractions(steps.rows[:count], steps.at_ms[:count], steps.weights[:count], steps.kinds[:count])
+    return WeightedInteractions(
+        steps.rows[:count], steps.at_ms[:count], steps.weights[:count], steps.kinds[:count]
+    )
 
 
 def join_interactions(newer: WeightedInteractions, older: WeightedInteractions) -> WeightedInteractions:

@@ -15,7 +15,9 @@ _LOOKS = 400
 "Rows ahead times rules that are looked at for one place: with more than two rules fewer rows each."
 
 
-def gather_equal_values(rows: Sequence[int], spacing: Sequence[DiversityRule], values_of: ReadValues) -> list[int]:
+def gather_equal_values(
+    rows: Sequence[int], spacing: Sequence[DiversityRule], values_of: ReadValues
+) -> list[int]:
     """Put rows with an equal value side by side, where the first of them stood (`always_together`)."""
     order = list(rows)
     for rule in spacing:
@@ -40,7 +42,7 @@ def diversify(
 ) -> list[int]:
     """Let the best fitting row come next: the first that keeps its distance, else simply the first.
 
-    `pinned` maps places to rows that stay there; the first `front` other rows stay before the rest. Only the first
+    `pinned` maps places to rows that stay there; the first `top_rows` other rows stay before the rest. Only the first
     `wanted` places are worked on. A frequent value is brought forward where the rest of the list would otherwise
     end in a heap of it. `previous` are rows that stand right before the list.
 

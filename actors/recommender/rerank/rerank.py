@@ -18,7 +18,7 @@ import numpy as np
 
 from actors.recommender.messages import Boost, UserQuery
 from actors.recommender.rerank.dither import dither
-from actors.recommender.rerank.diversity import gather_equal_values, insert_pinned, diversify
+from actors.recommender.rerank.diversity import diversify, gather_equal_values, insert_pinned
 from actors.recommender.state.catalog import Catalog
 from actors.vectors.types import Mask
 from cluster.query.language.field_values import canonical, collect_scalars
@@ -98,8 +98,8 @@ def rerank(
 ) -> list[RankedItem]:
     """Make the page from a ranking without duplicates.
 
-    `before` counts the places that came on earlier pages, `shown` holds their rows and `last_shown` the last of them
-    in order; `start` counts from there. `steps` takes the list as it was after each step, when somebody wants to know.
+    `shown_count` counts the places that came on earlier pages, `shown` holds their rows and `last_shown` the last of them
+    in order; `prior` counts from there. `steps` takes the list as it was after each step, when somebody wants to know.
     """
     end = start + rows
     if not (query.boosts or query.boost_circles or query.spacing or query.dithering > 1):
@@ -141,7 +141,12 @@ class _DitheredRanking:
     """Dithers and gathers lots of the ranking, and takes out what earlier pages showed."""
 
     def __init__(
-        self, query: UserQuery, values: _FieldValues, shown: Set[int], seed: int, steps: list[RerankStep] | None
+        self,
+        query: UserQuery,
+        values: _FieldValues,
+        shown: Set[int],
+        seed: int,
+        steps: list[RerankStep] | None,
     ) -> None:
         self._query = query
         self._values = values
@@ -212,7 +217,9 @@ def _compile_boosts(query: UserQuery, catalog: Catalog) -> list[tuple[Boost, Mas
     ]
 
 
-def _apply_boosts(order: list[int], reach: int, rules: Sequence[tuple[Boost, Mask]], before: int) -> _BoostedList:
+def _apply_boosts(
+    order: list[int], reach: int, rules: Sequence[tuple[Boost, Mask]], before: int
+) -> _BoostedList:
     """Raise, pin and bury among the first `reach` rows. What is raised is not buried."""
     if not rules:
         return _BoostedList(order, {}, frozenset(), {})
@@ -229,7 +236,9 @@ def _apply_boosts(order: list[int], reach: int, rules: Sequence[tuple[Boost, Mas
     between = [row for row in head if row not in taken]
     _record_rule(by_rule, raised, first)
     _record_rule(by_rule, buried, last)
-    return _BoostedList(insert_pinned(first + between + last, pinned) + tail, pinned, frozenset(first), by_rule)
+    return _BoostedList(
+        insert_pinned(first + between + last, pinned) + tail, pinned, frozenset(first), by_rule
+    )
 
 
 def _pin_rows(
@@ -291,7 +300,9 @@ def _diversify(
             lot,
             query.spacing,
             values,
-            pinned={place - at: row for place, row in boosted.pinned.items() if at <= place < at + BLOCK_SIZE},
+            pinned={
+                place - at: row for place, row in boosted.pinned.items() if at <= place < at + BLOCK_SIZE
+            },
             front=sum(row in boosted.front for row in lot),
             wanted=end - at,
             previous=last_shown if at == 0 else (),

@@ -101,7 +101,7 @@ class Catalog:
         return row
 
     def related_rows(self, row: int) -> list[int]:
-        """Find the rows of the products and groups that a product's `related_ids` name."""
+        """Find the rows of the products and groups that a product's `list_related_ids` name."""
         names: Sequence[str] = self.record(row).get("related_ids") or ()
         return [found for name in names for found in self.rows_of([name]) or self.rows_of_group(name)]
 

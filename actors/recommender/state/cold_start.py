@@ -57,7 +57,7 @@ class ColdStartItems:
 
     Shapes:
         rows: int64 [k]; kin: int64 [k, 8], rows of known products; weights: float32 [k, 8], at most 1 in sum;
-        elders: int64 [e]; vectors: float32 [e, d]; slots: int64 [k] and kin_slots: int64 [k, 8], the same products
+        elders: int64 [e]; vectors: float32 [e, d]; slots: int64 [k] and neighbour_slots: int64 [k, 8], the same products
         where they stand in what the parts of a score say
     """
 
@@ -121,12 +121,16 @@ class ColdStartTracker:
         """
         if crowd.at_ms - self._chosen_ms >= _ESTABLISHED_FOR_MS:
             self._select_established(crowd, champion)
-        alone = ColdStartItems(established_rows=self._established, established_vectors=self._established_vectors)
+        alone = ColdStartItems(
+            established_rows=self._established, established_vectors=self._established_vectors
+        )
         if len(self._established) < _NEIGHBOURS:
             return alone
         count = len(crowd)
         votes = self._overlay.votes.get_counts(count)
-        new = np.flatnonzero((champion.get_items(count) < 0) & crowd.offered & (votes < ENOUGH_VOTES))[-_MOST:]
+        new = np.flatnonzero((champion.get_items(count) < 0) & crowd.offered & (votes < ENOUGH_VOTES))[
+            -_MOST:
+        ]
         self._compared = ensure_capacity(self._compared, count, False)
         missing = new[~self._compared[new]][-(_A_REFRESH if self._compared.any() else _AT_FIRST) :]
         if len(missing):
@@ -176,6 +180,9 @@ class ColdStartTracker:
         # what is like nothing inherits nothing; what is the same as all its kin inherits most
         weights *= _INHERITED / np.maximum(weights.sum(axis=1, keepdims=True), 1.0)
         count = int(rows.max()) + 1
-        self._neighbours, self._weights = ensure_capacity(self._neighbours, count), ensure_capacity(self._weights, count)
+        self._neighbours, self._weights = (
+            ensure_capacity(self._neighbours, count),
+            ensure_capacity(self._weights, count),
+        )
         self._neighbours[rows], self._weights[rows] = self._established[nearest], weights
         self._compared[rows] = True

@@ -119,7 +119,9 @@ class ItemPriors:
     @property
     def has_interactions(self) -> bool:
         """Did anybody do anything yet, now or before the snapshot was made?"""
-        return self.global_signals.has_interactions or any(part.name.startswith("learned:") for part in self.components)
+        return self.global_signals.has_interactions or any(
+            part.name.startswith("learned:") for part in self.components
+        )
 
     @property
     def prior_values(self) -> Scores:
@@ -231,7 +233,9 @@ class EngineState:
             scores = None
             if shares is not None:
                 is_learned = learned is not None and any(learned.find_row(*value) >= 0 for value in values)
-                scores = self._build_cohort_scores(shares, standing, LEARNED_COHORT if is_learned else LIVE_COHORT)
+                scores = self._build_cohort_scores(
+                    shares, standing, LEARNED_COHORT if is_learned else LIVE_COHORT
+                )
             found = self._cohort_cache[values] = votes, scores
             if len(self._cohort_cache) > _PROFILES:
                 self._cohort_cache.popitem(last=False)
@@ -260,7 +264,11 @@ class EngineState:
 
     def _build_priors(self, crowd: GlobalSignals, now_ms: int) -> ItemPriors:
         parts = list(self._list_components(crowd, now_ms))
-        newcomers = ColdStartItems() if self.serving_model is None else self._cold_start.get_items(crowd, self.serving_model)
+        newcomers = (
+            ColdStartItems()
+            if self.serving_model is None
+            else self._cold_start.get_items(crowd, self.serving_model)
+        )
         if len(newcomers):
             parts.append(_inherit_prior(newcomers, parts))
         return ItemPriors(
@@ -281,7 +289,9 @@ class EngineState:
         champion.bind_rows(self.catalog.product_ids[: len(crowd)])
         champion.refresh(self.overlay.votes.get_counts(len(crowd)))
         told_new = False
-        for name, weight, weight_new, values in champion.prior_contributions(self.overlay.counts, crowd.offered, now_ms):
+        for name, weight, weight_new, values in champion.prior_contributions(
+            self.overlay.counts, crowd.offered, now_ms
+        ):
             told_new = told_new or weight_new > 0
             yield PriorComponent(name, weight, weight_new, zscores(values, crowd.offered))
         yield PriorComponent("live:popular", blend.long_tail, blend.long_tail, crowd.popularity)

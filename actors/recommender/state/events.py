@@ -184,7 +184,9 @@ def events_from_table(
     codes = [reader_code(reader) for reader in readers.dictionary.take(pa.array(who)).to_pylist()]
     reader = np.array(codes, np.int64)[place]
     bought = np.array([name == "checkout" for name in names], np.bool_)
-    return EventArrays(reader, row, at_ms[owner], weights[owner], bought[kind[owner]] if len(names) else owner > 0)
+    return EventArrays(
+        reader, row, at_ms[owner], weights[owner], bought[kind[owner]] if len(names) else owner > 0
+    )
 
 
 def user_key_from_item(item: Mapping[str, Any]) -> str:

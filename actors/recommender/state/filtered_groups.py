@@ -77,7 +77,9 @@ class FilteredGroupsCache:
         if section is None or len(section.totals) != len(groups):
             section = kept[asked] = FilteredGroups(groups, allowed(), offered)
         kept.move_to_end(asked)
-        while len(kept) > 1 and (len(kept) > _MOST or sum(one.listed_rows for one in kept.values()) > _MOST_ROWS):
+        while len(kept) > 1 and (
+            len(kept) > _MOST or sum(one.listed_rows for one in kept.values()) > _MOST_ROWS
+        ):
             kept.popitem(last=False)
         return section
 

@@ -95,7 +95,10 @@ class GlobalSignalsCache:
         count = len(overlay.catalog)
         overlay.index.reserve(count)
         offered = overlay.catalog.offered.copy()
-        week, month = overlay.counts.get_relative_counts(7.0, count), overlay.counts.get_relative_counts(30.0, count)
+        week, month = (
+            overlay.counts.get_relative_counts(7.0, count),
+            overlay.counts.get_relative_counts(30.0, count),
+        )
         # later rows are newer products: they go first among equals
         trend = zscores(week, offered) + np.linspace(0, 1e-3, count, dtype=np.float32)
         largest = float(month.max(initial=0))

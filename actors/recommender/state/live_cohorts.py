@@ -83,10 +83,14 @@ class LiveCohorts:
         versions = (overlay.events_version, len(overlay.catalog))
         refresh_ms = self._refresh_ms * (1 + len(now.votes) // _EVENTS_PER_REFRESH)
         if now.versions != versions and not 0 <= now_ms - now.counted_at_ms < refresh_ms:
-            now = self._votes = _count_votes(overlay.read_newest_contributions(_MOST_EVENTS), versions, now_ms)
+            now = self._votes = _count_votes(
+                overlay.read_newest_contributions(_MOST_EVENTS), versions, now_ms
+            )
         return now
 
-    def resolve_values(self, profile: Mapping[str, Any], learned: CohortModel | None) -> tuple[CohortValue, ...]:
+    def resolve_values(
+        self, profile: Mapping[str, Any], learned: CohortModel | None
+    ) -> tuple[CohortValue, ...]:
         """List the values of a profile that some user has, or that the snapshot knows."""
         return tuple(sorted({value for _, value in self._resolve(profile, learned) if value is not None}))
 

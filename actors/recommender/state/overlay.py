@@ -15,10 +15,16 @@ import orjson
 from actors.language.embedder import Embedder, embedding_text
 from actors.recommender.state.catalog import Catalog
 from actors.recommender.state.cooccurrence import CooccurrenceTable, build_basket_pairs, build_sequence_pairs
-from actors.recommender.state.events import EventTuple, EventArrays, parse_interactions, user_key_from_item, offset_time_ms
+from actors.recommender.state.events import (
+    EventArrays,
+    EventTuple,
+    offset_time_ms,
+    parse_interactions,
+    user_key_from_item,
+)
 from actors.recommender.state.trending import DailyVotes, DecayedCounts, PlainCounts
 from actors.recommender.state.user_attributes import UserAttributes
-from actors.recommender.state.user_contributions import UserContributions, ContributionArrays
+from actors.recommender.state.user_contributions import ContributionArrays, UserContributions
 from actors.retrieval.logged_queries import LoggedQueries
 from actors.retrieval.popular_queries import PopularQueries
 from actors.retrieval.product_texts import ProductTexts
@@ -74,7 +80,9 @@ class Overlay:
         waiting: list[EventTuple] = []
         try:
             for change in changes:
-                if position_from_offset(change.offset) <= position_from_offset(self.offsets.get(change.noun, "0")):
+                if position_from_offset(change.offset) <= position_from_offset(
+                    self.offsets.get(change.noun, "0")
+                ):
                     continue
                 # noted first: a change that fails half-way is not tried again, the next reload brings it in whole
                 self.offsets[change.noun] = change.offset
@@ -197,7 +205,7 @@ class Overlay:
         self.events_version += 1
 
     def add_searches(self, table: Any) -> None:
-        """Learn settled searches (columns of `SegmentShelf.searches`)."""
+        """Learn settled searches (columns of `SegmentStore.searches`)."""
         for reader_id, at_ms, body in zip(
             *(table[name].to_pylist() for name in ("reader", "at_ms", "json")), strict=True
         ):

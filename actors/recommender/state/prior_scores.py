@@ -95,7 +95,7 @@ class Ranking:
         return len(self._prior.scores)
 
     def exclude(self, rows: Sequence[int]) -> ExcludedRows:
-        """Let some rows not appear, as far as they are judged; `unbar` takes back what this returns."""
+        """Let some rows not appear, as far as they are judged; `restore` takes back what this returns."""
         count = len(self)
         inside = [row for row in rows if row < count]
         if self._allowed is None:
@@ -136,7 +136,9 @@ class Ranking:
             float32 [n], not to be changed
         """
         if self._all is None:
-            self._all = self._prior.scores if self._personal is None else self._personal.add_to(self._prior.scores)
+            self._all = (
+                self._prior.scores if self._personal is None else self._personal.add_to(self._prior.scores)
+            )
         return self._all if self._allowed is None else np.where(self._allowed, self._all, np.float32(-np.inf))
 
     def select_best(self, count: int) -> Rows:
@@ -181,7 +183,9 @@ class Ranking:
         return _select_best_once(rows, scores, count)
 
     def _score_rows(self, rows: Rows, start: Scores) -> Scores:
-        return self._mask_excluded(rows, start + self._personal.get_scores(rows) if self._personal is not None else start.copy())
+        return self._mask_excluded(
+            rows, start + self._personal.get_scores(rows) if self._personal is not None else start.copy()
+        )
 
     def _mask_excluded(self, rows: Rows, scores: Scores) -> Scores:
         if self._allowed is not None:

@@ -1,7 +1,7 @@
 """What the parts of a score say to a reader, and what that makes in all.
 
     Said          of some products, one by one              (the live parts, a short history)
-    SaidOfAll     of everything the snapshot knows          (models that have much to say)
+    DenseScores     of everything the snapshot knows          (models that have much to say)
     Likeness      of any product, when it is looked at      (distance to the reader's vector)
 
 Values are scaled and weighted already: a score is their sum.
@@ -109,7 +109,11 @@ class PersonalScores:
         Shapes:
             start: float32 [n]; returns: float32 [n], fresh
         """
-        scores = start.copy() if self.values is None else start + self.slot_map.expand_to_rows(self.values, len(start))
+        scores = (
+            start.copy()
+            if self.values is None
+            else start + self.slot_map.expand_to_rows(self.values, len(start))
+        )
         for likeness in self.vector_scores:
             scores += likeness.score_all(len(scores))
         return scores

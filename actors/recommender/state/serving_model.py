@@ -1,7 +1,7 @@
 """One engine's snapshot, laid over the catalog: what was learned speaks in items, everything else in rows.
 
 Products the snapshot does not know are left to the live parts; products that are gone have no row. What the snapshot
-knows already is not counted again by the live parts: `fresh` says which share of a product's votes came since.
+knows already is not counted again by the live parts: `changed_count` says which share of a product's votes came since.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from actors.models.model import AccumulatingModel, SharedScoresModel, Model, SingleUserModel
+from actors.models.model import AccumulatingModel, Model, SharedScoresModel, SingleUserModel
 from actors.models.popularity import PopularityModel
 from actors.models.registry import LoadedSnapshot, is_builtin
-from actors.models.user_history import UserHistory, compute_sparse_scale, compute_dense_scale
+from actors.models.user_history import UserHistory, compute_dense_scale, compute_sparse_scale
 from actors.recommender.ranking.user_profile import WeightedInteractions
 from actors.recommender.state.events import EVENT_WEIGHTS, offset_time_ms
-from actors.recommender.state.score_components import SparseScores, DenseScores
+from actors.recommender.state.score_components import DenseScores, SparseScores
 from actors.recommender.state.slot_map import SlotMap
 from actors.recommender.state.trending import DAY_MS, DecayedCounts
 from actors.retrieval.autocomplete.snapshot_format import COMPLETIONS, CompletionSnapshot
@@ -83,7 +83,9 @@ class ServingModel:
         self._row_of: Rows = np.full(self._item_count, -1, np.int64)
         self.slot_map = SlotMap(self._item_count, self._slot_of, self._row_of)
         "Where its items and all other products stand in what it says."
-        self._basket_scorer = None if learned.baskets is None else _build_scorer("learned:baskets", learned.baskets, 1.0)
+        self._basket_scorer = (
+            None if learned.baskets is None else _build_scorer("learned:baskets", learned.baskets, 1.0)
+        )
         self._covered = 0
         self._before: Floats = np.zeros(0)
         self._scorers = [
@@ -113,7 +115,10 @@ class ServingModel:
         unknown = np.flatnonzero(codes < 0)
         slots = self.slot_map.count + len(unknown)
         codes[unknown] = np.arange(self.slot_map.count, slots)
-        self._slot_of, self._row_of = ensure_capacity(self._slot_of, count), ensure_capacity(self._row_of, slots, -1)
+        self._slot_of, self._row_of = (
+            ensure_capacity(self._slot_of, count),
+            ensure_capacity(self._row_of, slots, -1),
+        )
         self._slot_of[self._covered : count] = codes
         self._row_of[codes] = np.arange(self._covered, count)
         self.slot_map = SlotMap(slots, self._slot_of[:count], self._row_of[:slots])
@@ -152,7 +157,8 @@ class ServingModel:
         weights = steps.weights
         if self._factors:
             weights = [
-                weight * self._kind_factor(kind) for weight, kind in zip(steps.weights, steps.kinds, strict=True)
+                weight * self._kind_factor(kind)
+                for weight, kind in zip(steps.weights, steps.kinds, strict=True)
             ]
         return UserHistory.of(codes, at_s, weights, now_s)
 
@@ -201,7 +207,10 @@ class ServingModel:
                 if told is None:
                     continue
                 values = self.expand_to_rows(told, count)
-                if isinstance(part.model, PopularityModel) and part.model.half_life_days in counts.half_lives_days:
+                if (
+                    isinstance(part.model, PopularityModel)
+                    and part.model.half_life_days in counts.half_lives_days
+                ):
                     values = self._add_live_counts(part.model, values, counts, now_ms)
                 yield f"learned:{part.name}", part.weight, part.weight_new, values
 
@@ -260,7 +269,9 @@ class ServingModel:
         total *= np.float32(voice.weight * compute_dense_scale(total, count))
         return DenseScores(voice.name, total, many)
 
-    def _add_live_counts(self, model: PopularityModel, learned: Floats, counts: DecayedCounts, now_ms: int) -> Floats:
+    def _add_live_counts(
+        self, model: PopularityModel, learned: Floats, counts: DecayedCounts, now_ms: int
+    ) -> Floats:
         days = model.half_life_days or 1.0
         then = np.exp2(-max(now_ms - self.newest_ms, 0) / (days * DAY_MS))
         past = learned ** (1.0 / model.power) * then

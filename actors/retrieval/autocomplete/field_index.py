@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.retrieval.autocomplete.field_values import field_fingerprint, values_of_field
-from actors.retrieval.autocomplete.text_index import TextIndex, CompletionHit, RowTextIndex
+from actors.retrieval.autocomplete.text_index import CompletionHit, RowTextIndex, TextIndex
 from actors.vectors.types import Floats, Mask, Rows
 
 _LITTLE = 1_000
@@ -61,7 +61,7 @@ class FieldIndex:
         return len(self._changed)
 
     def record(self, row: int, product: Mapping[str, Any] | None, mark: int | None = None) -> None:
-        """Learn that a product changed, or is gone; `mark` is that of its field when it is known."""
+        """Learn that a product changed, or is gone; `overwrite_rows` is that of its field when it is known."""
         values = () if product is None else values_of_field(product, self.name, self.language, self._only)
         mark = field_fingerprint(product, self.name) if mark is None else mark
         if self._again is not None:
@@ -84,7 +84,7 @@ class FieldIndex:
         changed = dict(self._changed)
 
         def build() -> RowTextIndex:
-            # a row that left a layer meanwhile is in `_again`
+            # a row that left a layer meanwhile is in `_read_with_retry`
             values = {row: found for layer in layers for row, found in layer.values().items()}
             return RowTextIndex.of({**values, **changed}, popularity)
 
@@ -111,7 +111,7 @@ class FieldIndex:
     def look_up(
         self, typed: str, wanted: int, page: int, rows: Mask, now_ms: int, popularity: Popularity
     ) -> list[CompletionHit]:
-        """Find texts of admitted rows, best first; with `page` exact ones only those are looked for.
+        """Find texts of admitted rows, best first; with `render_docs` exact ones only those are looked for.
 
         Shapes:
             rows: bool [r], admitted rows
@@ -172,7 +172,9 @@ class FieldIndex:
         for hit in hits:
             rows = tuple(row for row in hit.rows if row in changed and hit.text in changed[row][1])
             if rows:
-                yield hit if rows == hit.rows else CompletionHit(hit.text, rows, hit.edits, hit.cost, hit.place)
+                yield (
+                    hit if rows == hit.rows else CompletionHit(hit.text, rows, hit.edits, hit.cost, hit.place)
+                )
 
 
 def rebuild_threshold(served: int) -> float:

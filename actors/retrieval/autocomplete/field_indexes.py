@@ -13,7 +13,7 @@ import numpy as np
 from actors.recommender.state.catalog import Catalog
 from actors.retrieval.autocomplete.field_index import FieldIndex, rebuild_threshold
 from actors.retrieval.autocomplete.field_values import FieldFingerprints, field_fingerprint
-from actors.retrieval.autocomplete.snapshot_format import SavedFieldIndexes, CompletionSnapshot
+from actors.retrieval.autocomplete.snapshot_format import CompletionSnapshot, SavedFieldIndexes
 from actors.retrieval.autocomplete.text_index import RowTextIndex
 from actors.vectors.types import Floats, Mask, Rows
 
@@ -77,7 +77,9 @@ class FieldIndexes:
         self._fields[key] = found
         return found
 
-    def plan_rebuild(self, popularity: Callable[[], Floats]) -> tuple[FieldIndex, Callable[[], RowTextIndex]] | None:
+    def plan_rebuild(
+        self, popularity: Callable[[], Floats]
+    ) -> tuple[FieldIndex, Callable[[], RowTextIndex]] | None:
         """Give the work of building one index again that has changed much; None when there is none."""
         for field in self._fields.values():
             if field.needs_rebuild:

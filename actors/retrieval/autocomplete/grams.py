@@ -52,7 +52,9 @@ class NgramIndex:
         starts = np.append(np.flatnonzero(first), len(keys)).astype(np.int64)
         return cls(size, keys[first], starts, owner)
 
-    def count_shared(self, typed: CharCodes, edits: int, among: int, allowed: Allowed | None) -> tuple[Rows, Rows]:
+    def count_shared(
+        self, typed: CharCodes, edits: int, among: int, allowed: Allowed | None
+    ) -> tuple[Rows, Rows]:
         """Count for each of so many texts how many of the rarest n-grams of what was typed it has.
 
         Shapes:

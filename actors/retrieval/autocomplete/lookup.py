@@ -12,7 +12,7 @@ from actors.retrieval.autocomplete.folded_texts import FoldedTexts
 from actors.retrieval.autocomplete.grams import NgramIndex
 from actors.retrieval.autocomplete.prefixes import Allowed, PrefixIndex
 from actors.retrieval.autocomplete.word_index import WordIndex
-from actors.retrieval.edit_distance import LONGEST, EditPattern, max_edits, char_codes
+from actors.retrieval.edit_distance import LONGEST, EditPattern, char_codes, max_edits
 from actors.vectors.types import Floats, Mask, Rows
 
 _PULL = 0.8
@@ -83,10 +83,12 @@ class CompletionIndex:
     place_starts: Rows
     pull: npt.NDArray[np.float32]
 
-    def look_up(self, typed: str, wanted: int, page: int = 0, allowed: Allowed | None = None) -> CompletionMatches:
+    def look_up(
+        self, typed: str, wanted: int, page: int = 0, allowed: Allowed | None = None
+    ) -> CompletionMatches:
         """Find texts for what was typed (folded, see `folding.typed_so_far`).
 
-        With `page` exact beginnings typos are not looked for; 0: only with as many as are wanted.
+        With `render_docs` exact beginnings typos are not looked for; 0: only with as many as are wanted.
 
         Cost:
             see benchmarks/completions.py
@@ -134,7 +136,9 @@ class CompletionIndex:
                 kept.append(at)
         return found.pick(np.array(kept, np.int64))
 
-    def _exact(self, first: int, last: int, length: int, wanted: int, allowed: Allowed | None) -> CompletionMatches:
+    def _exact(
+        self, first: int, last: int, length: int, wanted: int, allowed: Allowed | None
+    ) -> CompletionMatches:
         texts, places = self.prefixes.top(first, last, _AHEAD * wanted, allowed)
         cost = _INSIDE * (places != self.texts.starts[texts] + 1) - self._merit(texts)
         best = np.lexsort((texts, cost))[:wanted]

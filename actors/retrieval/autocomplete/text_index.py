@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from actors.retrieval.autocomplete.field_values import rows_by_code
 from actors.retrieval.autocomplete.index_builder import build_index
-from actors.retrieval.autocomplete.lookup import CompletionMatches, CompletionIndex
+from actors.retrieval.autocomplete.lookup import CompletionIndex, CompletionMatches
 from actors.retrieval.autocomplete.moved_articles import restore_article
 from actors.retrieval.source_texts import SourceTexts
 from actors.vectors.types import Floats, Mask, Rows
@@ -38,7 +38,9 @@ class TextIndex:
     fingerprints: npt.NDArray[np.uint64]
 
     @classmethod
-    def of(cls, values: list[tuple[str, ...]], marks: npt.NDArray[np.uint64], popularity: Floats) -> TextIndex:
+    def of(
+        cls, values: list[tuple[str, ...]], marks: npt.NDArray[np.uint64], popularity: Floats
+    ) -> TextIndex:
         """Index the texts of holders; a text is as popular as the most popular holder that has it.
 
         Shapes:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from actors.retrieval.autocomplete.folded_texts import FoldedTexts
 from actors.retrieval.autocomplete.grams import NgramIndex
 from actors.retrieval.autocomplete.prefixes import Allowed, PrefixIndex, popularity_ranks
-from actors.retrieval.edit_distance import EditPattern, max_edits, char_codes
+from actors.retrieval.edit_distance import EditPattern, char_codes, max_edits
 from actors.vectors.types import Floats, Rows
 
 _WORDS_EACH = 48
@@ -54,7 +54,11 @@ class WordIndex:
         vocabulary = FoldedTexts.of(list(found))
         rank = popularity_ranks(np.diff(starts))
         return cls(
-            vocabulary, PrefixIndex.of(vocabulary, rank), NgramIndex.of(vocabulary, 2), starts, rest.astype(np.int32)
+            vocabulary,
+            PrefixIndex.of(vocabulary, rank),
+            NgramIndex.of(vocabulary, 2),
+            starts,
+            rest.astype(np.int32),
         )
 
     def texts_with(self, typed: str, allowed: Allowed | None) -> tuple[Rows, Floats]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from actors.retrieval.lexical.index_segments import IndexSegments, ActiveSegment
+from actors.retrieval.lexical.index_segments import ActiveSegment, IndexSegments
 from actors.retrieval.lexical.postings import IndexSegment
 from actors.retrieval.lexical.query_terms import TermAlternatives
 from actors.vectors.types import Floats, Mask, Rows

@@ -14,7 +14,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from actors.retrieval.lexical.postings import IndexSegment, TermVector, merge_segments, empty_segment, build_segment
+from actors.retrieval.lexical.postings import (
+    IndexSegment,
+    TermVector,
+    build_segment,
+    empty_segment,
+    merge_segments,
+)
 from actors.vectors.types import Mask, Rows, ensure_capacity
 
 FRESH: Final = 0
@@ -196,7 +202,10 @@ class IndexSegments:
         parts = [_plain(self._parts[number], self._lays.get(number)) for number in numbers]
         owner = self._owner[: self._rows].copy()
         return lambda: MergedSegment(
-            merge_segments(parts, [np.equal(owner, number) for number in numbers]) if parts else empty_segment(), numbers
+            merge_segments(parts, [np.equal(owner, number) for number in numbers])
+            if parts
+            else empty_segment(),
+            numbers,
         )
 
     def adopt(self, done: MergedSegment) -> None:

@@ -89,7 +89,9 @@ class PassagePostings:
                     known[code] = (place, int(self.starts[place]), int(self.starts[place + 1]))
         return [known.get(code, _NOWHERE) for code in codes]
 
-    def find_best(self, weights: Mapping[int, float], k: int, allowed: Mask | None = None) -> tuple[Rows, Scores]:
+    def find_best(
+        self, weights: Mapping[int, float], k: int, allowed: Mask | None = None
+    ) -> tuple[Rows, Scores]:
         """Find the best passages, exactly.
 
         Short lists are added up. When long ones can't lift any new passage among the best, only the candidates are

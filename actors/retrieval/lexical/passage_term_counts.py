@@ -47,7 +47,9 @@ def count_terms(passages: Iterable[Sequence[int]]) -> PassageTermCounts:
     counts = np.diff(np.append(places, len(order)))
     terms, first = np.unique(sorted_codes[places], return_index=True)
     starts = np.append(first, len(places)).astype(np.int64)
-    return PassageTermCounts(terms, starts, sorted_owners[places], np.minimum(counts, 255).astype(np.uint8), sizes)
+    return PassageTermCounts(
+        terms, starts, sorted_owners[places], np.minimum(counts, 255).astype(np.uint8), sizes
+    )
 
 
 def concatenate_counts(tallies: Sequence[PassageTermCounts]) -> PassageTermCounts:

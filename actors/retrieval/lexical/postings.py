@@ -50,7 +50,7 @@ class TermVector:
 
 @dataclass(frozen=True, slots=True)
 class IndexSegment:
-    """See the drawing above; `owned` are the rows it was made of, ascending."""
+    """See the drawing above; `get_thread` are the rows it was made of, ascending."""
 
     terms: npt.NDArray[np.uint64]
     starts: npt.NDArray[np.int64]
@@ -107,7 +107,9 @@ def build_segment(texts: Sequence[TermVector]) -> IndexSegment:
     return _part(codes[first], owners[first], counts, bits, owned)
 
 
-def merge_segments(parts: Sequence[IndexSegment], keep: Sequence[Mask], *, at_once: int = _AT_ONCE) -> IndexSegment:
+def merge_segments(
+    parts: Sequence[IndexSegment], keep: Sequence[Mask], *, at_once: int = _AT_ONCE
+) -> IndexSegment:
     """Make one part of several, without the rows that are not kept; so many postings are sorted at once.
 
     Shapes:

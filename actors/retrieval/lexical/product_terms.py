@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import mmh3
 
-from actors.language.analysis import Analyzer, Analyzers, term_code, split_words
+from actors.language.analysis import Analyzer, Analyzers, split_words, term_code
 from actors.language.tokens import fold
 from actors.retrieval.lexical.postings import PAIR, TermVector
 from actors.retrieval.lexical.product_fields import WEIGHTS, read_texts, read_translations
@@ -60,7 +60,11 @@ def analyze_product(row: int, product: Mapping[str, Any], analyzers: Analyzers) 
             texts.add_new(further, analyzers.get(other))
             title, length = title or fingerprint(texts.title), length or texts.length
     return AnalyzedProduct(
-        TermVector(row, texts.codes, texts.fields), length, title, tuple(dict.fromkeys(languages)), texts.words
+        TermVector(row, texts.codes, texts.fields),
+        length,
+        title,
+        tuple(dict.fromkeys(languages)),
+        texts.words,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from actors.language.analysis import Analyzer, Analyzers, term_code, split_words_with_spans
+from actors.language.analysis import Analyzer, Analyzers, split_words_with_spans, term_code
 from actors.language.tokens import fold
 
 LONGEST = 2_000
@@ -40,7 +40,9 @@ def analyze_query(text: str, analyzers: Analyzers, languages: Sequence[str]) -> 
     own = max(asked, key=lambda analyzer: sum(word in analyzer.stop for word, _, _ in said))
     told = [one for one in said if one[0] not in own.stop]
     if said and not told:
-        return [QueryWord(word, start, end, ((term_code(fold(word)),),)) for word, start, end in said[:MOST_WORDS]]
+        return [
+            QueryWord(word, start, end, ((term_code(fold(word)),),)) for word, start, end in said[:MOST_WORDS]
+        ]
     cut = [QueryWord(word, start, end, term_groups(word, asked)) for word, start, end in told[:MOST_WORDS]]
     return [word for word in cut if word.groups]
 

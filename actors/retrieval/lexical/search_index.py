@@ -13,16 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.language.analysis import Analyzers
-from actors.retrieval.lexical.bm25 import K1, B, TermHits, TermMatcher, TermGroup, best_first
-from actors.retrieval.lexical.index_segments import MergedSegment, IndexSegments
+from actors.retrieval.lexical.bm25 import K1, B, TermGroup, TermHits, TermMatcher, best_first
+from actors.retrieval.lexical.index_segments import IndexSegments, MergedSegment
 from actors.retrieval.lexical.product_fields import GROUPS, WEIGHTS
-from actors.retrieval.lexical.product_terms import AnalyzedProduct, fingerprint, bigram_code
+from actors.retrieval.lexical.product_terms import AnalyzedProduct, bigram_code, fingerprint
 from actors.retrieval.lexical.product_terms import analyze_product as cut_product
 from actors.retrieval.lexical.query_terms import QueryWord, analyze_query
 from actors.retrieval.lexical.snapshot_format import SavedIndex
 from actors.retrieval.lexical.spell_correction import CorrectedQuery, SpellCorrector
-from actors.retrieval.lexical.spell_dictionary import ProductVocabulary, DictionaryBuild
-from actors.retrieval.lexical.text_query import FIELDS, Names, TextQuery, TextHits
+from actors.retrieval.lexical.spell_dictionary import DictionaryBuild, ProductVocabulary
+from actors.retrieval.lexical.text_query import FIELDS, Names, TextHits, TextQuery
 from actors.vectors.types import Mask, Rows, ensure_capacity
 
 _LANGUAGES: Final = 4
@@ -45,7 +45,7 @@ class RebuiltIndex:
 
 
 class SearchIndex:
-    """Products by their words. Not safe for several threads at once; `rebuilding` gives work for another one."""
+    """Products by their words. Not safe for several threads at once; `plan_rebuild` gives work for another one."""
 
     def __init__(self, seal: int = 128) -> None:
         self._analyzers = Analyzers()
@@ -168,7 +168,7 @@ class SearchIndex:
         return self._build_hits(ask, matching, words, wishes, hits, corrected, used)
 
     def rows_with_words(self, text: str, *, language: str = "", together: bool = False) -> Rows:
-        """Find the products that have every word of a text; with `together` as neighbours in their title.
+        """Find the products that have every word of a text; with `cooccurrence` as neighbours in their title.
 
         Shapes:
             returns: int64 [m], ascending
@@ -299,7 +299,9 @@ def _pairs(words: list[QueryWord]) -> list[TermGroup]:
 def _title_bigrams(wishes: list[TermGroup]) -> list[TermGroup]:
     """Wish for neighbours to be neighbours in the title, too."""
     firsts = [wish.terms[0] for wish in wishes if wish.required]
-    return [TermGroup((bigram_code(left, right),), _PHRASE, required=False) for left, right in pairwise(firsts)]
+    return [
+        TermGroup((bigram_code(left, right),), _PHRASE, required=False) for left, right in pairwise(firsts)
+    ]
 
 
 def _factors(weights: Mapping[str, float] | None) -> npt.NDArray[np.float64] | None:

@@ -16,7 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.language.analysis import Analyzers
-from actors.retrieval.lexical.postings import IndexSegment, TermVector, merge_segments, empty_segment, build_segment
+from actors.retrieval.lexical.postings import (
+    IndexSegment,
+    TermVector,
+    build_segment,
+    empty_segment,
+    merge_segments,
+)
 from actors.retrieval.lexical.product_terms import analyze_product
 from actors.retrieval.source_texts import SourceTexts
 from cluster.errors import Fault

@@ -9,9 +9,9 @@ from itertools import pairwise
 from typing import Final
 
 from actors.language.analysis import Analyzers
-from actors.retrieval.lexical.bm25 import TermHits, TermMatcher, TermGroup
-from actors.retrieval.lexical.query_terms import TermAlternatives, QueryWord, term_groups
-from actors.retrieval.lexical.spell_dictionary import SpellSuggestion, ProductVocabulary
+from actors.retrieval.lexical.bm25 import TermGroup, TermHits, TermMatcher
+from actors.retrieval.lexical.query_terms import QueryWord, TermAlternatives, term_groups
+from actors.retrieval.lexical.spell_dictionary import ProductVocabulary, SpellSuggestion
 from actors.retrieval.lexical.text_query import Correction
 from actors.retrieval.text import fold_text
 
@@ -99,7 +99,9 @@ class SpellCorrector:
         said = fold_text(word.text)
         if len(said) > _LONGEST_WORD:
             return Correction(word.start, word.end, text[word.start : word.end], ())
-        candidates = [near for near in self._vocabulary.suggest(said, 2 * _TRIED) if self._occurs_in_product(near.word)]
+        candidates = [
+            near for near in self._vocabulary.suggest(said, 2 * _TRIED) if self._occurs_in_product(near.word)
+        ]
         candidates = sorted([*candidates, *self._split_word(said)], key=lambda near: (near.cost, near.word))
         candidates = candidates[:_TRIED]
         together = [near for near in candidates if known and self._occurs_with(near.word, known)]
@@ -118,7 +120,9 @@ class SpellCorrector:
                 wishes = [TermGroup(group) for half in (left, right) for group in groups[half]]
                 count = len(self._find(wishes))
                 if count:
-                    found.append(SpellSuggestion(f"{left} {right}", 1, 1.0 - _OFTEN * math.log10(count + 1), count))
+                    found.append(
+                        SpellSuggestion(f"{left} {right}", 1, 1.0 - _OFTEN * math.log10(count + 1), count)
+                    )
         return found
 
     def _join_neighbours(self, text: str, words: Sequence[QueryWord], word: QueryWord) -> Correction | None:

@@ -18,7 +18,7 @@ import numpy as np
 from actors.retrieval.autocomplete.folded_texts import FoldedTexts
 from actors.retrieval.autocomplete.grams import NgramIndex, ngram_keys
 from actors.retrieval.autocomplete.prefixes import PrefixIndex, popularity_ranks
-from actors.retrieval.edit_distance import EditPattern, max_edits, char_codes
+from actors.retrieval.edit_distance import EditPattern, char_codes, max_edits
 from actors.retrieval.text import fold_text
 from actors.vectors.types import Floats, Rows
 
@@ -72,7 +72,9 @@ class SpellDictionary:
         kept = [word for word in counted if len(word) >= 2 and " " not in word]
         counts = np.array([counted[word] for word in kept], np.float64)
         texts = FoldedTexts.of(kept)
-        return cls(texts, NgramIndex.of(texts, _PAIR), PrefixIndex.of(texts, popularity_ranks(counts)), counts)
+        return cls(
+            texts, NgramIndex.of(texts, _PAIR), PrefixIndex.of(texts, popularity_ranks(counts)), counts
+        )
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -89,7 +91,9 @@ class SpellDictionary:
         shared = self._alike(word, most)
         if not len(shared):
             return []
-        found = EditPattern(char_codes(word + " ")).compare(self.texts.codes, self.texts.starts[shared] + 1, most)
+        found = EditPattern(char_codes(word + " ")).compare(
+            self.texts.codes, self.texts.starts[shared] + 1, most
+        )
         close = np.flatnonzero((found.edits <= most) & (found.edits > 0))
         return sorted(
             (self._judged(word, int(shared[at]), int(found.edits[at])) for at in close.tolist()),

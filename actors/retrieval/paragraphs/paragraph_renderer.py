@@ -49,7 +49,9 @@ class RenderedParagraph:
     around: SurroundingBlock | None = None
 
 
-def render_paragraph(page: str, number: int, *, html: bool = False, around: bool = False) -> RenderedParagraph | None:
+def render_paragraph(
+    page: str, number: int, *, html: bool = False, around: bool = False
+) -> RenderedParagraph | None:
     """Show the block of a page with a number; None when the page has none such."""
     found = list_blocks(parse_document(page))
     if not 0 <= number < len(found):

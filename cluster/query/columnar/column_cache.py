@@ -1,6 +1,6 @@
 """Columns over rows of records: built when they are asked for or beside, brought up to date from a journal.
 
-    beside (`preparing`): every row is written as it is found, lot by lot; then the rows that changed since the
+    beside (`build_in_steps`): every row is written as it is found, lot by lot; then the rows that changed since the
     beginning, by the journal, are written anew until few are left; the last few, and the adoption, under the lock
 
 Rows are written as they are now, so writing one twice or in another order gives the same column.
@@ -14,8 +14,8 @@ from threading import RLock
 from typing import Any
 
 from cluster.errors import ColumnsNotReady
-from cluster.query.columnar.column_source import ColumnSource, Key, ColumnSourceFactory
-from cluster.query.columnar.record_reader import RecordReader, Record, load_record
+from cluster.query.columnar.column_source import ColumnSource, ColumnSourceFactory, Key
+from cluster.query.columnar.record_reader import Record, RecordReader, load_record
 
 _SPARE = 1_024
 _BATCH_ROWS = 64

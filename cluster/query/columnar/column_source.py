@@ -8,7 +8,7 @@ from typing import Protocol
 from cluster.query.columnar.column import FieldColumn
 from cluster.query.columnar.geo import PointColumn
 from cluster.query.columnar.record_reader import Record
-from cluster.query.language.field_values import is_moment, is_text, collect_locations, build_field_reader
+from cluster.query.language.field_values import build_field_reader, collect_locations, is_moment, is_text
 
 Key = tuple[str, str]
 "The kind of a column and the canonical name of its field."

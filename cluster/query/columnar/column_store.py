@@ -9,9 +9,9 @@ removed. Removed rows are in no mask and are not given out again, so arrays besi
 
 A field that no record ever had costs nothing, however many filters name it.
 
-A column may be built beside the store, while others ask and change it (`preparing`): every row is written as it is
+A column may be built beside the store, while others ask and change it (`build_in_steps`): every row is written as it is
 found, then the rows that the journal names since the beginning are written anew, until none is left. With
-`limit` a question that would have to read more records than that is refused instead of answered (`Unready`).
+`limit_reads` a question that would have to read more records than that is refused instead of answered (`ColumnsNotReady`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from cluster.query.columnar.arrays import GrowingArray
 from cluster.query.columnar.column import FieldColumn, RowValuePairs
 from cluster.query.columnar.column_cache import ColumnCache
-from cluster.query.columnar.column_source import FieldSource, PointSource, Key, ColumnSourceFactory
+from cluster.query.columnar.column_source import ColumnSourceFactory, FieldSource, Key, PointSource
 from cluster.query.columnar.compile import Mask, compile_filter
 from cluster.query.columnar.geo import PointColumn
 from cluster.query.columnar.record_reader import Record, load_record
@@ -228,7 +228,7 @@ class ColumnStore:
             self._columns.ensure_built(self._existing_keys((_FIELD, field) for field in fields))
 
     def build_in_steps(self, keys: Iterable[Key]) -> Iterator[None]:
-        """Build columns and bring them up to date in small steps, beside questions and changes: see `BuiltColumns`."""
+        """Build columns and bring them up to date in small steps, beside questions and changes: see `ColumnCache`."""
         return self._columns.build_in_steps(self._existing_keys(keys))
 
     def find_missing(self, keys: Iterable[Key]) -> list[Key]:
@@ -243,7 +243,7 @@ class ColumnStore:
             return self._columns.keys
 
     def limit_reads(self, most_at_once: int) -> None:
-        """Refuse questions from now on that would have to read more records than this (`Unready`)."""
+        """Refuse questions from now on that would have to read more records than this (`ColumnsNotReady`)."""
         self._columns.most_at_once = most_at_once
 
     @contextmanager

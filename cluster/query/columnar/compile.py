@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster.query.language.automaton import Automaton
-from cluster.query.language.field_values import canonical, has_value, is_moment, is_text, collect_values
+from cluster.query.language.field_values import canonical, collect_values, has_value, is_moment, is_text
 from cluster.query.language.patterns import regex, wildcard
 from cluster.query.language.scalars import Bounds, Scalar, equal
 from cluster.query.language.tree import (
@@ -79,7 +79,7 @@ def compile_filter(node: Node, columns: FilterableRows) -> Mask:
         Mask [rows], fresh; only rows of `columns.every()` are set
 
     Errors:
-        FilterSyntax: a pattern too complex to run (never for a tree of `parse`)
+        FilterSyntax: a pattern too complex to run (never for a tree of `parse_recipe`)
 
     Cost:
         linear in rows and clauses; three clauses over 100,000 rows 0.1 to 0.3 ms
@@ -130,7 +130,9 @@ def _is_exact(field: str) -> bool:
     return not is_text(field) and not is_moment(field)
 
 
-def _leaf(node: Term | Phrase | Wildcard | Regex | Exists | Range, column: FilterColumn, columns: FilterableRows) -> Mask:
+def _leaf(
+    node: Term | Phrase | Wildcard | Regex | Exists | Range, column: FilterColumn, columns: FilterableRows
+) -> Mask:
     field = canonical(node.field)
     if isinstance(node, Exists):
         return column.present()
@@ -166,10 +168,16 @@ def matches(node: Node, record: Mapping[str, Anything]) -> bool:
         return has_value(record, field)
     if isinstance(node, Range):
         bounds = _bounds(node, field)
-        return has_value(record, field) if bounds is None else any(map(bounds.hold, collect_values(record, field)))
+        return (
+            has_value(record, field)
+            if bounds is None
+            else any(map(bounds.hold, collect_values(record, field)))
+        )
     if isinstance(node, (Wildcard, Regex)):
         pattern = _pattern(node, field)
-        return any(isinstance(value, str) and pattern.accepts(value) for value in collect_values(record, field))
+        return any(
+            isinstance(value, str) and pattern.accepts(value) for value in collect_values(record, field)
+        )
     return _has_value(node.value, field, collect_values(record, field))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from cluster.errors import FilterSyntax, NotFound, messages
 from cluster.query.columnar.compile import matches
 from cluster.query.language.automaton import Automaton
-from cluster.query.language.field_values import canonical, has_value, collect_scalars
+from cluster.query.language.field_values import canonical, collect_scalars, has_value
 from cluster.query.language.patterns import regex
 from cluster.query.language.scalars import Scalar
 from cluster.query.language.tree import Node

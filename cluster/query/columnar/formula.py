@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from cluster.query.language.syntax_errors import syntax_error, quote_text
+from cluster.query.language.syntax_errors import quote_text, syntax_error
 
 Values = npt.NDArray[np.float64]
 "float64 [n], NaN where a row has no value"
@@ -94,7 +94,7 @@ def parse_formula(text: str) -> Formula:
     """Parse a formula.
 
     Errors:
-        FilterSyntax: facts `kind` and `position`; a message that says what was expected
+        FilterSyntax: facts `answer_type` and `position`; a message that says what was expected
     """
     if len(text) > MOST_CHARACTERS:
         raise syntax_error("too_long", MOST_CHARACTERS, f"a formula has at most {MOST_CHARACTERS} characters")
@@ -119,7 +119,9 @@ class _Parser:
             raise syntax_error("empty", 0, "the formula is empty")
         step = self._sum()
         if self._kind:
-            raise syntax_error("token", self._start, f"expected an operator instead of {quote_text(self._word)}")
+            raise syntax_error(
+                "token", self._start, f"expected an operator instead of {quote_text(self._word)}"
+            )
         return Formula(self._text, tuple(self._fields), self._dear, step)
 
     def _next(self) -> None:

@@ -57,7 +57,9 @@ class ValueCounts:
         """Count different values."""
         return len(self._counts)
 
-    def most_frequent(self, size: int, include: Automaton | None = None, exclude: Automaton | None = None) -> CountedValues:
+    def most_frequent(
+        self, size: int, include: Automaton | None = None, exclude: Automaton | None = None
+    ) -> CountedValues:
         """List the most frequent values, equal counts by their texts.
 
         Cost:

@@ -80,7 +80,7 @@ def compile_rules(rules: Sequence[BoostRule], engine_id: str) -> tuple[CompiledR
     """Make the enabled rules of one engine ready, the most important first.
 
     Errors:
-        Invalid: as `ready`
+        Invalid: as `compile_rule`
     """
     chosen = [rule for rule in rules if rule.enabled and rule.engine_id == engine_id]
     return tuple(compile_rule(rule) for rule in sorted(chosen, key=lambda rule: (-rule.priority, rule.name)))
@@ -123,7 +123,9 @@ def _effects(rule: BoostRule) -> list[RuleEffect]:
         return []
     if rule.boost_match_type == "all":
         first = wanted[0][0]
-        return [RuleEffect(first.action, _places(first, places), _join(All, [clause for _, clause in wanted]))]
+        return [
+            RuleEffect(first.action, _places(first, places), _join(All, [clause for _, clause in wanted]))
+        ]
     lots: dict[tuple[Action, tuple[int, ...] | None], list[Node]] = {}
     for one, clause in wanted:
         lots.setdefault((one.action, _places(one, places)), []).append(clause)

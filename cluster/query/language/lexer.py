@@ -18,7 +18,7 @@ import re
 from enum import Enum
 from typing import NamedTuple
 
-from cluster.query.language.syntax_errors import syntax_error, quote_text
+from cluster.query.language.syntax_errors import quote_text, syntax_error
 
 
 class TokenKind(Enum):
@@ -67,7 +67,14 @@ _IN_REGEX = re.compile(r"[^/\\]+")
 _IN_BOUND = re.compile(r"[^\s\]}\\]+")
 _CLOCK = re.compile(r"\d{4}-\d\d-\d\dT\d\d(?::\d\d)?")
 _GOES_ON = ":\\*?&|^~"
-_SINGLE = {"(": TokenKind.OPEN, ")": TokenKind.CLOSE, ":": TokenKind.COLON, "+": TokenKind.PLUS, "-": TokenKind.MINUS, "!": TokenKind.NOT}
+_SINGLE = {
+    "(": TokenKind.OPEN,
+    ")": TokenKind.CLOSE,
+    ":": TokenKind.COLON,
+    "+": TokenKind.PLUS,
+    "-": TokenKind.MINUS,
+    "!": TokenKind.NOT,
+}
 _DOUBLE = {"&&": TokenKind.AND, "||": TokenKind.OR}
 _NAMED = {"AND": TokenKind.AND, "OR": TokenKind.OR, "NOT": TokenKind.NOT}
 
@@ -140,7 +147,9 @@ class Lexer:
                 pattern.append(char)
                 self._at += 1
             elif char in "^~":
-                raise syntax_error("unsupported", at, f"weights and fuzzy words are not supported; write \\{char}")
+                raise syntax_error(
+                    "unsupported", at, f"weights and fuzzy words are not supported; write \\{char}"
+                )
             else:
                 break
             literal.append(char)
@@ -192,7 +201,9 @@ class Lexer:
                 self._escaped()
             else:
                 self._at += 1
-                return FilterToken(TokenKind.REGEX, start, text[start : self._at], text[start + 1 : self._at - 1])
+                return FilterToken(
+                    TokenKind.REGEX, start, text[start : self._at], text[start + 1 : self._at - 1]
+                )
         raise syntax_error("regex", start, "this regular expression is never closed")
 
     def _range(self) -> FilterToken:

@@ -11,9 +11,9 @@ import re
 from cluster.errors import FilterSyntax
 from cluster.query.language import patterns
 from cluster.query.language.automaton import StepBudget
-from cluster.query.language.boolean_clauses import Subtree, ClauseGroup, combine_members
+from cluster.query.language.boolean_clauses import ClauseGroup, Subtree, combine_members
 from cluster.query.language.field_values import canonical, is_moment, is_number, is_text
-from cluster.query.language.lexer import Interval, TokenKind, Lexer, FilterToken
+from cluster.query.language.lexer import FilterToken, Interval, Lexer, TokenKind
 from cluster.query.language.limits import (
     MAX_BYTES,
     MAX_CLAUSES,
@@ -25,7 +25,7 @@ from cluster.query.language.limits import (
     WORD_WEIGHT,
 )
 from cluster.query.language.scalars import number_of, period_of
-from cluster.query.language.syntax_errors import syntax_error, shift_error, quote_text
+from cluster.query.language.syntax_errors import quote_text, shift_error, syntax_error
 from cluster.query.language.tree import Everything, Exists, Node, Phrase, Range, Regex, Term, Wildcard
 from cluster.query.language.words import fold, split_words
 
@@ -42,7 +42,7 @@ def parse(text: str, default_field: str | None = None) -> Node:
     """Parse a filter; values without a field belong to `default_field` when there is one.
 
     Errors:
-        FilterSyntax: facts `kind` (see the package) and `position` (0-based character)
+        FilterSyntax: facts `answer_type` (see the package) and `position` (0-based character)
 
     Cost:
         linear in the text; 8 microseconds for one clause, 50 for four in a group

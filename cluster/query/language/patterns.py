@@ -19,14 +19,14 @@ from collections.abc import Callable
 
 from cluster.query.language.automaton import (
     LAST_CHARACTER,
+    Alternation,
     Automaton,
     CharSet,
-    Alternation,
-    StepBudget,
     Pattern,
     Ranges,
     Repeat,
     Sequence,
+    StepBudget,
     build_automaton,
 )
 from cluster.query.language.limits import MAX_GROUPS, MAX_POSITIONS
@@ -167,7 +167,9 @@ class _Reader:
             raise syntax_error("pattern", at, f"{char} has nothing before it to repeat")
         least, most = {"?": (0, 1), "*": (0, None), "+": (1, None)}.get(char) or self._counts(at)
         if self._pattern[self._at : self._at + 1] in ("?", "+", "*", "{"):
-            raise syntax_error("pattern", self._at, "one repetition sign is enough; lazy forms are not supported")
+            raise syntax_error(
+                "pattern", self._at, "one repetition sign is enough; lazy forms are not supported"
+            )
         parts[-1] = Repeat(parts[-1], least, most)
 
     def _counts(self, at: int) -> tuple[int, int | None]:

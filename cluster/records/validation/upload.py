@@ -141,7 +141,9 @@ def parse_interactions(items: list[Any], *, now_ms: int) -> AcceptedInteractions
     return _interactions(items, has_nulls, now_ms, "", "", False, None)
 
 
-def rejected_upload_error(noun: str, *faults: str, details: Sequence[Mapping[str, Any]] = ()) -> Unprocessable:
+def rejected_upload_error(
+    noun: str, *faults: str, details: Sequence[Mapping[str, Any]] = ()
+) -> Unprocessable:
     """Make the error of a refused upload; `faults` are finished messages, `details` as `Explainer` lists them."""
     text = messages.INTERACTIONS_REJECTED if noun == "interaction" else messages.UPLOAD_REJECTED
     more = {"details": list(details)} if details else {}
@@ -159,11 +161,15 @@ def _items(tree: Any, noun: str) -> list[Any]:
     if type(items) is not list:
         raise rejected_upload_error(noun, f"data is invalid. {wrong_type('array', items)}")
     if len(items) > MAX_RECORDS:
-        raise rejected_upload_error(noun, f"data is invalid. The attribute should have at most {MAX_RECORDS} entries.")
+        raise rejected_upload_error(
+            noun, f"data is invalid. The attribute should have at most {MAX_RECORDS} entries."
+        )
     return items
 
 
-def _validate_records(adapter: TypeAdapter[list[Any]], items: list[Any], noun: str, is_detailed: bool) -> list[Any]:
+def _validate_records(
+    adapter: TypeAdapter[list[Any]], items: list[Any], noun: str, is_detailed: bool
+) -> list[Any]:
     """Validate all records, in slices so that a hostile body can't make errors without bound."""
     models: list[Any] = []
     explainer = Explainer(adapter, _FIELDS, tagged=noun == "interaction", is_detailed=is_detailed)

@@ -1,4 +1,4 @@
-"""What the stores of engines and their boost rules promise; a part of `ports`, which everybody imports."""
+"""What the stores of engines and their boost rules promise; a part of `check_ports`, which everybody imports."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ class EngineStore(Protocol):
 class EngineWatch(Protocol):
     """What is seen of engines while they serve; may be lost at any time."""
 
-    async def add_requests(self, app_id: str, asked: Mapping[tuple[Placement, str], int], now_ms: int) -> None:
+    async def add_requests(
+        self, app_id: str, asked: Mapping[tuple[Placement, str], int], now_ms: int
+    ) -> None:
         """Add up requests per place and engine id."""
         ...
 

@@ -1,4 +1,4 @@
-"""What the store promises about people who are to be forgotten; part of `ports`, and kept to the same rules."""
+"""What the store promises about people who are to be forgotten; part of `check_ports`, and kept to the same rules."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class RedisGrants:
             await self.revoke(text_of(grant_id), now_ms=now_ms)
         if became == b"used":
             await self.revoke(code.grant_id, now_ms=now_ms)
-        return cast("Redeemed", text_of(became))
+        return cast("RedeemOutcome", text_of(became))
 
     async def burn(self, sha256: str, *, now_ms: int) -> None:
         code = await self.code(sha256)
@@ -166,7 +166,7 @@ class RedisGrants:
         )
         if became == b"stolen":
             await self.revoke(grant_id, now_ms=now_ms)
-        return cast("Rotated", text_of(became))
+        return cast("RotateOutcome", text_of(became))
 
     async def revoke(self, grant_id: str, *, now_ms: int) -> bool:
         grant = await self.grant(grant_id)

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from cluster.errors import Invalid, Unavailable
-from cluster.store.redis.multiplexer import ConnectionObserver, CommandMultiplexer, pack
+from cluster.store.redis.multiplexer import CommandMultiplexer, ConnectionObserver, pack
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,9 @@ class Address:
         loop = asyncio.get_running_loop()
         transport: asyncio.BaseTransport
         if self.path:
-            transport, wire = await loop.create_unix_connection(lambda: CommandMultiplexer(loop, watch), self.path)
+            transport, wire = await loop.create_unix_connection(
+                lambda: CommandMultiplexer(loop, watch), self.path
+            )
         else:
             context = ssl.create_default_context() if self.tls else None
             transport, wire = await loop.create_connection(

@@ -82,4 +82,6 @@ class RedisClientRules:
         await self._server.execute_slow("HSET", name, field, sealed)
 
     async def remove(self, app_id: str, client: str) -> bool:
-        return bool(await self._server.execute_slow("HDEL", keys.client_rule(app_id), fold_client_name(client)))
+        return bool(
+            await self._server.execute_slow("HDEL", keys.client_rule(app_id), fold_client_name(client))
+        )

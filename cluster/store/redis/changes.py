@@ -87,7 +87,12 @@ class RedisChanges:
         }
 
     async def compact(self, app_id: str, noun: Noun, offset: str, now_ms: int) -> int:
-        names = [keys.change(app_id, noun), keys.compacted_offset(app_id), keys.trimmed(app_id), keys.follower(app_id)]
+        names = [
+            keys.change(app_id, noun),
+            keys.compacted_offset(app_id),
+            keys.trimmed(app_id),
+            keys.follower(app_id),
+        ]
         return int(await self._server.run(_SETTLE, names, [noun, offset, now_ms, LIVE_MS, FORGOTTEN_MS]))
 
     async def _wait(self, app_id: str, after: Mapping[Noun, str], block_ms: int) -> list[ChangeLogEntry]:

@@ -1,7 +1,7 @@
 """A Redis server as the stores see it: quick questions, slow ones, scripts, and waiting for something new.
 
     ask        short reads of the hot path            own connection, 150 ms
-    ask_slow   everything else that does not wait     own connection, 2 s: a large upload never delays a read
+    execute_slow   everything else that does not wait     own connection, 2 s: a large upload never delays a read
     run        a script, on either of them            sent in full again when the server forgot it
     wait       XREAD and XREADGROUP with BLOCK        a connection each while they wait
 

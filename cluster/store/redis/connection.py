@@ -8,7 +8,14 @@ from typing import Any
 from cluster.errors import HouseError, TooLarge, Unavailable
 from cluster.store.redis.address import Address
 from cluster.store.redis.breaker import Breaker
-from cluster.store.redis.multiplexer import SILENCE_S, Argument, ConnectionObserver, CommandMultiplexer, fail, pack
+from cluster.store.redis.multiplexer import (
+    SILENCE_S,
+    Argument,
+    CommandMultiplexer,
+    ConnectionObserver,
+    fail,
+    pack,
+)
 
 MAX_WAITING = 4096
 "Commands in flight on one connection; more means that something is badly wrong."
@@ -25,7 +32,9 @@ class RedisConnection:
     def __init__(self, address: Address, breaker: Breaker) -> None:
         self._address = address
         self._breaker = breaker
-        self._watch = ConnectionObserver(answered=breaker.answered, timed_out=breaker.timed_out, lost=self._lost)
+        self._watch = ConnectionObserver(
+            answered=breaker.answered, timed_out=breaker.timed_out, lost=self._lost
+        )
         self._wire: CommandMultiplexer | None = None
         self._dialling: asyncio.Task[None] | None = None
         self._early: list[tuple[bytes, asyncio.Future[Any], float]] = []

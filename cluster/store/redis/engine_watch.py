@@ -32,7 +32,9 @@ class RedisEngineWatch:
     def __init__(self, server: RedisClient) -> None:
         self._server = server
 
-    async def add_requests(self, app_id: str, asked: Mapping[tuple[Placement, str], int], now_ms: int) -> None:
+    async def add_requests(
+        self, app_id: str, asked: Mapping[tuple[Placement, str], int], now_ms: int
+    ) -> None:
         names = [keys.engine_request_count(app_id, now_ms // MINUTE_MS), keys.engine_last_request(app_id)]
         counts: list[str | int] = []
         for (place, engine_id), count in asked.items():

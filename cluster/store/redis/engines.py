@@ -71,4 +71,6 @@ class RedisEngines:
 
 
 def _sealed(engine: Engine) -> bytes:
-    return seal(engine.model_dump_json().encode(), salt_from_key(keys.engine(engine.app_id), engine.engine_id))
+    return seal(
+        engine.model_dump_json().encode(), salt_from_key(keys.engine(engine.app_id), engine.engine_id)
+    )

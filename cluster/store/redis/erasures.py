@@ -13,7 +13,7 @@ from cluster.errors import Conflict, HouseError, Unavailable
 from cluster.ids import anonymous_reader
 from cluster.records.erasure import Erasure, Person, addresses_of
 from cluster.store import erasure_keys, keys
-from cluster.store.ports.erasures import REDIS_PLACES, PersonData, AppendOnlyFileStatus, LogNoun
+from cluster.store.ports.erasures import REDIS_PLACES, AppendOnlyFileStatus, LogNoun, PersonData
 from cluster.store.redis.changes import LIVE_MS, RedisChanges
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.interactions import RedisInteractions
@@ -97,7 +97,9 @@ class RedisErasures:
 
     async def read(self, app_id: str, erasure_id: str) -> Erasure | None:
         name = erasure_keys.erasure(app_id)
-        body = unseal(await self._server.execute_slow("HGET", name, erasure_id) or b"", salt_from_key(name, erasure_id))
+        body = unseal(
+            await self._server.execute_slow("HGET", name, erasure_id) or b"", salt_from_key(name, erasure_id)
+        )
         try:
             return None if body is None else Erasure.model_validate_json(body)
         except ValidationError:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from cluster.records.experiment import Experiment
 from cluster.records.exposure import Exposure
 from cluster.store import keys
-from cluster.store.ports.experiments import ExperimentBook, AssignMode
+from cluster.store.ports.experiments import AssignMode, ExperimentBook
 from cluster.store.redis.append_plan import MOST_ADDRESSES, STRANGER_LIFE_S, BrowserWriter
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import Argument, name_of
@@ -138,7 +138,9 @@ async def erase_exposures(server: RedisClient, app_id: str, readers: Sequence[st
     return sum(gone)
 
 
-async def erase_exposures_of(server: RedisClient, app_id: str, experiment_id: str, readers: Sequence[str]) -> int:
+async def erase_exposures_of(
+    server: RedisClient, app_id: str, experiment_id: str, readers: Sequence[str]
+) -> int:
     """Forget what readers were given in one experiment, which may be gone."""
     names = [keys.exposure(app_id, experiment_id), keys.exposure_ids(app_id, experiment_id)]
     return int(await server.run(_ERASE, names, list(readers)))

@@ -22,7 +22,7 @@ from typing import Any, cast
 import hiredis
 
 from cluster.errors import HouseError, Unavailable
-from cluster.store.redis.error_replies import is_server_alive, error_from_reply
+from cluster.store.redis.error_replies import error_from_reply, is_server_alive
 
 GRACE_S = 0.005
 """Between the timer and the sweep. After a stall of our own loop timers may run before sockets are read (uvloop
@@ -48,7 +48,7 @@ class ConnectionObserver:
 
 
 class CommandMultiplexer(asyncio.Protocol):
-    """A connected socket. Made by an event loop, used by one `Pipe`, never used again once lost."""
+    """A connected socket. Made by an event loop, used by one `RedisConnection`, never used again once lost."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, watch: ConnectionObserver) -> None:
         self._loop = loop
@@ -189,7 +189,7 @@ def text_of(raw: bytes) -> str:
 
 
 def name_of(raw: bytes) -> str:
-    """Read a stored name that goes back into a command: `pack` writes the same bytes again."""
+    """Read a stored name that goes back into a command: `pack_folder` writes the same bytes again."""
     return raw.decode("utf-8", "surrogateescape")
 
 

@@ -21,11 +21,11 @@ from cluster.records.exposure import Exposure
 from cluster.records.logged_query import pseudonym
 from cluster.store import keys, thread_keys
 from cluster.store.ports.erasures import (
-    POPULAR_QUESTIONS,
     COUNTERS,
     EXPOSURES,
     LINKS,
     LOG,
+    POPULAR_QUESTIONS,
     PROFILE,
     QUARANTINE,
     QUESTIONS,
@@ -255,7 +255,9 @@ class PersonTraces:
         question_id = name.rpartition(":")[2]
         if question_id in self._questions:
             return None
-        asked = unseal(await self._server.execute_slow("HGET", name, "asked") or b"", salt_from_key(name, "asked"))
+        asked = unseal(
+            await self._server.execute_slow("HGET", name, "asked") or b"", salt_from_key(name, "asked")
+        )
         if not asked or not self._names(asked):
             return None
         found = _read(asked)
@@ -290,7 +292,9 @@ class PersonTraces:
         """Find what the person asked among the questions that were asked often."""
         day = int(name.rpartition(":")[2])
         texts = [name_of(text) for text in await self._server.execute_slow("ZRANGE", name, 0, -1)]
-        marks = [(text, question_fingerprint(text, reader)) for text in texts for reader in self._person.reader_ids]
+        marks = [
+            (text, question_fingerprint(text, reader)) for text in texts for reader in self._person.reader_ids
+        ]
         asker, found = keys.question_asker(self._app, day), list[tuple[str, str]]()
         for some in _pages(marks):
             known = await self._server.execute_slow("SMISMEMBER", asker, *(mark for _, mark in some))

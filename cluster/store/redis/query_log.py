@@ -34,7 +34,9 @@ class RedisQueries:
     async def read(self, app_id: str, after: str, *, count: int) -> list[QueryBatch]:
         name = keys.query(app_id)
         entries = await self._server.execute_slow("XRANGE", name, f"({after}", "+", "COUNT", count)
-        return [QueryBatch(text_of(offset), _queries(pairs[1], salt_from_key(name))) for offset, pairs in entries]
+        return [
+            QueryBatch(text_of(offset), _queries(pairs[1], salt_from_key(name))) for offset, pairs in entries
+        ]
 
     async def trim(self, app_id: str, upto: str) -> None:
         ms, _, n = upto.partition("-")

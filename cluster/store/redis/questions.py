@@ -171,7 +171,9 @@ class RedisQuestions:
     async def record_question(self, app_id: str, text: str, reader_id: str, day: int) -> None:
         earlier = [keys.question_asker(app_id, day - ago) for ago in range(1, FREQUENCY_DAYS)]
         names = [keys.question_asker(app_id, day), keys.question_frequency(app_id, day), *earlier]
-        await self._server.run(_NOTE, names, [text, question_fingerprint(text, reader_id), FREQUENCY_LIFE_MS, MOST_TEXTS])
+        await self._server.run(
+            _NOTE, names, [text, question_fingerprint(text, reader_id), FREQUENCY_LIFE_MS, MOST_TEXTS]
+        )
 
     async def list_popular(self, app_id: str, days: Sequence[int], *, readers: int, rows: int) -> list[str]:
         asked: Counter[str] = Counter()

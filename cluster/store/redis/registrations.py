@@ -25,7 +25,9 @@ _CHANGE = Script.load("change_client")
 class RedisRegistrations:
     """`RegistrationStore` over Redis."""
 
-    def __init__(self, server: RedisClient, quarantine: Quarantine, *, most: int = MOST_REGISTRATIONS) -> None:
+    def __init__(
+        self, server: RedisClient, quarantine: Quarantine, *, most: int = MOST_REGISTRATIONS
+    ) -> None:
         self._server = server
         self._quarantine = quarantine
         self._most = most

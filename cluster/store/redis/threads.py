@@ -43,7 +43,9 @@ class RedisThreads:
                 found.append(known.model_copy(update={"revision": int(revision or 0)}))
         return found
 
-    async def compare_and_set(self, app_id: str, user_id: str, before: ReaderThreads, after: ReaderThreads) -> bool:
+    async def compare_and_set(
+        self, app_id: str, user_id: str, before: ReaderThreads, after: ReaderThreads
+    ) -> bool:
         sealed = b""
         if after.threads:
             body = after.model_dump_json(exclude=_DERIVED, exclude_defaults=True).encode()

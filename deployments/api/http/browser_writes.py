@@ -80,7 +80,9 @@ class WritePermission:
 
     def _verify(self, at: int, user_id: str, anonymous_id: str) -> None:
         own = self._proofs.get(at, {})
-        claimed = ClaimedIdentity.from_body({"user_id": user_id, "anonymous_id": anonymous_id, **own}, self._body)
+        claimed = ClaimedIdentity.from_body(
+            {"user_id": user_id, "anonymous_id": anonymous_id, **own}, self._body
+        )
         if self._needs_proof(claimed, own):
             verify_identity(self._request, claimed)
         token = self._request.token

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, cast
 
-from actors.recommender.messages import UserQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from cluster.query.columnar.formula import is_plain_field, parse_formula
 from cluster.query.language.field_values import canonical
 from deployments.api.wire.faults import refuse
@@ -76,7 +76,9 @@ def check_format(request: ApiRequest, body: Any) -> None:
         check_names(hidden, parameter, names)
 
 
-def remove_hidden_fields(request: ApiRequest, query: UserQuery, found: RecommendationResult) -> RecommendationResult:
+def remove_hidden_fields(
+    request: ApiRequest, query: UserQuery, found: RecommendationResult
+) -> RecommendationResult:
     """Leave confidential fields out of a result whose `fl` covers them; returns it, changed."""
     hidden = hidden_fields(request)
     if hidden and may_cover_hidden(hidden, query.fields):

@@ -13,7 +13,7 @@ from html import escape
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from deployments.api.http.html_pages import render_page, render_inline, page_headers, render_prose
+from deployments.api.http.html_pages import page_headers, render_inline, render_page, render_prose
 
 HEADERS = page_headers()
 _MOST_VALUES = 12

@@ -19,8 +19,8 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.records.validation.schema import record_schema
 from cluster.store.ports.stores import Stores
-from deployments.api.http.endpoint import EndpointTexts, Endpoint
-from deployments.api.http.query_log import QueryLog, DisabledQueryLog
+from deployments.api.http.endpoint import Endpoint, EndpointTexts
+from deployments.api.http.query_log import DisabledQueryLog, QueryLog
 from deployments.api.http.query_treatment import QueryTreatment
 from deployments.api.resources.aggregation import AggregationResource
 from deployments.api.resources.ask_table import build_ask_endpoints
@@ -47,7 +47,7 @@ from deployments.api.resources.users import UsersResource
 from deployments.api.wire import records as wire
 from deployments.api.wire.autocomplete import Autocomplete, CompletionsReply
 from deployments.api.wire.bulk import Bulk, BulkReply
-from deployments.api.wire.search import SearchReply, ManyProducts, NamedProducts, SearchBody
+from deployments.api.wire.search import ManyProducts, NamedProducts, SearchBody, SearchReply
 from deployments.edge.admission import AdmissionRules
 
 _READ = AdmissionRules()
@@ -102,9 +102,13 @@ def build_endpoints(means: ApiServices) -> tuple[Endpoint, ...]:
     table = (
         *_interactions(InteractionsResource(means.stores.interactions, means.stores.records, means.clock)),
         *_erasures(users),
-        *_records(users, AggregationResource("user", means.stores.records), wire.build_envelope(wire.StoredUser)),
         *_records(
-            products, AggregationResource("product", means.stores.records), wire.ProductPart | wire.build_envelope(wire.ProductPart)
+            users, AggregationResource("user", means.stores.records), wire.build_envelope(wire.StoredUser)
+        ),
+        *_records(
+            products,
+            AggregationResource("product", means.stores.records),
+            wire.ProductPart | wire.build_envelope(wire.ProductPart),
         ),
         *_recommendations(RecommendationResource(queries, means.clock, means.new_service_id)),
         *_search(

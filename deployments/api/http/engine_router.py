@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from actors.recommender.messages import UserQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.client import RecommenderClient
 from cluster.clock import Clock
 from cluster.errors import HouseError, TooMany, Unavailable, messages

@@ -4,11 +4,11 @@ Installed by Serve itself through `RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH=dep
 stands outermost in every process that speaks HTTP. In a replica whose deployment has a `door` it answers hot
 endpoints at once; everything else goes on inside.
 
-    request -> HotPath -> door                                     hot endpoints
+    request -> HotLayer -> door                                     hot endpoints
                       \\-> Serve -> FastAPI -> door                  the rest
 
 Standing outside Serve's accounting it keeps no count of its own: whoever answers counts a request when its key is
-known and its body is here (`Door`, `McpEndpoint`), so nobody without a key takes a place. Draining needs nothing:
+known and its body is here (`RequestHandler`, `McpEndpoint`), so nobody without a key takes a place. Draining needs nothing:
 the HTTP server waits for requests in flight wherever they are answered.
 
 The layer also refuses what no endpoint sees: websockets, and Serve's own paths except the health check.
@@ -31,7 +31,7 @@ from deployments.edge.body import Receive
 from deployments.edge.credentials import HEADER as KEY_HEADER
 from deployments.edge.credentials import find_key
 from deployments.edge.envelope import Reply
-from deployments.edge.errors import unknown_path_reply, reply_from_error
+from deployments.edge.errors import reply_from_error, unknown_path_reply
 from deployments.edge.request import Scope, Send
 from deployments.edge.trace import HEADER, request_id_from
 

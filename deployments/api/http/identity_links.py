@@ -1,6 +1,6 @@
 """Link the visitor to the user on every endpoint that takes both ids, as `POST /v1/interactions` does.
 
-    token names a user           any key; a publishable key proves the visitor as `prove_reader` asks it to
+    token names a user           any key; a publishable key proves the visitor as `verify_identity` asks it to
     `user_hash` proves a user    publishable key
 
 The reply never waits for it and never fails by it. A process writes each pair once in a while, and only when the store

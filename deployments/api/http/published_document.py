@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from deployments.edge.compression import accepts_gzip, gzip
-from deployments.edge.envelope import matches_etag, compute_etag
+from deployments.edge.envelope import compute_etag, matches_etag
 
 
 class PublishedDocument:

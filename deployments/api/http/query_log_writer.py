@@ -17,7 +17,7 @@ import structlog
 from cluster.clock import Clock
 from cluster.errors import HouseError
 from cluster.meter import Meter, SilentMeter
-from cluster.records.logged_query import LONGEST, QueryKind, LoggedQuery, pseudonym
+from cluster.records.logged_query import LONGEST, LoggedQuery, QueryKind, pseudonym
 from cluster.store.ports.stores import QueryStore
 from deployments.api.http.browser_writes import address_pseudonym
 from deployments.edge.batch_writer import BatchWriter

@@ -11,7 +11,7 @@ from functools import partial
 
 from actors.experiments.client import ExperimentClient
 from actors.experiments.messages import ExperimentTreatment
-from actors.recommender.messages import UserQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.client import RecommenderClient, StoredRules
 from cluster.errors import Invalid
 from deployments.api.http.browser_writes import limit_new_users
@@ -44,7 +44,9 @@ class QueryTreatment:
             writer=partial(limit_new_users, request, "" if query.question is not None else query.user_id),
         )  # fmt: skip
         if not met:
-            return remove_hidden_fields(request, query, await self._client.answer(await self._rules.apply(query)))
+            return remove_hidden_fields(
+                request, query, await self._client.answer(await self._rules.apply(query))
+            )
         started_s, failed = request.clock.monotonic_s(), True
         try:
             found = await self._client.answer(await self._rules.apply(apply_treatments(query, met)))

@@ -19,7 +19,7 @@ from cluster.store.ports.stores import IdempotencyStore
 from deployments.api.http.endpoint import Endpoint, validate_and_answer
 from deployments.api.http.paths import PathMatch, PathTable
 from deployments.edge import cors, idempotency
-from deployments.edge.admission import AdmissionServices, bearer_user, admit
+from deployments.edge.admission import AdmissionServices, admit, bearer_user
 from deployments.edge.body import ClientDisconnected, Receive
 from deployments.edge.client_address import DIRECT, ClientAddresses
 from deployments.edge.compression import ENCODED, LEAST_BYTES, LEAST_HOT_BYTES, accepts_gzip, gzip_beside
@@ -27,7 +27,12 @@ from deployments.edge.credentials import HEADER as KEY_HEADER
 from deployments.edge.credentials import PARAMETER, find_key, key_fault
 from deployments.edge.deadline import Deadline, DeadlineExceeded
 from deployments.edge.envelope import NO_STORE, NOSNIFF, REVALIDATED, Header, Reply, matches_etag
-from deployments.edge.errors import method_not_allowed_reply, unknown_path_reply, reply_from_error, timeout_reply
+from deployments.edge.errors import (
+    method_not_allowed_reply,
+    reply_from_error,
+    timeout_reply,
+    unknown_path_reply,
+)
 from deployments.edge.request import ApiRequest, Scope, Send
 from deployments.edge.request_log import RequestCounts
 from deployments.edge.trace import AccessLog

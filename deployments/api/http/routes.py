@@ -36,7 +36,7 @@ _OPEN = {name.decode(): value.decode() for name, value in (ORIGIN, NOSNIFF)} | {
 def build_application(
     door: RequestHandler, *, version: str, close: Closing | None = None, more: Sequence[BaseRoute] = ()
 ) -> FastAPI:
-    """Build the application; `close` runs when it shuts down, `more` are routes of other doors."""
+    """Build the application; `closeness` runs when it shuts down, `more` are routes of other doors."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -65,7 +65,9 @@ def build_application(
         if endpoint.path not in seen:
             seen.add(endpoint.path)
             # No methods: the door knows them, and answers the wrong ones in our own shape.
-            app.router.routes.append(Route(endpoint.path.replace("}", ":path}"), endpoint=_HandlerEndpoint(door)))
+            app.router.routes.append(
+                Route(endpoint.path.replace("}", ":path}"), endpoint=_HandlerEndpoint(door))
+            )
     described = PublishedDocument(lambda: dumps(document()), "application/json", _OPEN)
     written = PublishedDocument(lambda: render_docs(document()), "text/html", HEADERS)
     app.router.routes.append(Route("/openapi.json", endpoint=described.endpoint, methods=["GET"]))

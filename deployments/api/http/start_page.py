@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deployments.api.http.html_pages import render_page, render_inline
+from deployments.api.http.html_pages import render_inline, render_page
 
 _PLACES = {
     "docs": ("docs", "The reference: every operation with an example to paste."),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from deployments.api.http.html_pages import render_page, page_headers
+from deployments.api.http.html_pages import page_headers, render_page
 
 _BODY = """
 <nav><a href="../docs">Documentation</a><a href="../openapi.json">openapi.json</a></nav>

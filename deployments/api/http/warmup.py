@@ -97,7 +97,9 @@ async def _is_answering(client: RecommenderClient, query: UserQuery, within_s: f
     return True
 
 
-async def _is_answered_elsewhere(stores: Stores, clock: Clock, app_id: str, engine_id: str, since_ms: int) -> bool:
+async def _is_answered_elsewhere(
+    stores: Stores, clock: Clock, app_id: str, engine_id: str, since_ms: int
+) -> bool:
     """Was the engine asked in the doors since a moment? Then another replica answers."""
     asked = (await stores.engine_watch.read_traffic(app_id, clock.now_ms())).get(("door", engine_id))
     return asked is not None and asked.last_ms > since_ms

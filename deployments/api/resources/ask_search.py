@@ -17,16 +17,16 @@ from typing import Any
 from pydantic_core import PydanticCustomError
 
 from actors.answers.archive.messages import ArchiveQuery, Snippet
-from actors.recommender.messages import UserQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.client import RecommenderClient
 from cluster.errors import NotFound
 from cluster.ids import ServiceId
 from deployments.api.http.confidential_fields import (
     check_names,
     check_query,
+    hidden_fields,
     remove_hidden_fields,
     remove_hidden_suggestions,
-    hidden_fields,
 )
 from deployments.api.http.identity import RequestIdentity, identity_from_request
 from deployments.api.http.query_log import QueryLog
@@ -76,7 +76,9 @@ class AskSearchResource:
         body: AskSearch = validate_body(AskSearch, request.payload)
         check_browser_question(request, body)
         asker = identity_from_request(request, body, self._means.clock.now_ms())
-        check_names(hidden_fields(request), "fl", (name for name in body.fl if "*" not in name), may_cover=True)
+        check_names(
+            hidden_fields(request), "fl", (name for name in body.fl if "*" not in name), may_cover=True
+        )
         return body, asker, check_query(request, self._query(request, body, asker))
 
     async def answer(self, request: ApiRequest) -> Reply:
@@ -183,9 +185,15 @@ class AskSearchResource:
             product_ids=list(marks), fl=["*"] if "*" in body.fl else [*body.fl, *ALWAYS_SHOWN, "description"]
         )
         asked = to_named_query(named, app_id=request.app_id)
-        records = remove_hidden_fields(request, asked, await self._recommender.answer(asked)).products if page else []
+        records = (
+            remove_hidden_fields(request, asked, await self._recommender.answer(asked)).products
+            if page
+            else []
+        )
         return [
-            self._render_product(body, record, marks, snippets) for record in records if record.pop("_found", True)
+            self._render_product(body, record, marks, snippets)
+            for record in records
+            if record.pop("_found", True)
         ]
 
     def _render_product(

@@ -131,7 +131,9 @@ class AskSuggestionsResource:
             for product in (await self._recommender.answer(query)).products:
                 if len(found) >= rows:
                     break
-                found += await self._means.client.suggest_product_questions(app_id, str(product["product_id"]), 1)
+                found += await self._means.client.suggest_product_questions(
+                    app_id, str(product["product_id"]), 1
+                )
             if len(found) < rows:
                 found += await self._means.client.suggest_questions(app_id, _ANYTHING, rows)
             return found

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from actors.serving.client import RecommenderClient
 from cluster.ids import ServiceId
-from deployments.api.http.endpoint import EndpointTexts, Endpoint
+from deployments.api.http.endpoint import Endpoint, EndpointTexts
 from deployments.api.http.query_log import QueryLog
 from deployments.api.resources.ask_search import AskSearchResource
 from deployments.api.resources.ask_suggestions import AskSuggestionsResource
@@ -20,7 +20,9 @@ from deployments.api.wire.records import MessageReply, build_envelope
 from deployments.edge.admission import AdmissionRules
 
 _READ = AdmissionRules(publishable=True)
-_ASK = AdmissionRules(publishable=True, body="json", reads_token=True, token_in_body=True, browser_bytes=128 << 10)
+_ASK = AdmissionRules(
+    publishable=True, body="json", reads_token=True, token_in_body=True, browser_bytes=128 << 10
+)
 _TAG = "Ask"
 
 
@@ -53,7 +55,10 @@ def _search_rows(desk: AskSearchResource) -> tuple[Endpoint, ...]:
 
 
 def _suggestion_rows(desk: AskSuggestionsResource) -> tuple[Endpoint, ...]:
-    questions, texts = {200: build_envelope(wire.QuestionsReply)}, {200: build_envelope(wire.CompletedTextsReply)}
+    questions, texts = (
+        {200: build_envelope(wire.QuestionsReply)},
+        {200: build_envelope(wire.CompletedTextsReply)},
+    )
     rows = (
         ("related_questions", "Suggest questions about a product", wire.RelatedQuestions, desk.related, questions),
         ("trending_questions", "List trending questions", wire.TrendingQuestions, desk.trending, questions),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 
 from deployments.api.http.confidential_fields import check_format
-from deployments.api.wire.ask import AskBody, AnswerFormatBody
+from deployments.api.wire.ask import AnswerFormatBody, AskBody
 from deployments.api.wire.faults import refuse
 from deployments.edge.request import ApiRequest
 

@@ -22,11 +22,11 @@ from cluster.errors import TooMany, Unavailable
 from deployments.api.http.endpoint import Endpoint, validate_and_answer
 from deployments.api.wire.bulk import Bulk, BulkItem
 from deployments.api.wire.faults import unprocessable_from
-from deployments.edge.admission import AdmissionServices, AdmissionRules, refresh_credential, check_access
+from deployments.edge.admission import AdmissionRules, AdmissionServices, check_access, refresh_credential
 from deployments.edge.caller import Caller
 from deployments.edge.deadline import Deadline, DeadlineExceeded
 from deployments.edge.envelope import Reply, dumps
-from deployments.edge.errors import unknown_path_reply, reply_from_error
+from deployments.edge.errors import reply_from_error, unknown_path_reply
 from deployments.edge.request import ApiRequest
 
 GROUPS = frozenset({"search", "recommendation", "ask", "qa"})
@@ -88,7 +88,9 @@ class BulkResource:
             self._waiting -= patience.until_s is not None
         return _join_replies(replies)
 
-    async def _answer_item(self, request: ApiRequest, item: BulkItem, patience: _WaitBudget, *, first: bool) -> Reply:
+    async def _answer_item(
+        self, request: ApiRequest, item: BulkItem, patience: _WaitBudget, *, first: bool
+    ) -> Reply:
         endpoint = self._table.get(item.api_name)
         if endpoint is None:
             return unknown_path_reply()
@@ -110,7 +112,13 @@ class BulkResource:
         return reply_from_error(error, endpoint.family, request_id=request.request_id)
 
     async def _admit(
-        self, inner: ApiRequest, rules: AdmissionRules, gate: AdmissionServices, patience: _WaitBudget, *, spend: bool
+        self,
+        inner: ApiRequest,
+        rules: AdmissionRules,
+        gate: AdmissionServices,
+        patience: _WaitBudget,
+        *,
+        spend: bool,
     ) -> None:
         """Check whether a request may be answered now, and wait for its token while that makes sense.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from actors.experiments.messages import LifecycleStep
-from deployments.api.http.endpoint import EndpointTexts, Answer, Endpoint, Schema
+from deployments.api.http.endpoint import Answer, Endpoint, EndpointTexts, Schema
 from deployments.api.resources.experiment_admin import ExperimentsResource
 from deployments.api.resources.experiments import NAMED, ExperimentEventsResource
 from deployments.api.wire import experiments as shape
@@ -18,13 +18,17 @@ from deployments.edge.admission import AdmissionRules
 BASE = "/v1/experiments"
 _ONE = f"{BASE}/{{{NAMED}}}"
 _TAG = "Experiments"
-_EVENT = AdmissionRules(publishable_by="publishable_experiments", writes=True, body="raw", browser_bytes=16 << 10)
+_EVENT = AdmissionRules(
+    publishable_by="publishable_experiments", writes=True, body="raw", browser_bytes=16 << 10
+)
 _READ = AdmissionRules()
 _STEP = AdmissionRules(bucket="write", writes=True)
 _CHANGE = AdmissionRules(bucket="write", writes=True, body="json")
 
 
-def build_experiment_endpoints(events: ExperimentEventsResource, admin: ExperimentsResource) -> tuple[Endpoint, ...]:
+def build_experiment_endpoints(
+    events: ExperimentEventsResource, admin: ExperimentsResource
+) -> tuple[Endpoint, ...]:
     """Make the rows."""
     return (
         Endpoint(

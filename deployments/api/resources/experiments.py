@@ -72,7 +72,9 @@ class ExperimentEventsResource:
             "status": variant.status,
             "configuration": variant.configuration,
         }
-        return plain_reply({"took": request.took_ms(), "in_experiment": assigned.in_experiment, "variant": shown})
+        return plain_reply(
+            {"took": request.took_ms(), "in_experiment": assigned.in_experiment, "variant": shown}
+        )
 
 
 def parse_event(body: bytes) -> Any:

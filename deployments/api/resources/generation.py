@@ -11,9 +11,9 @@ from __future__ import annotations
 from pydantic import ValidationError
 
 from cluster.errors import NotFound
-from deployments.api.http.endpoint import EndpointTexts, Endpoint
+from deployments.api.http.endpoint import Endpoint, EndpointTexts
 from deployments.api.wire.faults import unprocessable_from
-from deployments.api.wire.generation import GenerationReply, Generation
+from deployments.api.wire.generation import Generation, GenerationReply
 from deployments.api.wire.records import MessageReply, build_envelope
 from deployments.edge.admission import AdmissionRules
 from deployments.edge.envelope import Reply

@@ -16,13 +16,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from actors.history.client import LocalHistoryClient
-from actors.history.messages import ThreadChange, ThreadChangeResult, GenerateUpdate, ThreadVerb
+from actors.history.messages import GenerateUpdate, ThreadChange, ThreadChangeResult, ThreadVerb
 from cluster.clock import iso_ms
 from cluster.errors import Fault, Unauthenticated, Unavailable, messages
 from cluster.records.thread import Thread
 from deployments.api.wire import history as wire
 from deployments.api.wire.faults import refuse, unprocessable_from
-from deployments.edge.envelope import Reply, success, message_reply
+from deployments.edge.envelope import Reply, message_reply, success
 from deployments.edge.request import ApiRequest
 
 
@@ -103,7 +103,7 @@ class HistoryResource:
         return success({"deleted_count": changed.count})
 
     async def touch(self, request: ApiRequest) -> Reply:
-        """Raise a thread's indicator; with `generate` append a new answer first.
+        """Raise a thread's indicator; with `generate_update` append a new answer first.
 
         Only a subscribed thread takes updates (reference 8.9), so another one is neither touched nor generated for.
         """
@@ -112,7 +112,9 @@ class HistoryResource:
         if not body.generate:
             return success({"touched": (await self._change(request, "touch", body.thread_id)).count})
         with store_errors_as_faults():
-            made = await self._client.generate_update(GenerateUpdate(request.app_id, wanted.user_id, body.thread_id))
+            made = await self._client.generate_update(
+                GenerateUpdate(request.app_id, wanted.user_id, body.thread_id)
+            )
         if not made.appended:
             return success({"touched": 0, "generated": False})
         return success({"touched": 1, "generated": True, "question_id": made.question_id})
@@ -128,7 +130,9 @@ class HistoryResource:
 
         return answer
 
-    async def _change(self, request: ApiRequest, verb: ThreadVerb, *thread_ids: str, text: str = "") -> ThreadChangeResult:
+    async def _change(
+        self, request: ApiRequest, verb: ThreadVerb, *thread_ids: str, text: str = ""
+    ) -> ThreadChangeResult:
         wanted: HistoryRequest = request.parsed
         with store_errors_as_faults():
             return await self._client.change(

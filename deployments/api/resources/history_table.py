@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from actors.history.messages import ThreadVerb
-from deployments.api.http.endpoint import EndpointTexts, Answer, Endpoint
+from deployments.api.http.endpoint import Answer, Endpoint, EndpointTexts
 from deployments.api.resources.history import HistoryResource
 from deployments.api.resources.threads import NAMED, ThreadsResource
 from deployments.api.wire import history as shape

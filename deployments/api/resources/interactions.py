@@ -19,8 +19,8 @@ from cluster.records.validation.deletes import parse_interaction_delete
 from cluster.records.validation.upload import parse_upload
 from cluster.store.ports.stores import BrowserWriter, InteractionStore, RecordStore
 from deployments.api.http.browser_writes import WritePermission
-from deployments.api.resources.records import mark_dry_run, is_dry_run
-from deployments.edge.envelope import Reply, plain_reply, message_reply
+from deployments.api.resources.records import is_dry_run, mark_dry_run
+from deployments.edge.envelope import Reply, message_reply, plain_reply
 from deployments.edge.request import ApiRequest
 
 MOST_WARNINGS = 20
@@ -103,7 +103,9 @@ def _warning(index: int, field: str, message: str) -> dict[str, Any]:
     return {"index": index, "field": field, "message": message}
 
 
-def _upload_reply(request: ApiRequest, accepted: AcceptedInteractions, warnings: list[dict[str, Any]]) -> Reply:
+def _upload_reply(
+    request: ApiRequest, accepted: AcceptedInteractions, warnings: list[dict[str, Any]]
+) -> Reply:
     """Answer an upload; the interface fixes the body of one that is in order."""
     found = {"message": messages.SUCCESS, "warnings": warnings[:MOST_WARNINGS]} if warnings else None
     reply = message_reply(messages.SUCCESS) if found is None else plain_reply(found)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from cluster.errors import messages
 from cluster.records.validation.deletes import parse_product_delete
 from deployments.api.resources.records import RecordsResource
-from deployments.edge.envelope import Reply, success_json, compute_etag, with_etag
+from deployments.edge.envelope import Reply, compute_etag, success_json, with_etag
 from deployments.edge.request import ApiRequest
 
 

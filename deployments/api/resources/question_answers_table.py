@@ -5,7 +5,7 @@ Source: reference section 2, rows 48 to 50
 
 from __future__ import annotations
 
-from deployments.api.http.endpoint import EndpointTexts, Endpoint
+from deployments.api.http.endpoint import Endpoint, EndpointTexts
 from deployments.api.resources.question_answers import QuestionAnswersResource
 from deployments.api.resources.question_bank import QuestionBankResource
 from deployments.api.wire import qa as wire
@@ -17,7 +17,9 @@ _ASK = AdmissionRules(publishable=True, body="json", reads_token=True, proves_wr
 _TAG = "Questions and answers"
 
 
-def build_question_answer_endpoints(banks: QuestionBankResource, pages: QuestionAnswersResource) -> tuple[Endpoint, ...]:
+def build_question_answer_endpoints(
+    banks: QuestionBankResource, pages: QuestionAnswersResource
+) -> tuple[Endpoint, ...]:
     """Make the rows."""
     return (
         Endpoint(

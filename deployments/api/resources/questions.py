@@ -92,7 +92,9 @@ class QuestionsResource:
         )
         return success({"question_id": question_id})
 
-    def build_question(self, request: ApiRequest, body: Any, text: str, asker: RequestIdentity, **more: Any) -> Question:
+    def build_question(
+        self, request: ApiRequest, body: Any, text: str, asker: RequestIdentity, **more: Any
+    ) -> Question:
         """Make a question out of a body."""
         now_ms = self._means.clock.now_ms()
         default = Format(related_resource_fl=tuple(getattr(body, "related_resource_fl", None) or ("title",)))
@@ -118,7 +120,9 @@ class QuestionsResource:
             **more,
         )
 
-    async def accept(self, request: ApiRequest, question: Question, asker: RequestIdentity, parent_id: str | None) -> str:
+    async def accept(
+        self, request: ApiRequest, question: Question, asker: RequestIdentity, parent_id: str | None
+    ) -> str:
         """Write a question down, unless its reader may not ask any more; its answer begins behind the reply.
 
         Errors:
@@ -128,7 +132,9 @@ class QuestionsResource:
         """
         means = self._means
         if parent_id is not None:
-            question = self._check_parent(question, await means.store.read(request.app_id, parent_id), parent_id)
+            question = self._check_parent(
+                question, await means.store.read(request.app_id, parent_id), parent_id
+            )
         reason = request.gate.why_no_writes()
         if reason:
             raise Unavailable(reason, retry_after_s=10, told=True)
@@ -142,9 +148,13 @@ class QuestionsResource:
         only = await list_few_matching(self._recommender, question.app_id, question.fq, question.type)
         await means.client.submit(question.model_copy(update={"only": only}))
         if not has_link(question.text):
-            self._run_in_background(means.store.record_question(request.app_id, question.text, asker.counting_id, day))
+            self._run_in_background(
+                means.store.record_question(request.app_id, question.text, asker.counting_id, day)
+            )
         if question.logged:
-            await asyncio.wait({self._run_in_background(self._record_in_history(question))}, timeout=_HISTORY_WAIT_S)
+            await asyncio.wait(
+                {self._run_in_background(self._record_in_history(question))}, timeout=_HISTORY_WAIT_S
+            )
         return question.question_id
 
     async def _admit(self, request: ApiRequest, asker: RequestIdentity, day: int) -> None:
@@ -226,7 +236,9 @@ class QuestionsResource:
         before = (*parent.question.before, parent.question.text)[-5:]
         return question.model_copy(update={"parent_id": parent_id, "before": before})
 
-    async def _format_answer(self, recorded: StoredQuestion | None, body: AskAnswers) -> dict[str, Any] | None:
+    async def _format_answer(
+        self, recorded: StoredQuestion | None, body: AskAnswers
+    ) -> dict[str, Any] | None:
         if recorded is None:
             return None
         return await self._means.client.render_answer(recorded, body.format(recorded.question.format))

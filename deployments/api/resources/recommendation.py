@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from actors.recommender.messages import QueryKind, UserQuery, RecommendationResult
+from actors.recommender.messages import QueryKind, RecommendationResult, UserQuery
 from cluster.clock import Clock
 from cluster.errors import Forbidden
 from cluster.ids import ServiceId

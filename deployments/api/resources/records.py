@@ -19,7 +19,7 @@ from cluster.records.validation.accepted import AcceptedRecords, RecordNoun, Typ
 from cluster.records.validation.upload import parse_upload
 from cluster.store.ports.stores import Stores
 from deployments.api.wire.faults import refuse
-from deployments.edge.envelope import Header, Reply, plain_reply, dumps, success, success_json, with_etag
+from deployments.edge.envelope import Header, Reply, dumps, plain_reply, success, success_json, with_etag
 from deployments.edge.request import ApiRequest
 
 INCONSISTENT = (
@@ -33,7 +33,7 @@ _MOST_TRIES = 5
 
 
 class RecordsResource:
-    """Endpoints of one noun; `Users` and `Products` say how they differ."""
+    """Endpoints of one noun; `UsersResource` and `ProductsResource` say how they differ."""
 
     noun: ClassVar[RecordNoun]
     id_field: ClassVar[str]

@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from actors.recommender.messages import UserQuery, RecommendationResult
-from actors.retrieval.messages import SearchResult, SearchQuery, SpellingResult
+from actors.recommender.messages import RecommendationResult, UserQuery
+from actors.retrieval.messages import SearchQuery, SearchResult, SpellingResult
 from actors.serving.client import RecommenderClient
 from cluster.clock import Clock
 from cluster.ids import ServiceId
@@ -76,12 +76,16 @@ class SearchResource:
             total=found.total, language=asked.prefer_language, served_by=answered.served_by,
             engine_id=query.engine_id,
         )  # fmt: skip
-        return self._reply(request, answered, b"," + dumps(_search_details(query, found))[1:-1] + render_notices(answered))
+        return self._reply(
+            request, answered, b"," + dumps(_search_details(query, found))[1:-1] + render_notices(answered)
+        )
 
     async def answer_many(self, request: ApiRequest) -> Reply:
         """Give products by their ids."""
         query: UserQuery = request.parsed
-        return self._reply(request, remove_hidden_fields(request, query, await self._client.answer(query)), b"")
+        return self._reply(
+            request, remove_hidden_fields(request, query, await self._client.answer(query)), b""
+        )
 
     def _reply(self, request: ApiRequest, answered: RecommendationResult, more: bytes) -> Reply:
         return result(

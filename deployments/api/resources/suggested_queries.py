@@ -44,9 +44,7 @@ class QuestionBankSuggestions:
             return completions
         return {**completions, FIELD: listed[query.start : query.start + query.rows]}
 
-    async def _add_questions(
-        self, query: UserQuery, found: Sequence[dict[str, Any]]
-    ) -> list[dict[str, Any]]:
+    async def _add_questions(self, query: UserQuery, found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         beside = [one["text"] for one in found]
         wanted = query.start + query.rows
         questions = await self._banks.suggest(query.app_id, query.typed[:MOST_ASKED], wanted, beside)

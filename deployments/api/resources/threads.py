@@ -20,7 +20,7 @@ from cluster.records.thread import Thread
 from deployments.api.resources.history import HistoryRequest, store_errors_as_faults
 from deployments.api.wire import history as wire
 from deployments.api.wire.faults import refuse, unprocessable_from
-from deployments.edge.envelope import Reply, success, with_etag, message_reply
+from deployments.edge.envelope import Reply, message_reply, success, with_etag
 from deployments.edge.request import ApiRequest
 from deployments.edge.tokens import check_same_user
 
@@ -51,7 +51,9 @@ class ThreadsResource:
 
     async def list(self, request: ApiRequest) -> Reply:
         """List all threads, latest activity first."""
-        return with_etag(success({"threads": [_thread_to_dict(thread) for thread in await self._threads(request)]}))
+        return with_etag(
+            success({"threads": [_thread_to_dict(thread) for thread in await self._threads(request)]})
+        )
 
     async def show(self, request: ApiRequest) -> Reply:
         """Show a thread with its questions."""
@@ -120,7 +122,9 @@ class ThreadsResource:
             raise NotFound(messages.NOT_FOUND)
         return {**_thread_to_dict(found), "questions_ids": list(found.question_ids)}
 
-    async def _change(self, request: ApiRequest, verb: ThreadVerb, *thread_ids: str, text: str = "") -> ThreadChangeResult:
+    async def _change(
+        self, request: ApiRequest, verb: ThreadVerb, *thread_ids: str, text: str = ""
+    ) -> ThreadChangeResult:
         wanted: HistoryRequest = request.parsed
         with store_errors_as_faults():
             return await self._client.change(

@@ -30,9 +30,9 @@ from deployments.api.wire.shared import (
     Names,
     Offset,
     Real,
+    RequestModel,
     VisitorName,
     Warnings,
-    RequestModel,
 )
 
 MOST_METADATA = 64 << 10
@@ -78,7 +78,9 @@ def _switch(value: Any) -> bool:
 
 def _link_template(text: str) -> str:
     if text and (text.count("%s") != 1 or not _LINK.match(text)):
-        raise build_error("an address of the web, a path or a query with one %s is expected", "value_error.url")
+        raise build_error(
+            "an address of the web, a path or a query with one %s is expected", "value_error.url"
+        )
     return text
 
 

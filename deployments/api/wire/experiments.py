@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from cluster.records.experiment import Status
 from cluster.records.fields import Moment
 from deployments.api.wire.records import FaultPart
-from deployments.api.wire.shared import Name, Real, VisitorName, RequestModel
+from deployments.api.wire.shared import Name, Real, RequestModel, VisitorName
 
 
 class ExperimentBody(RequestModel):

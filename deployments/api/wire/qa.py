@@ -17,13 +17,13 @@ from cluster.records.bank_question import LONGEST_QUESTION, MOST_QUESTIONS, Bank
 from deployments.api.wire.query_conversion import plain_query_from_body
 from deployments.api.wire.search import Spellcheck, SpellcheckReply
 from deployments.api.wire.shared import (
-    ProductQueryBody,
     Count,
     Flag,
     Offset,
+    ProductQueryBody,
     Real,
-    Warnings,
     RequestModel,
+    Warnings,
     number_not_bool,
 )
 

@@ -13,7 +13,9 @@ from cluster.records.validation.recent_events import parse_simulated_interaction
 from deployments.api.wire.shared import ProductQueryBody, UserQueryBody, boosts_from_body, parse_filter
 
 
-def query_from_body(body: UserQueryBody, kind: QueryKind, *, app_id: str, user_id: str, now_ms: int, **own: Any) -> UserQuery:
+def query_from_body(
+    body: UserQueryBody, kind: QueryKind, *, app_id: str, user_id: str, now_ms: int, **own: Any
+) -> UserQuery:
     """Turn a body into a query; `own` is what only its kind has.
 
     `user_id` is the token's reader when there is one, else the body's.
@@ -36,7 +38,9 @@ def query_from_body(body: UserQueryBody, kind: QueryKind, *, app_id: str, user_i
     )
 
 
-def plain_query_from_body(body: ProductQueryBody, kind: QueryKind, *, app_id: str, user_id: str, **own: Any) -> UserQuery:
+def plain_query_from_body(
+    body: ProductQueryBody, kind: QueryKind, *, app_id: str, user_id: str, **own: Any
+) -> UserQuery:
     """Turn a body that knows of no reader but the id into a query.
 
     Errors:

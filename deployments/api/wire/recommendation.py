@@ -1,4 +1,4 @@
-"""Bodies of the six recommendation endpoints, and how each becomes a `ReaderQuery`.
+"""Bodies of the six recommendation endpoints, and how each becomes a `UserQuery`.
 
 Source: reference 6.1, 8.6
 """
@@ -14,7 +14,7 @@ from actors.recommender.messages import QueryKind, UserQuery
 from cluster.query.language.field_values import canonical
 from cluster.records.product import TRANSLATION_NAME, Product
 from cluster.records.validation.recent_events import GROUP
-from deployments.api.wire.faults import refuse, build_error
+from deployments.api.wire.faults import build_error, refuse
 from deployments.api.wire.query_conversion import query_from_body
 from deployments.api.wire.shared import (
     Count,
@@ -24,8 +24,8 @@ from deployments.api.wire.shared import (
     Name,
     Names,
     Offset,
-    UserQueryBody,
     SessionContext,
+    UserQueryBody,
     spacings_from_body,
 )
 
@@ -46,7 +46,9 @@ def _explain(value: Any) -> tuple[bool, tuple[str, ...]]:
     if not isinstance(value, list):
         raise build_error("explain is true, false or an array of product ids", "type_error")
     if len(value) > MOST_EXPLAINED:
-        raise build_error(f"ensure this value has at most {MOST_EXPLAINED} items", "value_error.list.max_items")
+        raise build_error(
+            f"ensure this value has at most {MOST_EXPLAINED} items", "value_error.list.max_items"
+        )
     if not all(isinstance(item, str) for item in value):
         raise build_error("str type expected", "type_error.str")
     return True, tuple(value)
@@ -140,7 +142,9 @@ class ProductToProducts(Paged):
     @model_validator(mode="after")
     def _has_an_anchor(self) -> ProductToProducts:
         if not self.anchors:
-            raise build_error("one of product_id, product_ids, product_group_id, product_group_ids is required")
+            raise build_error(
+                "one of product_id, product_ids, product_group_id, product_group_ids is required"
+            )
         return self
 
     @property

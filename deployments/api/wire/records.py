@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from cluster.records.erasure import ErasedPlace
 from cluster.records.validation.deletes import MAX_ID, MAX_IDS
-from deployments.api.wire.shared import Filter, Warnings, RequestModel
+from deployments.api.wire.shared import Filter, RequestModel, Warnings
 
 
 def delete_schema(name: str, *, wrapped: bool) -> dict[str, Any]:

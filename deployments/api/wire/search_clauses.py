@@ -29,7 +29,7 @@ from cluster.query.language.parser import parse
 from cluster.query.language.patterns import regex
 from cluster.query.language.scalars import moment_of, number_of, period_of
 from cluster.records.product import TRANSLATION_NAME, Product
-from deployments.api.wire.faults import refuse, refuse_filter, build_error
+from deployments.api.wire.faults import build_error, refuse, refuse_filter
 from deployments.api.wire.shared import Count, Name, Real, RequestModel, parse_filter
 
 MOST_FACETS = 32

@@ -30,7 +30,7 @@ from cluster.query.fields import MOST_NAMES, exceeded_budget
 from cluster.query.language.field_values import canonical
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import Node
-from deployments.api.wire.faults import refuse, refuse_filter, build_error
+from deployments.api.wire.faults import build_error, refuse, refuse_filter
 
 _UNITS = ("km", "mile", "miles", "mi")
 
@@ -165,7 +165,9 @@ class GeoFilter(RequestModel):
     @model_validator(mode="after")
     def _check_unit(self) -> GeoFilter:
         if self.distance_unit not in _UNITS:
-            raise build_error("distance_unit should be one of 'km', 'mile', 'miles', 'mi'", "value_error.const")
+            raise build_error(
+                "distance_unit should be one of 'km', 'mile', 'miles', 'mi'", "value_error.const"
+            )
         return self
 
     def circle(self, positions: Sequence[int] | None = None) -> Circle:

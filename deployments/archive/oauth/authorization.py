@@ -21,11 +21,16 @@ from starlette.responses import Response
 
 from cluster.records.account import Account, Code, new_grant_id
 from deployments.archive.oauth.addresses import AUTHORIZE_PATH, CLIENTS_PATH
-from deployments.archive.oauth.authorization_request import AuthorizationRequest, AuthorizationDeclined, InvalidClientRequest, read_authorization_request
+from deployments.archive.oauth.authorization_request import (
+    AuthorizationDeclined,
+    AuthorizationRequest,
+    InvalidClientRequest,
+    read_authorization_request,
+)
 from deployments.archive.oauth.clients import OAuthClient, short_id
 from deployments.archive.oauth.forms import read_form, read_query
 from deployments.archive.oauth.pages import OAuthPages, redirect
-from deployments.archive.oauth.redirects import is_loopback_target, describe_target
+from deployments.archive.oauth.redirects import describe_target, is_loopback_target
 from deployments.archive.oauth.replies import OAuthError
 from deployments.archive.oauth.services import CODE_LIFE_S, OAuthServices
 from deployments.archive.oauth.sessions import BrowserSessions, is_same_origin_form
@@ -38,7 +43,9 @@ _log = structlog.get_logger()
 class AuthorizationPage:
     """Asks the person."""
 
-    def __init__(self, means: OAuthServices, pages: OAuthPages, sessions: BrowserSessions, sign_in: SignInPage) -> None:
+    def __init__(
+        self, means: OAuthServices, pages: OAuthPages, sessions: BrowserSessions, sign_in: SignInPage
+    ) -> None:
         self._means = means
         self._pages = pages
         self._sessions = sessions
@@ -82,7 +89,9 @@ class AuthorizationPage:
             reason=declined.reason,
         )
 
-    def _consent(self, request: Request, asked: AuthorizationRequest, client: OAuthClient, account: Account) -> Response:
+    def _consent(
+        self, request: Request, asked: AuthorizationRequest, client: OAuthClient, account: Account
+    ) -> Response:
         browser = self._sessions.browser_name(request)
         response = self._pages.show(
             "consent",
@@ -109,7 +118,9 @@ class AuthorizationPage:
             # The same question again, with a fresh form.
             return redirect(asked.authorization_url())
         if decision == "deny":
-            return redirect(asked.redirect_url(error="access_denied", error_description="the person declined"))
+            return redirect(
+                asked.redirect_url(error="access_denied", error_description="the person declined")
+            )
         if decision == "switch":
             response = redirect(asked.authorization_url())
             await self._sessions.sign_out(request, response, secure=asked.base.startswith("https:"))

@@ -86,11 +86,13 @@ class AuthorizationRequest:
         return asdict(self)
 
 
-async def read_authorization_request(parameters: Parameters, clients: OAuthClients, base: str) -> tuple[AuthorizationRequest, OAuthClient]:
+async def read_authorization_request(
+    parameters: Parameters, clients: OAuthClients, base: str
+) -> tuple[AuthorizationRequest, OAuthClient]:
     """Check a request.
 
     Errors:
-        NotAnswerable: unknown client, or an address it did not register
+        InvalidClientRequest: unknown client, or an address it did not register
         Declined: anything else
         Unavailable: the store is away
     """
@@ -102,7 +104,9 @@ async def read_authorization_request(parameters: Parameters, clients: OAuthClien
     if client is None:
         raise InvalidClientRequest(f"The application is not registered here. {_AGAIN}")
     if redirect_uri is None or not client.allows(redirect_uri):
-        raise InvalidClientRequest(f"The application wants the answer at an address it did not register. {_AGAIN}")
+        raise InvalidClientRequest(
+            f"The application wants the answer at an address it did not register. {_AGAIN}"
+        )
     # One that stands there twice is given back as it stood there first.
     state = parameters.get("state")
     try:
@@ -113,7 +117,9 @@ async def read_authorization_request(parameters: Parameters, clients: OAuthClien
         raise AuthorizationDeclined(location, client.shown_name, refused.description) from refused
 
 
-def _validate(parameters: Parameters, client: OAuthClient, redirect_uri: str, base: str) -> AuthorizationRequest:
+def _validate(
+    parameters: Parameters, client: OAuthClient, redirect_uri: str, base: str
+) -> AuthorizationRequest:
     found = {name: parameters.once(name) for name in ONCE}
     if len(found["state"] or "") > LONGEST_STATE:
         raise OAuthError("invalid_request", f"state is longer than {LONGEST_STATE} characters")

@@ -45,7 +45,9 @@ class _CachedToken:
 class AccessTokens:
     """Knows whose token it is."""
 
-    def __init__(self, store: GrantStore, signing: OAuthSigner, clock: Clock, *, poll_s: float = 0.25) -> None:
+    def __init__(
+        self, store: GrantStore, signing: OAuthSigner, clock: Clock, *, poll_s: float = 0.25
+    ) -> None:
         self._store = store
         self._signing = signing
         self._clock = clock

@@ -51,7 +51,9 @@ class OAuthClient:
         return fingerprint(redirect_uri) in self.fingerprints
 
 
-def issue_client(signing: OAuthSigner, name: str, method: AuthMethod, redirect_uris: list[str]) -> OAuthClient:
+def issue_client(
+    signing: OAuthSigner, name: str, method: AuthMethod, redirect_uris: list[str]
+) -> OAuthClient:
     """Make the id of a registration. No id is made twice, so each has a secret and a life of its own."""
     marks = sorted({fingerprint(uri) for uri in redirect_uris})
     text = signing.clients.seal([name, METHODS.index(method), ".".join(marks), signing.random(9)])

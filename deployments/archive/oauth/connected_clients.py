@@ -23,7 +23,9 @@ _log = structlog.get_logger()
 class ConnectedClientsPage:
     """Lists a person's grants."""
 
-    def __init__(self, means: OAuthServices, pages: OAuthPages, sessions: BrowserSessions, sign_in: SignInPage) -> None:
+    def __init__(
+        self, means: OAuthServices, pages: OAuthPages, sessions: BrowserSessions, sign_in: SignInPage
+    ) -> None:
         self._means = means
         self._pages = pages
         self._sessions = sessions
@@ -63,7 +65,11 @@ class ConnectedClientsPage:
     async def _change(self, request: Request) -> Response:
         form = await read_form(request, self._means.limits.body_s)
         values, in_time = self._sessions.read_form(request, form.get("form") or "")
-        if values is None or "asked" in values or not is_same_origin_form(request, self._means.origin(request)):
+        if (
+            values is None
+            or "asked" in values
+            or not is_same_origin_form(request, self._means.origin(request))
+        ):
             return self._pages.show_error(
                 "This form can’t be used", "It was not shown in this browser, or cookies are blocked.", 403
             )

@@ -87,7 +87,7 @@ def is_loopback_target(uri: str) -> bool:
 
 
 def parse_target_host(target: str) -> str:
-    """Take the host, or the scheme of an application, out of what `shown_target` says."""
+    """Take the host, or the scheme of an application, out of what `describe_target` says."""
     host, _, port = target.rpartition(":")
     return (host if host and (port.isdigit() or not port) else target).lower()
 

@@ -47,10 +47,14 @@ class RegistrationEndpoint:
             issued_at=self._means.clock.now_ms() // 1000,
         )  # fmt: skip
         _log.debug("client_registered", client=short_id(client.client_id), method=method)
-        return render_document(build_registration_document(self._means, self._means.origin(request), registration), 201, NO_STORE)
+        return render_document(
+            build_registration_document(self._means, self._means.origin(request), registration), 201, NO_STORE
+        )
 
 
-def build_registration_document(means: OAuthServices, base: str, registration: Registration, token: str = "") -> dict[str, Any]:
+def build_registration_document(
+    means: OAuthServices, base: str, registration: Registration, token: str = ""
+) -> dict[str, Any]:
     """Describe a registration to the client: what it sent, what it was given, and where it changes both.
 
     Without a `token` one is made. Addresses that are too long for one leave the registration unmanaged.
@@ -128,7 +132,9 @@ def _method(given: Mapping[str, Any]) -> AuthMethod:
         # Every exchange is bound by PKCE, and a secret that anybody may fetch would protect nothing more.
         return "none"
     if method not in METHODS:
-        raise OAuthError("invalid_client_metadata", f"token_endpoint_auth_method is one of {', '.join(METHODS)}")
+        raise OAuthError(
+            "invalid_client_metadata", f"token_endpoint_auth_method is one of {', '.join(METHODS)}"
+        )
     return cast(AuthMethod, method)
 
 

@@ -21,7 +21,14 @@ from cluster.records.registration import Registration, short_id
 from deployments.archive.oauth.clients import client_of_registration, is_secret_of, read_client
 from deployments.archive.oauth.forms import read_small_body
 from deployments.archive.oauth.registration import build_registration_document, read_metadata, read_object
-from deployments.archive.oauth.replies import ANY_ORIGIN, NO_STORE, NOSNIFF, OAuthError, render_document, render_error
+from deployments.archive.oauth.replies import (
+    ANY_ORIGIN,
+    NO_STORE,
+    NOSNIFF,
+    OAuthError,
+    render_document,
+    render_error,
+)
 from deployments.archive.oauth.services import OAuthServices
 
 WRONG_TOKEN = "the registration access token is missing or is not the one of this client"  # noqa: S105 - a sentence
@@ -51,7 +58,9 @@ class RegistrationManagement:
         if registration is None:
             # An unknown client and a wrong token read the same: nobody learns which ids exist.
             challenge = f'{_CHALLENGE}, error="invalid_token"' if token else _CHALLENGE
-            return render_error(OAuthError("invalid_token", WRONG_TOKEN, 401), {"www-authenticate": challenge})
+            return render_error(
+                OAuthError("invalid_token", WRONG_TOKEN, 401), {"www-authenticate": challenge}
+            )
         if request.method == "DELETE":
             return await self._remove(registration)
         if request.method == "PUT":

@@ -131,7 +131,9 @@ class _PageEndpoint(_Endpoint):
     async def answer(self, request: Request) -> Response:
         """Answer, whatever happens."""
         if request.method not in (*READ, *WRITE):
-            response = self._pages.show_error("This request can’t be answered", "There is only a page here.", 405)
+            response = self._pages.show_error(
+                "This request can’t be answered", "There is only a page here.", 405
+            )
             response.headers["allow"] = "GET, HEAD, POST"
             return response
         if not self._means.addresses.may_sign_in(request.headers.get("host", "")):
@@ -149,7 +151,9 @@ class _PageEndpoint(_Endpoint):
 def _oauth_error_from(error: Exception) -> OAuthError:
     if isinstance(error, HouseError) and error.code == "unavailable":
         wait_s = int(error.facts.get("retry_after_s", 1))
-        return OAuthError("temporarily_unavailable", "the service is busy; try again in a moment", 503, wait_s)
+        return OAuthError(
+            "temporarily_unavailable", "the service is busy; try again in a moment", 503, wait_s
+        )
     if isinstance(error, TooMany):
         wait_s = int(error.facts.get("retry_after_s", 1))
         return OAuthError("temporarily_unavailable", error.message, 429, wait_s)

@@ -12,7 +12,13 @@ from cluster.store.ports.stores import AccountStore, GrantStore, RegistrationSto
 from deployments.archive.oauth.addresses import ServerAddresses
 from deployments.archive.oauth.bearer import AccessTokens
 from deployments.archive.oauth.clients import OAuthClients
-from deployments.archive.oauth.rate_limits import ChangeLimit, AddressLimits, OAuthLimits, BucketRate, SignInLimits
+from deployments.archive.oauth.rate_limits import (
+    AddressLimits,
+    BucketRate,
+    ChangeLimit,
+    OAuthLimits,
+    SignInLimits,
+)
 from deployments.archive.oauth.replies import OAuthError
 from deployments.archive.oauth.signing import OAuthSigner
 from deployments.edge.client_address import DIRECT, ClientAddresses
@@ -74,7 +80,7 @@ def open_oauth(
     limits: OAuthLimits | None = None,
     client_addresses: ClientAddresses = DIRECT,
 ) -> OAuthServices:
-    """Put the means together; `bearer` is not started yet."""
+    """Put the means together; `parse_bearer` is not started yet."""
     limits = limits or OAuthLimits()
     signing = OAuthSigner(vault)
     return OAuthServices(

@@ -15,9 +15,9 @@ from cluster.records.account import NAME_FORM
 from deployments.archive.oauth.clients import OAuthClient
 from deployments.archive.oauth.forms import Parameters
 from deployments.archive.oauth.pages import OAuthPages, redirect
-from deployments.archive.oauth.redirects import is_on_this_machine, describe_target
+from deployments.archive.oauth.redirects import describe_target, is_on_this_machine
 from deployments.archive.oauth.services import OAuthServices
-from deployments.archive.oauth.sessions import PasswordChecks, BrowserSessions
+from deployments.archive.oauth.sessions import BrowserSessions, PasswordChecks
 
 WRONG = "This user name and password do not belong together."
 _NAME = re.compile(NAME_FORM)
@@ -104,7 +104,9 @@ class SignInPage:
             return again(fault=WRONG, status=403)
         _log.info("signed_in", user_id=account.user_id)
         response = redirect(goal)
-        await self._sessions.sign_in(response, account, secure=self._means.origin(request).startswith("https:"))
+        await self._sessions.sign_in(
+            response, account, secure=self._means.origin(request).startswith("https:")
+        )
         return response
 
 

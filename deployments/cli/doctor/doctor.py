@@ -67,7 +67,9 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _check_mcp(installation: Installation, url: str, username: str, question: str) -> tuple[str, list[Finding]]:
+def _check_mcp(
+    installation: Installation, url: str, username: str, question: str
+) -> tuple[str, list[Finding]]:
     state = installation.state
     base = (url or installation.settings.public_url or (state.api_url if state else "")).rstrip("/")
     base = base.removesuffix("/mcp")

@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 from cluster.errors import HouseError
 from deployments.cli.doctor.finding import Finding
-from deployments.cli.doctor.mcp_client import HttpResponse, HttpSession, FormParser
+from deployments.cli.doctor.mcp_client import FormParser, HttpResponse, HttpSession
 
 REDIRECT = "http://127.0.0.1:33418/callback"
 TOOLS = ["ask_archive", "get_archive_article"]
@@ -123,7 +123,9 @@ class McpCheck:
     def _discovery(self) -> str:
         resource = self._document("/.well-known/oauth-protected-resource/mcp")
         issuer = f"{self.base}/archive"
-        _require(resource.get("resource") == self.endpoint_url, f"resource is {resource.get('resource')}", _PUBLIC)
+        _require(
+            resource.get("resource") == self.endpoint_url, f"resource is {resource.get('resource')}", _PUBLIC
+        )
         _require(
             resource.get("authorization_servers") == [issuer],
             "another authorization server is named",

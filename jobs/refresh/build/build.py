@@ -103,7 +103,9 @@ def _saved_parts(engine: TrainedEngine, extras: Mapping[str, ModelState]) -> Ite
     yield from extras.items()
 
 
-def _manifest_facts(engine: TrainedEngine, extras: Mapping[str, ModelState], origin: SnapshotOrigin) -> dict[str, Any]:
+def _manifest_facts(
+    engine: TrainedEngine, extras: Mapping[str, ModelState], origin: SnapshotOrigin
+) -> dict[str, Any]:
     saved = {name: dict(parts.facts) for name, parts in _saved_parts(engine, extras)}
     return {
         "recipe": engine.recipe.model_dump(mode="json"),
@@ -129,7 +131,9 @@ def _manifest_facts(engine: TrainedEngine, extras: Mapping[str, ModelState], ori
     }
 
 
-def _write_files(engine: TrainedEngine, extras: Mapping[str, ModelState], folder: Path) -> Iterator[FileEntry]:
+def _write_files(
+    engine: TrainedEngine, extras: Mapping[str, ModelState], folder: Path
+) -> Iterator[FileEntry]:
     _write_names(folder / ITEMS, engine.items)
     yield _file_entry(folder / ITEMS, ITEMS, len(engine.items), {})
     for name, parts in _saved_parts(engine, extras):

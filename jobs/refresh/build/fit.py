@@ -20,7 +20,14 @@ from jobs.refresh.learners.baskets import BasketsLearner
 from jobs.refresh.learners.cohorts import build_cohorts
 from jobs.refresh.learners.registry import build_learner, build_rng
 from jobs.refresh.recipe import Recipe
-from jobs.refresh.tuning.plan import TuningPlan, StepCallback, fit_recipe_to_catalog, is_settled, plan_on_newest, ignore_step
+from jobs.refresh.tuning.plan import (
+    StepCallback,
+    TuningPlan,
+    fit_recipe_to_catalog,
+    ignore_step,
+    is_settled,
+    plan_on_newest,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +100,9 @@ def train_engine(recipe: Recipe, data: Interactions, tell: StepCallback = ignore
     if recipe.cohorts is not None:
         tell("train cohorts")
         cohorts = build_cohorts(recipe.cohorts, data, build_rng(recipe.seed, "cohorts"))
-    return TrainedEngine(recipe, Blend(tuple(parts)), data.items, DataFacts.from_interactions(data), baskets, cohorts)
+    return TrainedEngine(
+        recipe, Blend(tuple(parts)), data.items, DataFacts.from_interactions(data), baskets, cohorts
+    )
 
 
 def clear_history_weights(engine: TrainedEngine, parts: Collection[str]) -> TrainedEngine:
@@ -102,7 +111,9 @@ def clear_history_weights(engine: TrainedEngine, parts: Collection[str]) -> Trai
     return replace(engine, blend=Blend(tuple(kept)))
 
 
-def plan_and_train_engine(recipe: Recipe, data: Interactions, tell: StepCallback = ignore_step) -> tuple[TrainedEngine, TuningPlan]:
+def plan_and_train_engine(
+    recipe: Recipe, data: Interactions, tell: StepCallback = ignore_step
+) -> tuple[TrainedEngine, TuningPlan]:
     """Plan on the newest part of the data, then train on all of it."""
     data = select_newest_events(data, recipe.events.newest)
     plan = plan_on_newest(recipe, data, tell)

@@ -144,7 +144,9 @@ def interactions_from_frame(frame: pl.DataFrame, columns: FrameColumns | None = 
     if missing:
         raise Invalid(f"columns are missing: {', '.join(missing)}; there are {', '.join(frame.columns)}")
     count = frame.height
-    at_s = np.arange(count, dtype=np.float64) if columns.at is None else _seconds_from_series(frame[columns.at])
+    at_s = (
+        np.arange(count, dtype=np.float64) if columns.at is None else _seconds_from_series(frame[columns.at])
+    )
     weight = np.ones(count) if columns.weight is None else _numbers_from_series(frame[columns.weight])
     kinds: tuple[str, ...] = ("",)
     kind: Codes = np.zeros(count, np.int32)

@@ -47,7 +47,10 @@ class Profiles:
             if code >= 0:
                 texts = {field: text_from_value(_field_value(record, field)) for field in asked}
                 found[code] = {field: text for field, text in texts.items() if text}
-        kept = [(field, _frequent_values(profile[field] for profile in found if field in profile)) for field in asked]
+        kept = [
+            (field, _frequent_values(profile[field] for profile in found if field in profile))
+            for field in asked
+        ]
         kept = [(field, values) for field, values in kept if values]
         columns = [
             [values.index(profile[field]) if profile.get(field) in values else -1 for profile in found]

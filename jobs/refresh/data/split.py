@@ -1,11 +1,11 @@
 """Cuts data into what may be learned and what is asked afterwards: never a glimpse of the future.
 
     leave_last_out   the last item of every reader is asked for; for sequences without a clock
-    by_time          one instant for everybody: what a service really faces
-    next_in_session  every next item of the sessions after an instant
-    rest_of_basket   one line of a basket is given, the others are asked for
+    split_by_time          one instant for everybody: what a service really faces
+    split_next_in_session  every next item of the sessions after an instant
+    split_baskets   one line of a basket is given, the others are asked for
 
-A `Trial` is complete in itself: train on `train`, score `histories`, compare with `targets`.
+A `EvaluationSplit` is complete in itself: train on `plan_and_train_engine`, score `to_histories`, compare with `targets`.
 """
 
 from __future__ import annotations
@@ -130,7 +130,8 @@ def leave_last_out(
     liked = data.pick(data.weight > 0)
     return TrainingSplit(
         validation=tuple(
-            _leave_out_at("leave last out, validation", liked, fold + 2, 1, kinds, seen) for fold in range(folds)
+            _leave_out_at("leave last out, validation", liked, fold + 2, 1, kinds, seen)
+            for fold in range(folds)
         ),
         test=_leave_out_at("leave last out", liked, 1, 2, kinds, seen),
     )
@@ -199,7 +200,9 @@ def split_at(
     return trial.pick(np.flatnonzero(targets.lengths > 0))
 
 
-def split_next_in_session(data: Interactions, instant_s: float, *, name: str = "next in session") -> EvaluationSplit:
+def split_next_in_session(
+    data: Interactions, instant_s: float, *, name: str = "next in session"
+) -> EvaluationSplit:
     """Ask for every next item of the sessions that begin after an instant; a reader is one session.
 
     Items that training never saw are not asked for.
@@ -240,7 +243,9 @@ def split_last_sessions(data: Interactions, share: float = 0.1) -> TrainingSplit
         raise Invalid("sessions are split by time; this data has none")
     test = split_next_in_session(data, float(np.quantile(data.at_s, 1 - share)))
     before = float(np.quantile(test.train.at_s, 1 - share))
-    return TrainingSplit((split_next_in_session(test.train, before, name="next in session, validation"),), test)
+    return TrainingSplit(
+        (split_next_in_session(test.train, before, name="next in session, validation"),), test
+    )
 
 
 def split_baskets(data: Interactions, instant_s: float, rng: np.random.Generator) -> EvaluationSplit:
@@ -284,14 +289,18 @@ def _leave_out_at(
     train = data.pick(np.where(is_target, from_end > remaining, from_end >= remaining))
     histories = UserHistories.of(train, readers)
     count = len(readers)
-    trial = EvaluationSplit(name, train, histories, Targets(np.arange(count + 1), data.item[targets]), seen, kinds)
+    trial = EvaluationSplit(
+        name, train, histories, Targets(np.arange(count + 1), data.item[targets]), seen, kinds
+    )
     if seen == "other_kinds":
         trial = replace(trial, taken=_items_of_users(train, readers, kinds))
     if seen == "allowed":
         return trial
     # a reader who took the item before can't be asked for it as something new
     hidden = trial.hidden_items()
-    again = _contains_pairs(hidden.owners(), hidden.items, np.arange(count), trial.targets.items, data.n_items)
+    again = _contains_pairs(
+        hidden.owners(), hidden.items, np.arange(count), trial.targets.items, data.n_items
+    )
     return trial.pick(np.flatnonzero(~again))
 
 

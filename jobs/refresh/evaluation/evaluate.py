@@ -1,6 +1,6 @@
 """How good is it: full ranking over the whole catalog, every reader's figures, by segment, with intervals.
 
-`examine` gives figures per reader, `report` sums them up, `compare` sets two examinations of the same trial side by
+`examine` gives figures per reader, `report` sums them up, `compare_evaluations` sets two examinations of the same trial side by
 side: differences are paired, so far smaller ones are certain.
 """
 
@@ -144,7 +144,9 @@ def evaluate(scorer: Scorer, trial: EvaluationSplit, *, k: int = 10, deep: int =
         shown[lists[:, :k][lists[:, :k] >= 0]] = True
         found.append(_user_metrics(lists, part, readers, k, deep))
     figures = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
-    return EvaluationResult(trial.name, k, figures, trial.histories.lengths, shown, int(np.count_nonzero(readers)))
+    return EvaluationResult(
+        trial.name, k, figures, trial.histories.lengths, shown, int(np.count_nonzero(readers))
+    )
 
 
 def rank_items(scorer: Scorer, trial: EvaluationSplit, k: int) -> metrics.RankedLists:
@@ -192,7 +194,9 @@ def segment_masks(events: Rows) -> dict[str, Mask]:
     return {name: members for name, members in groups.items() if name == "all" or members.any()}
 
 
-def compare_evaluations(before: EvaluationResult, after: EvaluationResult, figure: str, rng: np.random.Generator) -> MetricComparison:
+def compare_evaluations(
+    before: EvaluationResult, after: EvaluationResult, figure: str, rng: np.random.Generator
+) -> MetricComparison:
     """Set two examinations of the same readers side by side.
 
     Errors:
@@ -223,7 +227,9 @@ def bootstrap_interval(values: Floats, rng: np.random.Generator) -> tuple[float,
     return float(low), float(high)
 
 
-def _user_metrics(lists: metrics.RankedLists, trial: EvaluationSplit, readers: Floats, k: int, deep: int) -> dict[str, Floats]:
+def _user_metrics(
+    lists: metrics.RankedLists, trial: EvaluationSplit, readers: Floats, k: int, deep: int
+) -> dict[str, Floats]:
     hits = metrics.mark_hits(lists, trial.targets, trial.histories.n_items)
     lengths = trial.targets.lengths
     return {
@@ -238,7 +244,9 @@ def _user_metrics(lists: metrics.RankedLists, trial: EvaluationSplit, readers: F
     }
 
 
-def _metric_estimates(examined: EvaluationResult, members: Mask, rng: np.random.Generator) -> dict[str, MetricEstimate]:
+def _metric_estimates(
+    examined: EvaluationResult, members: Mask, rng: np.random.Generator
+) -> dict[str, MetricEstimate]:
     means = {}
     for name, values in examined.figures.items():
         chosen = values[members]

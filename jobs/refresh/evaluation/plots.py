@@ -52,7 +52,7 @@ class PlotLine:
 
 @dataclass(frozen=True, slots=True)
 class PlotLabel:
-    """A line of text; `anchor` is `start`, `middle` or `end`."""
+    """A line of text; `anchor` is `prior`, `middle` or `end`."""
 
     x: float
     y: float
@@ -97,7 +97,9 @@ def draw_bars(title: str, groups: Mapping[str, Mapping[str, PlotBar]], axis: str
         middle = _LEFT + step * (place + 0.5)
         first = middle - width * len(group) / 2
         for at, (name, bar) in enumerate(group.items()):
-            chart.shapes += _bar_shapes(bar, first + at * width, width, base, scale, _colour_at(names.index(name)))
+            chart.shapes += _bar_shapes(
+                bar, first + at * width, width, base, scale, _colour_at(names.index(name))
+            )
         chart.shapes.append(PlotLabel(middle, base + 20, label, "middle"))
     return chart
 
@@ -207,9 +209,13 @@ def _comparison_bars(
     return group
 
 
-def _bar_shapes(bar: PlotBar, x: float, width: float, base: float, scale: float, colour: str) -> list[PlotBox | PlotLine]:
+def _bar_shapes(
+    bar: PlotBar, x: float, width: float, base: float, scale: float, colour: str
+) -> list[PlotBox | PlotLine]:
     height = max(bar.value, 0.0) * scale
-    shapes: list[PlotBox | PlotLine] = [PlotBox(x, base - height, width - 2, height, colour, f"{bar.value:.4f}")]
+    shapes: list[PlotBox | PlotLine] = [
+        PlotBox(x, base - height, width - 2, height, colour, f"{bar.value:.4f}")
+    ]
     if bar.low is not None and bar.high is not None:
         middle, top, bottom = x + width / 2 - 1, base - bar.high * scale, base - bar.low * scale
         shapes.append(PlotLine(middle, top, middle, bottom, _WHISKER))

@@ -8,7 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from jobs.refresh.evaluation.evaluate import MetricComparison, EvaluationResult, compare_evaluations, bootstrap_interval, summarize_evaluation, segment_masks
+from jobs.refresh.evaluation.evaluate import (
+    EvaluationResult,
+    MetricComparison,
+    bootstrap_interval,
+    compare_evaluations,
+    segment_masks,
+    summarize_evaluation,
+)
 from jobs.refresh.evaluation.gate import check_gate
 from jobs.refresh.evaluation.protocol_notes import SEGMENT_NOTE
 

@@ -17,7 +17,7 @@ from actors.vectors.types import Floats
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.learners.interaction_matrix import compute_event_weights
 from jobs.refresh.learners.protocol import PartRecipe
-from jobs.refresh.learners.sparse_weights import prune_rows, normalize_matrix
+from jobs.refresh.learners.sparse_weights import normalize_matrix, prune_rows
 
 _BLOCK_PAIRS = 8_000_000
 
@@ -52,10 +52,14 @@ class BasketsLearner:
         bought = bought if len(bought) else data
         bought = bought.pick(bought.weight > 0)
         if not len(bought):
-            return NeighbourModel(normalize_matrix(sp.csr_matrix((data.n_items, data.n_items))), self.recipe.fading)
+            return NeighbourModel(
+                normalize_matrix(sp.csr_matrix((data.n_items, data.n_items))), self.recipe.fading
+            )
         baskets, basket = np.unique(bought.basket, return_inverse=True)
         worth = np.zeros(len(baskets))
-        np.maximum.at(worth, basket, compute_event_weights(bought, self.recipe.half_life_days) / bought.weight)
+        np.maximum.at(
+            worth, basket, compute_event_weights(bought, self.recipe.half_life_days) / bought.weight
+        )
         shape = (len(baskets), data.n_items)
         lines = sp.csr_matrix((np.ones(len(basket), np.bool_), (basket, bought.item)), shape=shape)
         lines = lines.astype(np.float64)
@@ -70,7 +74,9 @@ class BasketsLearner:
         """Bring back what was learned."""
         return NeighbourModel.load(parts)
 
-    def _count_pairs(self, by_item: sp.csr_matrix, weighted: sp.csr_matrix, frequency: Floats) -> sp.csr_matrix:
+    def _count_pairs(
+        self, by_item: sp.csr_matrix, weighted: sp.csr_matrix, frequency: Floats
+    ) -> sp.csr_matrix:
         """Multiply block by block, damp, and keep the strongest."""
         sizes = np.diff(weighted.indptr).astype(np.float64)
         made = np.cumsum(by_item @ sizes)

@@ -103,7 +103,9 @@ def _choose_parameters(
     recipe: CohortRecipe, data: Interactions, profiles: Profiles, rng: np.random.Generator
 ) -> tuple[CohortRecipe, list[int]]:
     """Choose half-life, prior and the custom attributes that help, by readers whose events were held back."""
-    settled = recipe.model_copy(update={"half_life_days": _candidate_values(recipe.half_life_days, HALF_LIVES)[0]})
+    settled = recipe.model_copy(
+        update={"half_life_days": _candidate_values(recipe.half_life_days, HALF_LIVES)[0]}
+    )
     offered = [
         at for at, field in enumerate(profiles.fields) if field.startswith(ATTRIBUTES) and not recipe.fields
     ]
@@ -171,7 +173,9 @@ def _split_validation_users(
     return train, readers, targets
 
 
-def _candidate_values(asked: float | Literal["auto"] | None, choices: tuple[float | None, ...]) -> list[float | None]:
+def _candidate_values(
+    asked: float | Literal["auto"] | None, choices: tuple[float | None, ...]
+) -> list[float | None]:
     return list(choices) if asked == "auto" else [asked]
 
 

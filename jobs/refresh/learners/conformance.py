@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from actors.models.model import Batch, SharedScoresModel, Model, ModelState, SparseModel
+from actors.models.model import Batch, Model, ModelState, SharedScoresModel, SparseModel
 from actors.models.registry import import_learner
 from actors.models.user_histories import UserHistories
 from actors.models.vocabulary import Vocabulary
@@ -182,7 +182,9 @@ def _score_histories(model: Model, histories: UserHistories) -> Batch:
     try:
         scores: Any = model.score(histories)
     except Exception as error:
-        raise AssertionError(_describe_error(error, f"score(histories) of {len(histories)} histories")) from error
+        raise AssertionError(
+            _describe_error(error, f"score(histories) of {len(histories)} histories")
+        ) from error
     assert isinstance(scores, np.ndarray), (
         f"score(histories) must return a numpy array float32 [q, n], got {type(scores).__name__}"
     )
@@ -202,8 +204,13 @@ def _all_histories(data: Interactions | None = None) -> UserHistories:
 
 
 def _check_reproducible(learner: Learner) -> None:
-    first, again = _save_model(_train_model(learner)), _save_model(_train_model(learner, read_only_interactions(checkerboard_interactions())))
-    assert bytes_from_parts(first) == bytes_from_parts(again), "two trainings with an equal rng saved different arrays"
+    first, again = (
+        _save_model(_train_model(learner)),
+        _save_model(_train_model(learner, read_only_interactions(checkerboard_interactions()))),
+    )
+    assert bytes_from_parts(first) == bytes_from_parts(again), (
+        "two trainings with an equal rng saved different arrays"
+    )
     assert first.facts == again.facts, "two trainings with an equal rng saved different facts"
 
 
@@ -223,7 +230,9 @@ def _check_load_equals_save(learner: Learner) -> None:
         arrays[name] = np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
     facts = json.loads(json.dumps(dict(parts.facts), default=str))
     loaded = _load_model(learner, ModelState(arrays, facts))
-    same = np.array_equal(_score_histories(loaded, _all_histories()), _score_histories(model, _all_histories()))
+    same = np.array_equal(
+        _score_histories(loaded, _all_histories()), _score_histories(model, _all_histories())
+    )
     assert same, "the loaded model scores differently"
 
 
@@ -260,7 +269,9 @@ def _check_empty_history(learner: Learner) -> None:
 
 
 def _check_no_histories(learner: Learner) -> None:
-    scores = _score_histories(_train_model(learner), UserHistories.of(checkerboard_interactions(), np.zeros(0, np.int64)))
+    scores = _score_histories(
+        _train_model(learner), UserHistories.of(checkerboard_interactions(), np.zeros(0, np.int64))
+    )
     assert not len(scores), f"no history at all gives the shape {scores.shape}"
 
 
@@ -285,7 +296,9 @@ def _check_untrained_item(learner: Learner) -> None:
 
 def _check_batch_independence(learner: Learner) -> None:
     model, histories = _train_model(learner), _all_histories()
-    alone = np.concatenate([_score_histories(model, histories.select_block(at, at + 1)) for at in range(READERS)])
+    alone = np.concatenate(
+        [_score_histories(model, histories.select_block(at, at + 1)) for at in range(READERS)]
+    )
     same = np.allclose(alone, _score_histories(model, histories), rtol=1e-4, atol=1e-6)
     assert same, "histories are scored differently alone and together"
 

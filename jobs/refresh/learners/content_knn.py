@@ -15,7 +15,7 @@ from actors.models.neighbours import NeighbourModel
 from actors.models.user_histories import TimeDecay
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.learners.protocol import PartRecipe
-from jobs.refresh.learners.sparse_weights import select_strongest, normalize_matrix
+from jobs.refresh.learners.sparse_weights import normalize_matrix, select_strongest
 
 _BLOCK_BYTES = 64 << 20
 

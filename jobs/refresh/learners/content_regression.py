@@ -22,7 +22,7 @@ from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.split import Targets
 from jobs.refresh.evaluation import metrics
 from jobs.refresh.learners.protocol import STRICT
-from jobs.refresh.learners.sparse_weights import select_strongest, normalize_matrix
+from jobs.refresh.learners.sparse_weights import normalize_matrix, select_strongest
 from jobs.refresh.tuning.blend_weights import significant_gain
 
 _BLOCK = 1_000
@@ -43,7 +43,9 @@ class ContentRecipe(BaseModel):
     regularisation: tuple[float, ...] = Field(default=(50.0, 10.0, 200.0), min_length=1, max_length=16)
     "Lambda; of several values the one that ranks held-back items best is taken."
     fading: tuple[TimeDecay, ...] = Field(
-        default=(TimeDecay(half_life_items=None), TimeDecay(half_life_items=20.0)), min_length=1, max_length=16
+        default=(TimeDecay(half_life_items=None), TimeDecay(half_life_items=20.0)),
+        min_length=1,
+        max_length=16,
     )
     "How the history fades; of several values the best is taken likewise."
     features: int = Field(default=2_000, ge=1, le=10_000)
@@ -112,7 +114,8 @@ def train_content_regression(
     blocks = [
         select_strongest(
             np.asarray(
-                _feature_contributions(weights[first : first + _BLOCK], described.matrix, known) @ inverse, np.float32
+                _feature_contributions(weights[first : first + _BLOCK], described.matrix, known) @ inverse,
+                np.float32,
             ),
             recipe.keep,
             columns,
@@ -122,7 +125,9 @@ def train_content_regression(
     ]
     rows = np.flatnonzero(known)
     sample = normalize_matrix(described.matrix[rows[:: max(1, len(rows) // _SAMPLE)]])
-    return ContentWeights(normalize_matrix(sp.vstack(blocks, format="csr")), described.features, sample, fading)
+    return ContentWeights(
+        normalize_matrix(sp.vstack(blocks, format="csr")), described.features, sample, fading
+    )
 
 
 def estimate_memory_bytes(items: int, features: int, keep: int) -> int:
@@ -177,7 +182,9 @@ def _choose_parameters(
     targets = Targets.from_pairs(np.searchsorted(readers, asked.reader), places, len(readers))
     # readers before features: the other order would be a matrix of all items by all features
     liked = {
-        fading: _feature_contributions(apply_time_decay(histories, fading) @ weights, described.matrix, rest).toarray()
+        fading: _feature_contributions(
+            apply_time_decay(histories, fading) @ weights, described.matrix, rest
+        ).toarray()
         for fading in recipe.fading
     }
     best: tuple[float, TimeDecay] | None = None

@@ -23,9 +23,9 @@ from actors.models.user_histories import TimeDecay
 from actors.vectors.types import Rows
 from cluster.errors import Invalid
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.learners.interaction_matrix import select_frequent_items, build_user_item_matrix
+from jobs.refresh.learners.interaction_matrix import build_user_item_matrix, select_frequent_items
 from jobs.refresh.learners.protocol import PartRecipe
-from jobs.refresh.learners.sparse_weights import expand_to_catalog, select_strongest, normalize_matrix
+from jobs.refresh.learners.sparse_weights import expand_to_catalog, normalize_matrix, select_strongest
 
 _BLOCK = 512
 _FLOPS_PER_S = 5e10

@@ -23,9 +23,9 @@ from actors.models.neighbours import NeighbourModel
 from actors.models.user_histories import TimeDecay
 from actors.vectors.types import Floats, Matrix
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.learners.interaction_matrix import split_item_blocks, build_user_item_matrix
+from jobs.refresh.learners.interaction_matrix import build_user_item_matrix, split_item_blocks
 from jobs.refresh.learners.protocol import PartRecipe
-from jobs.refresh.learners.sparse_weights import prune_rows, normalize_matrix
+from jobs.refresh.learners.sparse_weights import normalize_matrix, prune_rows
 
 _OVERSAMPLING = 8
 _VALUES_AT_ONCE = 1 << 22
@@ -107,7 +107,9 @@ class GraphFilterLearner:
         return prune_rows(pairs, self.recipe.keep)
 
 
-def compute_right_singular_vectors(matrix: Any, factors: int, rounds: int, rng: np.random.Generator) -> Matrix:
+def compute_right_singular_vectors(
+    matrix: Any, factors: int, rounds: int, rng: np.random.Generator
+) -> Matrix:
     """Find the first right singular vectors of a sparse matrix by random projection.
 
     Shapes:

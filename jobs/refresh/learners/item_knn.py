@@ -13,9 +13,9 @@ from actors.models.model import ModelState
 from actors.models.neighbours import NeighbourModel
 from actors.models.user_histories import TimeDecay
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.learners.interaction_matrix import split_item_blocks, build_user_item_matrix
+from jobs.refresh.learners.interaction_matrix import build_user_item_matrix, split_item_blocks
 from jobs.refresh.learners.protocol import PartRecipe
-from jobs.refresh.learners.sparse_weights import prune_rows, normalize_matrix
+from jobs.refresh.learners.sparse_weights import normalize_matrix, prune_rows
 
 
 class ItemKnnRecipe(PartRecipe):

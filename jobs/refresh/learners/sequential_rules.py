@@ -17,7 +17,7 @@ from actors.vectors.types import Floats, Mask, Rows
 from jobs.refresh.data.dataset import Interactions, number_sessions
 from jobs.refresh.learners.interaction_matrix import compute_event_weights, select_newest_per_user
 from jobs.refresh.learners.protocol import PartRecipe
-from jobs.refresh.learners.sparse_weights import prune_rows, normalize_matrix
+from jobs.refresh.learners.sparse_weights import normalize_matrix, prune_rows
 
 _BLOCK_PAIRS = 8_000_000
 

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from actors.models.model import ModelState
-from actors.models.sessions import SessionSearchConfig, SessionModel
+from actors.models.sessions import SessionModel, SessionSearchConfig
 from actors.vectors.types import Rows
 from jobs.refresh.data.dataset import Interactions, number_sessions
 from jobs.refresh.learners.protocol import PartRecipe

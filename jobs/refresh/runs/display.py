@@ -63,7 +63,9 @@ class TrainingDisplay:
                 self._events = int(done[name].facts.get("events", self._events))
                 if not self._bars.tasks[task].finished:
                     self._bars.start_task(task)
-                    self._bars.update(task, completed=1.0, message="", rate=self._event_rate(done[name].seconds))
+                    self._bars.update(
+                        task, completed=1.0, message="", rate=self._event_rate(done[name].seconds)
+                    )
             elif name == run.stage and not run.has_ended:
                 self._bars.start_task(task)
                 self._bars.update(task, completed=run.fraction, message=run.message)

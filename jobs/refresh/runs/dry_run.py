@@ -10,7 +10,7 @@ import orjson
 from cluster.store.ports.stores import ChangeLog
 from jobs.refresh.data.event_account import EventAccount
 from jobs.refresh.recipe import Recipe
-from jobs.refresh.runs.estimate import TrainingCost, DataSize, estimate_costs, estimate_peak_memory
+from jobs.refresh.runs.estimate import DataSize, TrainingCost, estimate_costs, estimate_peak_memory
 from jobs.refresh.runs.stages import count_data
 from jobs.refresh.runs.training_source import TrainingSource
 
@@ -58,7 +58,9 @@ def _cost_to_dict(cost: TrainingCost) -> dict[str, Any]:
     }
 
 
-def estimate_training(recipe: Recipe, source: TrainingSource, free_memory_mb: int | None = None) -> DryRunEstimate:
+def estimate_training(
+    recipe: Recipe, source: TrainingSource, free_memory_mb: int | None = None
+) -> DryRunEstimate:
     """Estimate a training."""
     size = DataSize.from_interactions(source.data, len(source.texts))
     costs = estimate_costs(recipe, size)
@@ -71,7 +73,12 @@ def estimate_training(recipe: Recipe, source: TrainingSource, free_memory_mb: in
     seconds = sum(cost.seconds for cost in costs) + once_more
     seconds += size.events * (_READ_S + _SPLIT_S + _EXAMINE_S + _PUBLISH_S)
     return DryRunEstimate(
-        count_data(source.data), costs, estimate_peak_memory(costs, size), seconds, allowed << 20, source.account
+        count_data(source.data),
+        costs,
+        estimate_peak_memory(costs, size),
+        seconds,
+        allowed << 20,
+        source.account,
     )
 
 

@@ -102,7 +102,11 @@ def check_memory(recipe: Recipe, size: DataSize, memory_mb: int | None = None) -
         Invalid: says which part needs what, and what to change
     """
     costs = estimate_costs(recipe, size)
-    needed, allowed, limit = estimate_peak_memory(costs, size), recipe.limits.memory_mb << 20, "limits.memory_mb allows"
+    needed, allowed, limit = (
+        estimate_peak_memory(costs, size),
+        recipe.limits.memory_mb << 20,
+        "limits.memory_mb allows",
+    )
     if memory_mb is not None and memory_mb << 20 < allowed:
         allowed, limit = memory_mb << 20, "this machine has left"
     if needed <= allowed:

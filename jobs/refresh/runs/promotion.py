@@ -89,7 +89,14 @@ async def promote_version(
 
 
 async def roll_back_version(
-    stores: Stores, shelf: ArtifactStore, app_id: str, engine_id: str, *, now_ms: int, by: str, to: str | None = None
+    stores: Stores,
+    shelf: ArtifactStore,
+    app_id: str,
+    engine_id: str,
+    *,
+    now_ms: int,
+    by: str,
+    to: str | None = None,
 ) -> Promotion:
     """Let serve again what served before, or a named version; `to=""` means nothing that was learned.
 

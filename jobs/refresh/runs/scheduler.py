@@ -14,7 +14,7 @@ import structlog
 from cluster.clock import Clock
 from cluster.errors import HouseError
 from cluster.ids import new_request_id
-from cluster.records.run import Run, release_run, is_free, fail_exhausted_run
+from cluster.records.run import Run, fail_exhausted_run, is_free, release_run
 from cluster.records.schedule import Schedule, due_slot, run_id_of
 from cluster.store.ports.stores import Stores
 from jobs.refresh.runs.run_commands import create_run, update_run
@@ -145,5 +145,7 @@ class RunScheduler:
                 del self._sent[errand.app_id, errand.run_id]
         for errand in gone:
             run = await self._stores.runs.get(errand.app_id, errand.run_id)
-            if run is not None and await update_run(self._stores, run, lambda now: release_run(now, errand.owner)):  # noqa: B023
+            if run is not None and await update_run(
+                self._stores, run, lambda now: release_run(now, errand.owner)
+            ):  # noqa: B023
                 self._log.warning("worker_died", app=errand.app_id, run=errand.run_id, attempt=run.attempt)

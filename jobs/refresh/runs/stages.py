@@ -1,6 +1,6 @@
 """The stages of a training, one function each: values in, values out, progress told. No store, no shelf.
 
-dataset   read_source
+dataset   read_training_source
 plan      planned        open questions answered on validation, which ends before the test begins
 evaluate  examined       the settled recipe on the test, beside popularity and what serves
 train     jobs.refresh.build.fit.fit on everything, jobs.refresh.build.build.build
@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from cluster.errors import HouseError, Invalid
-from jobs.refresh.build.fit import train_engine, select_newest_events, clear_history_weights
+from jobs.refresh.build.fit import clear_history_weights, select_newest_events, train_engine
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.data.split import TrainingSplit, EvaluationSplit
+from jobs.refresh.data.split import EvaluationSplit, TrainingSplit
 from jobs.refresh.evaluation.evaluate import EvaluationResult, Scorer, evaluate
 from jobs.refresh.evaluation.gate import POPULARITY, SERVING, check_gate
-from jobs.refresh.evaluation.reports import comparison_to_dict, headline_metrics, evaluation_to_dict
+from jobs.refresh.evaluation.reports import comparison_to_dict, evaluation_to_dict, headline_metrics
 from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
 from jobs.refresh.learners.protocol import Learner
 from jobs.refresh.learners.registry import build_rng
@@ -28,11 +28,11 @@ from jobs.refresh.recipe import Recipe, parse_recipe
 from jobs.refresh.tuning.confirmation import confirm_blend
 from jobs.refresh.tuning.outcomes import PartOutcome, summarize_outcomes
 from jobs.refresh.tuning.plan import (
-    TuningPlan,
     StepCallback,
+    TuningPlan,
+    ignore_step,
     is_settled,
     make_plan,
-    ignore_step,
     plan_without_tuning,
     remove_parts,
 )
@@ -65,7 +65,9 @@ def split_data(recipe: Recipe, data: Interactions, protocol: str = "auto") -> Tr
     return split_for_recipe(recipe, data)
 
 
-def plan_training(recipe: Recipe, data: Interactions, split: TrainingSplit, tell: StepCallback = ignore_step) -> TuningPlan:
+def plan_training(
+    recipe: Recipe, data: Interactions, split: TrainingSplit, tell: StepCallback = ignore_step
+) -> TuningPlan:
     """Answer the open questions of a recipe on validation; the test stays unseen.
 
     Errors:
@@ -124,7 +126,7 @@ def plan_to_dict(plan: TuningPlan) -> dict[str, Any]:
 
 
 def plan_from_dict(facts: Mapping[str, Any]) -> TuningPlan:
-    """Read what `plan_facts` wrote."""
+    """Read what `plan_to_dict` wrote."""
     outcomes = tuple(PartOutcome(**one) for one in facts.get("outcomes", ()))
     return TuningPlan(**{**facts, "recipe": parse_recipe(facts["recipe"]), "outcomes": outcomes})
 
@@ -146,10 +148,10 @@ def evaluate_plan(
     """Train a planned recipe on the past of a trial and examine it, beside popularity and the recipe that serves.
 
     Where weights were chosen, parts without which the blend is certainly better on this trial are dropped first
-    (`dropped`; `confirmed` gives the plan without them).
+    (`drop_news`; `apply_confirmation` gives the plan without them).
 
     `k` is the length of the lists; none: the one the recipe's weights are chosen by. `serving` holds `recipe`
-    (settled) and `version`. What serves is trained again on the same past: its own snapshot knows the future of the
+    (settled) and `installed_version`. What serves is trained again on the same past: its own snapshot knows the future of the
     trial. Where that is not possible the report says why.
 
     Errors:
@@ -196,7 +198,9 @@ def evaluate_plan(
     }
 
 
-def _evaluate_scorer(scorer: Scorer, trial: EvaluationSplit, k: int, tell: StepCallback = ignore_step) -> EvaluationResult:
+def _evaluate_scorer(
+    scorer: Scorer, trial: EvaluationSplit, k: int, tell: StepCallback = ignore_step
+) -> EvaluationResult:
     tell("examine")
     return evaluate(scorer, trial, k=k, deep=max(20, k))
 

@@ -20,7 +20,13 @@ from cluster.errors import Invalid
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.runs.checkpoint import CheckpointStore
-from jobs.refresh.runs.stages import EVALUATION_USERS, apply_confirmation, evaluate_plan, plan_training, split_data
+from jobs.refresh.runs.stages import (
+    EVALUATION_USERS,
+    apply_confirmation,
+    evaluate_plan,
+    plan_training,
+    split_data,
+)
 
 MOST_VARIANTS = 200
 "Variants of one sweep."
@@ -92,7 +98,9 @@ def sweep_id(found: Sequence[SweepVariant], offsets: Mapping[str, str]) -> str:
     return "sweep-" + hashlib.sha256(" ".join(names).encode()).hexdigest()[:10]
 
 
-def evaluate_variant(variant: SweepVariant, data: Interactions, readers: int = EVALUATION_USERS) -> dict[str, Any]:
+def evaluate_variant(
+    variant: SweepVariant, data: Interactions, readers: int = EVALUATION_USERS
+) -> dict[str, Any]:
     """Examine one variant."""
     split = split_data(variant.recipe, data)
     plan = plan_training(variant.recipe, data, split)

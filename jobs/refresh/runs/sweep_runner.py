@@ -10,7 +10,7 @@ from typing import Any
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.errors import HouseError
 from jobs.refresh.runs.checkpoint import CheckpointStore
-from jobs.refresh.runs.sweep import SweepVariant, csv_from_rows, markdown_from_rows, evaluate_saved_variant
+from jobs.refresh.runs.sweep import SweepVariant, csv_from_rows, evaluate_saved_variant, markdown_from_rows
 
 VariantCallback = Callable[[SweepVariant, dict[str, Any]], None]
 
@@ -36,14 +36,21 @@ def try_variant(variant: SweepVariant, checkpoints: CheckpointStore) -> dict[str
     return {**report, "seconds": round(time.perf_counter() - started_s, 2)}
 
 
-def delete_sweep_data(checkpoints: CheckpointStore, results: Sequence[tuple[SweepVariant, Mapping[str, Any]]]) -> None:
+def delete_sweep_data(
+    checkpoints: CheckpointStore, results: Sequence[tuple[SweepVariant, Mapping[str, Any]]]
+) -> None:
     """Remove the data of a sweep that is complete: asked for again, its results are there without it."""
     if not any("error" in report for _, report in results):
         checkpoints.delete_source()
 
 
 def write_comparison(
-    shelf: ArtifactStore, app_id: str, name: str, table: Sequence[Mapping[str, Any]], title: str, out: Path | None
+    shelf: ArtifactStore,
+    app_id: str,
+    name: str,
+    table: Sequence[Mapping[str, Any]],
+    title: str,
+    out: Path | None,
 ) -> list[str]:
     """Write the comparison as CSV and Markdown onto the shelf, and into a folder of yours; return where it is."""
     texts = {"comparison.csv": csv_from_rows(table), "comparison.md": markdown_from_rows(table, title)}

@@ -37,12 +37,12 @@ from jobs.refresh.runs.stages import (
     apply_confirmation,
     count_data,
     evaluate_plan,
-    plan_to_dict,
     plan_from_dict,
+    plan_to_dict,
     plan_training,
+    plan_without_interactions,
     report_without_interactions,
     split_data,
-    plan_without_interactions,
 )
 from jobs.refresh.runs.training_source import TrainingSource, read_training_source
 from jobs.refresh.tuning.plan import TuningPlan
@@ -227,7 +227,10 @@ class Training:
             found = None
         if found is None:
             read = read_training_source(
-                self._bench.segments, self._run.app_id, self._recipe, products_suffice=not self._serves_ranking_model
+                self._bench.segments,
+                self._run.app_id,
+                self._recipe,
+                products_suffice=not self._serves_ranking_model,
             )
             self._say("keep a copy", 0.8)
             found = self._checkpoints.put_source(read)
@@ -285,7 +288,9 @@ class Training:
             self._say("learn from what products are like", 0.93)
             learners = {name: part.learner for name, part in recipe.parts.items()}
             extras.update(
-                build_content_weights(recipe.content, texts, self._source.data, learners, engine.blend, recipe.seed)
+                build_content_weights(
+                    recipe.content, texts, self._source.data, learners, engine.blend, recipe.seed
+                )
             )
         return extras
 
@@ -313,7 +318,9 @@ class Training:
         return show_step
 
 
-def delete_leftovers(shelf: ArtifactStore, scratch: Path, app_id: str, going: Collection[str], before_ms: int) -> int:
+def delete_leftovers(
+    shelf: ArtifactStore, scratch: Path, app_id: str, going: Collection[str], before_ms: int
+) -> int:
     """Remove checkpoints and scratch folders older than a moment whose runs have ended; return how many went."""
     above, old = f"{FOLDER}/{app_id}", set()
     for entry in shelf.entries(above):

@@ -23,12 +23,27 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore, position_from_offset
 from cluster.clock import Clock
 from cluster.errors import Conflict, HouseError, Unavailable
-from cluster.records.run import LEASE_MS, Run, RunStatus, StageResult, claim_run, end_run, release_run, update_run
+from cluster.records.run import (
+    LEASE_MS,
+    Run,
+    RunStatus,
+    StageResult,
+    claim_run,
+    end_run,
+    release_run,
+    update_leased_run,
+)
 from cluster.store.ports.stores import Noun, Stores
 from jobs.refresh.runs.promotion import promote_version
 from jobs.refresh.runs.run_commands import get_run, update_run
 from jobs.refresh.runs.shipped_code import import_from_package
-from jobs.refresh.runs.training import TrainingContext, TrainingDataOutdated, Stage, Training, delete_leftovers
+from jobs.refresh.runs.training import (
+    Stage,
+    Training,
+    TrainingContext,
+    TrainingDataOutdated,
+    delete_leftovers,
+)
 
 T = TypeVar("T")
 
@@ -109,7 +124,9 @@ class TrainingWorker:
         self._log.info("run_claimed", app=app_id, run=run_id, attempt=run.attempt)
         self._notify(run)
         self._run = run
-        bench = TrainingContext(place.shelf, SegmentStore(place.shelf, place.clock), place.scratch, place.release)
+        bench = TrainingContext(
+            place.shelf, SegmentStore(place.shelf, place.clock), place.scratch, place.release
+        )
         serving = await self._serving_facts(run)
         self._begin = partial(Training, run, bench, self._report_stage, serving, place.memory_mb)
         training = self._begin()
@@ -130,7 +147,9 @@ class TrainingWorker:
     def _claim(self, now: Run) -> Run | None:
         """Claim a run, or go on with one that was ours from the start."""
         now_ms = self._place.clock.now_ms()
-        return update_run(now, self._owner, now.attempt, now_ms, {}) or claim_run(now, self._owner, now_ms)
+        return update_leased_run(now, self._owner, now.attempt, now_ms, {}) or claim_run(
+            now, self._owner, now_ms
+        )
 
     async def _wait_for_compaction(self, app_id: str) -> None:
         """Have what was accepted until now settle first; a run goes on without what does not."""
@@ -139,7 +158,10 @@ class TrainingWorker:
             wanted = {noun: await changes.last(app_id, noun) for noun in _NOUNS}
             for look in range(round(self._place.settle_s / _COMPACTION_POLL_S)):
                 settled = await changes.compacted_offsets(app_id)
-                if all(position_from_offset(settled.get(noun, "0")) >= position_from_offset(at) for noun, at in wanted.items()):
+                if all(
+                    position_from_offset(settled.get(noun, "0")) >= position_from_offset(at)
+                    for noun, at in wanted.items()
+                ):
                     return
                 if look == 0:
                     await changes.request_compaction(app_id, wanted)
@@ -303,7 +325,7 @@ class TrainingWorker:
             written = await update_run(
                 self._place.stores,
                 self._run,
-                lambda now: update_run(now, self._owner, run.attempt, now_ms, changes),
+                lambda now: update_leased_run(now, self._owner, run.attempt, now_ms, changes),
             )
             if written is None:
                 self._lost.set()

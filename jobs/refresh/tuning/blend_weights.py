@@ -41,9 +41,14 @@ class BlendWeightChoice:
 
 
 def choose_weights(
-    candidates: TuningCandidates, start: Floats, families: Sequence[str], *, most_parts: int = 8, rounds: int = 20
+    candidates: TuningCandidates,
+    start: Floats,
+    families: Sequence[str],
+    *,
+    most_parts: int = 8,
+    rounds: int = 20,
 ) -> BlendWeightChoice:
-    """Climb from `start` to better weights, and from the best single part where the start loses to it.
+    """Climb from `prior` to better weights, and from the best single part where the start loses to it.
 
     `families` names what each part is a variant of; only one variant of a family may have weight, a step may put it
     in place of another.
@@ -52,7 +57,9 @@ def choose_weights(
         start: float64 [p]
     """
     count = len(start)
-    single = np.array([_mean_figure(candidates.compute_ndcg(candidates.scores[part])) for part in range(count)])
+    single = np.array(
+        [_mean_figure(candidates.compute_ndcg(candidates.scores[part])) for part in range(count)]
+    )
     alone = np.eye(count)[int(np.argmax(single))] if count else start
     weights = start.copy() if start.any() else alone
     weights = _climb(candidates, weights, families, most_parts, rounds)
@@ -61,7 +68,9 @@ def choose_weights(
         # no small step led from the start to its own best part: begin there
         weights = _climb(candidates, alone, families, most_parts, rounds)
         figures = candidates.compute_ndcg(candidates.blend_scores(weights))
-    return BlendWeightChoice(weights, _mean_figure(figures), single, _part_gains(candidates, weights, families))
+    return BlendWeightChoice(
+        weights, _mean_figure(figures), single, _part_gains(candidates, weights, families)
+    )
 
 
 def _part_gains(candidates: TuningCandidates, weights: Floats, families: Sequence[str]) -> Floats:
@@ -73,7 +82,10 @@ def _part_gains(candidates: TuningCandidates, weights: Floats, families: Sequenc
     for part, family in enumerate(families):
         if family not in chosen:
             scores = candidates.scores[part]
-            found = [_mean_figure(candidates.compute_ndcg(total + scores * np.float32(weight))) for weight in LADDER]
+            found = [
+                _mean_figure(candidates.compute_ndcg(total + scores * np.float32(weight)))
+                for weight in LADDER
+            ]
             gains[part] = max(found) - now
     return gains
 

@@ -90,7 +90,9 @@ class TuningCandidates:
         return cls(scores, relevant, best, several[0].k)
 
 
-def collect_candidates(models: Sequence[Model], trial: EvaluationSplit, *, k: int = 10, depth: int = 60) -> TuningCandidates:
+def collect_candidates(
+    models: Sequence[Model], trial: EvaluationSplit, *, k: int = 10, depth: int = 60
+) -> TuningCandidates:
     """Collect the best `depth` items of every part for every reader of a trial.
 
     Cost:

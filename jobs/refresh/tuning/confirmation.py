@@ -33,7 +33,9 @@ class BlendConfirmation:
     "Part -> why it goes."
 
 
-def confirm_blend(parts: Sequence[BlendPart], trial: EvaluationSplit, k: int, rng: np.random.Generator) -> BlendConfirmation:
+def confirm_blend(
+    parts: Sequence[BlendPart], trial: EvaluationSplit, k: int, rng: np.random.Generator
+) -> BlendConfirmation:
     """Drop the parts without which the blend is certainly better for the readers of a trial with a history.
 
     Cost:
@@ -44,7 +46,9 @@ def confirm_blend(parts: Sequence[BlendPart], trial: EvaluationSplit, k: int, rn
     known = trial.pick(np.flatnonzero(trial.histories.lengths > 0))
     if len(weighty) < 2 or len(known) < _FEWEST_READERS:
         return BlendConfirmation(names)
-    candidates = collect_candidates([part.model for part in weighty], known.sample(CONFIRMATION_USERS, rng), k=k)
+    candidates = collect_candidates(
+        [part.model for part in weighty], known.sample(CONFIRMATION_USERS, rng), k=k
+    )
     weights = np.array([part.weight for part in weighty])
     dropped: dict[str, str] = {}
     while (better := _find_better_blend(candidates, weights)) is not None:

@@ -42,7 +42,7 @@ def tune_part(
     """Try the values of `tune`; EASE in a large catalog keeps its own.
 
     Fadings need no training. The first of them counts while parameters are tried; the ones that are not clearly
-    worse stay in question until weights are chosen. With a coarse clock (`is_coarse`), all of them go by the order of
+    worse stay in question until weights are chosen. With a coarse clock (`is_coarse_clock`), all of them go by the order of
     the log where that is clearly better.
     """
     asked = {field: values for field, values in part.tune.items() if field != "fading"}
@@ -78,11 +78,15 @@ def set_parameter(part: PartRecipe, field: str, value: Any) -> PartRecipe:
     return type(part).model_validate({**part.model_dump(), field: value})
 
 
-def expand_time_decays(part: PartRecipe, model: Model, fadings: Sequence[TimeDecay]) -> list[tuple[PartRecipe, Model]]:
+def expand_time_decays(
+    part: PartRecipe, model: Model, fadings: Sequence[TimeDecay]
+) -> list[tuple[PartRecipe, Model]]:
     """List a trained part once for every fading in question; as it is when there is none."""
     if not fadings or not hasattr(model, "fading_as"):
         return [(part, model)]
-    return [(part.model_copy(update={"fading": fading}), _set_time_decay(model, fading)) for fading in fadings]
+    return [
+        (part.model_copy(update={"fading": fading}), _set_time_decay(model, fading)) for fading in fadings
+    ]
 
 
 class _ParameterSearch:

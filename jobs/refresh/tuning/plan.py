@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from actors.models.model import SharedScoresModel, Model
+from actors.models.model import Model, SharedScoresModel
 from actors.vectors.types import Floats
 from cluster.errors import Invalid
 from jobs.refresh.data.dataset import Interactions
@@ -63,7 +63,9 @@ def plan_without_tuning(recipe: Recipe, n_items: int) -> TuningPlan:
     return TuningPlan(fitting, "none needed", 0, 0.0, outcomes=outcomes)
 
 
-def make_plan(recipe: Recipe, trials: Sequence[EvaluationSplit], tell: StepCallback = ignore_step) -> TuningPlan:
+def make_plan(
+    recipe: Recipe, trials: Sequence[EvaluationSplit], tell: StepCallback = ignore_step
+) -> TuningPlan:
     """Answer the open questions of a recipe on the first trial, and on older ones as long as readers are few.
 
     Errors:
@@ -107,7 +109,7 @@ def plan_on_newest(recipe: Recipe, data: Interactions, tell: StepCallback = igno
 
 
 def remove_parts(plan: TuningPlan, dropped: Mapping[str, str]) -> TuningPlan:
-    """Take parts out of the blend of a plan; `dropped` says why, part by part."""
+    """Take parts out of the blend of a plan; `drop_news` says why, part by part."""
     recipe = plan.recipe
     weights, weights_new = recipe.blend.weights, recipe.blend.weights_new
     if not dropped or weights == "auto" or weights_new == "auto":
@@ -207,7 +209,11 @@ def _choose_weights(
     most = max(recipe.validation.readers // len(trials), 1)
     candidates = TuningCandidates.concatenate(
         [
-            collect_candidates([model for _, _, model in several], select_users_with_history(trial).sample(most, rng), k=blend.k)
+            collect_candidates(
+                [model for _, _, model in several],
+                select_users_with_history(trial).sample(most, rng),
+                k=blend.k,
+            )
             for several, trial in zip(variants, trials, strict=True)
         ]
     )
@@ -271,7 +277,9 @@ def _choose_new_user_weights(
         choice = choose_weights(candidates, start, common)
         start, figure = choice.weights, choice.figure
     weights = start / start.max()
-    return {name: _round_weight(weight) for name, weight in zip(common, weights, strict=True) if weight}, figure
+    return {
+        name: _round_weight(weight) for name, weight in zip(common, weights, strict=True) if weight
+    }, figure
 
 
 def _round_weight(weight: Any) -> float:

@@ -6,7 +6,14 @@ import numpy as np
 
 from cluster.errors import Invalid
 from jobs.refresh.data.dataset import Interactions
-from jobs.refresh.data.split import SeenItemPolicy, TrainingSplit, EvaluationSplit, split_by_time, split_last_sessions, leave_last_out
+from jobs.refresh.data.split import (
+    EvaluationSplit,
+    SeenItemPolicy,
+    TrainingSplit,
+    leave_last_out,
+    split_by_time,
+    split_last_sessions,
+)
 from jobs.refresh.recipe import Recipe
 
 PURCHASE = "checkout"
@@ -45,7 +52,9 @@ def split_for_recipe(recipe: Recipe, data: Interactions) -> TrainingSplit:
                 raise
             return _leave_last_out(recipe, data)
         known = np.count_nonzero(split.validation[0].histories.lengths > 0)
-        if protocol == "by_time" or (known >= _ENOUGH_READERS and not cuts_single_sessions(split.validation[0])):
+        if protocol == "by_time" or (
+            known >= _ENOUGH_READERS and not cuts_single_sessions(split.validation[0])
+        ):
             return split
     return _leave_last_out(recipe, data)
 

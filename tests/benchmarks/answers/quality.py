@@ -125,7 +125,9 @@ def _kiosk_lines() -> Iterator[Line]:
 
 def playground() -> PassageLibrary:
     """Put the newspaper into an archive, as an upload does, with the built-in embedder trained on it."""
-    return build_library([one for one in map(read_product, product_records_from_articles()) if one is not None])
+    return build_library(
+        [one for one in map(read_product, product_records_from_articles()) if one is not None]
+    )
 
 
 def build_library(documents: Sequence[Document]) -> PassageLibrary:
@@ -152,7 +154,9 @@ def tally(library: PassageLibrary, asked: Sequence[GoldenQuestion]) -> AnswerCou
     return counted
 
 
-def _counted(before: AnswerCounts, one: GoldenQuestion, composed: ComposedAnswer, found: Sequence[Snippet]) -> AnswerCounts:
+def _counted(
+    before: AnswerCounts, one: GoldenQuestion, composed: ComposedAnswer, found: Sequence[Snippet]
+) -> AnswerCounts:
     if one.missing:
         return AnswerCounts(
             before.answerable,

@@ -87,7 +87,8 @@ def rapidfuzz_scan(titles: Titles, queries: Sequence[str], wanted: int) -> Answe
     for query in queries:
         began = time.perf_counter()
         scores = (
-            process.cdist([fold_text(query)], texts, scorer=fuzz.partial_ratio, dtype=np.float32)[0] + 8 * pull
+            process.cdist([fold_text(query)], texts, scorer=fuzz.partial_ratio, dtype=np.float32)[0]
+            + 8 * pull
         )
         best = np.argpartition(-scores, wanted)[:wanted]
         found.append(best[np.argsort(-scores[best])].tolist())

@@ -11,7 +11,15 @@ from starlette.applications import Starlette
 
 from cluster.store.ports.stores import Stores
 from deployments.archive.oauth.services import OAuthServices
-from tests.fakes.archive_oauth import Person, Program, an_account, answer_of, app_over, http_over, oauth_services
+from tests.fakes.archive_oauth import (
+    Person,
+    Program,
+    an_account,
+    answer_of,
+    app_over,
+    http_over,
+    oauth_services,
+)
 from tests.suites.manual_clock import ManualClock
 
 

@@ -15,7 +15,7 @@ from cluster.errors import TooMany
 from cluster.records.password import hash_password
 from cluster.store.connect import OpenStores
 from cluster.store.ports.stores import Stores
-from deployments.archive.oauth.rate_limits import AddressLimits, OAuthLimits, BucketRate
+from deployments.archive.oauth.rate_limits import AddressLimits, BucketRate, OAuthLimits
 from deployments.archive.oauth.sessions import MOST_WAITING, PasswordChecks
 from tests.contract.oauth.conftest import Scene
 from tests.fakes.archive_oauth import (

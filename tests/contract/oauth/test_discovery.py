@@ -143,9 +143,15 @@ async def test_without_a_configured_address_only_loopback_is_believed(
 
 
 def test_where_the_doors_listen_is_the_address_of_last_resort() -> None:
-    assert ServerAddresses.from_config("", host="0.0.0.0", port=9).origin_for_host("news") == "http://127.0.0.1:9"
+    assert (
+        ServerAddresses.from_config("", host="0.0.0.0", port=9).origin_for_host("news")
+        == "http://127.0.0.1:9"
+    )
     assert ServerAddresses.from_config("", host="::1", port=9).origin_for_host("news") == "http://[::1]:9"
-    assert ServerAddresses.from_config("", host="localhost", port=9).origin_for_host("news") == "http://localhost:9"
+    assert (
+        ServerAddresses.from_config("", host="localhost", port=9).origin_for_host("news")
+        == "http://localhost:9"
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,17 @@ import pytest
 import structlog
 
 from cluster.store.connect import OpenStores
-from deployments.archive.oauth.rate_limits import OAuthLimits, BucketRate
+from deployments.archive.oauth.rate_limits import BucketRate, OAuthLimits
 from tests.contract.oauth.conftest import Scene
-from tests.fakes.archive_oauth import CALLBACK, Person, Program, an_account, app_over, http_over, oauth_services
+from tests.fakes.archive_oauth import (
+    CALLBACK,
+    Person,
+    Program,
+    an_account,
+    app_over,
+    http_over,
+    oauth_services,
+)
 from tests.suites.manual_clock import ManualClock
 
 OTHER = "https://host.example/cb"

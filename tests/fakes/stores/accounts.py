@@ -141,7 +141,9 @@ class MemoryGrants:
 
     async def of_user(self, user_id: str) -> list[ActiveGrant]:
         mine = [family for family in self._families.values() if family.grant.user_id == user_id]
-        return [ActiveGrant(family.grant, family.used_at) for family in sorted(mine, key=lambda one: -one.used_at)]
+        return [
+            ActiveGrant(family.grant, family.used_at) for family in sorted(mine, key=lambda one: -one.used_at)
+        ]
 
     async def version(self) -> int:
         return self._version

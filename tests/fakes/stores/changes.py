@@ -40,13 +40,18 @@ class MemoryChanges:
         )
 
     async def compacted_offsets(self, app_id: str) -> dict[Noun, str]:
-        return {cast(Noun, noun): offset for noun, offset in self._state.apps[app_id].compacted_offsets.items()}
+        return {
+            cast(Noun, noun): offset for noun, offset in self._state.apps[app_id].compacted_offsets.items()
+        }
 
     async def request_compaction(self, app_id: str, offsets: Mapping[Noun, str]) -> None:
         self._state.apps[app_id].requested_compactions.update({str(noun): at for noun, at in offsets.items()})
 
     async def requested_compactions(self, app_id: str) -> dict[Noun, str]:
-        return {cast(Noun, noun): offset for noun, offset in self._state.apps[app_id].requested_compactions.items()}
+        return {
+            cast(Noun, noun): offset
+            for noun, offset in self._state.apps[app_id].requested_compactions.items()
+        }
 
     async def compact(self, app_id: str, noun: Noun, offset: str, now_ms: int) -> int:
         app = self._state.apps[app_id]

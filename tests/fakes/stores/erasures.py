@@ -10,7 +10,15 @@ from cluster.errors import Conflict
 from cluster.ids import anonymous_reader
 from cluster.records.erasure import Erasure, Person, addresses_of
 from cluster.records.logged_query import pseudonym
-from cluster.store.ports.erasures import LINKS, PROFILE, RECENTS, REDIS_PLACES, PersonData, AppendOnlyFileStatus, LogNoun
+from cluster.store.ports.erasures import (
+    LINKS,
+    PROFILE,
+    RECENTS,
+    REDIS_PLACES,
+    AppendOnlyFileStatus,
+    LogNoun,
+    PersonData,
+)
 from tests.fakes.stores.interactions import MemoryInteractions
 from tests.fakes.stores.query_log import MemoryQueries
 from tests.fakes.stores.state import LoggedChange, MemoryState

@@ -14,8 +14,8 @@ from cluster.store.redis.questions import (
     MOST_CITING,
     MOST_OPEN,
     MOST_TEXTS,
-    select_popular,
     reader_from_question,
+    select_popular,
 )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from cluster.clock import Clock
 from cluster.records.access import ApiKey, App
 from cluster.records.engine import Engine, EngineStatus, Placement
-from cluster.store.ports.stores import AccessBook, EngineTraffic, TokenGrant, IdempotencyState
+from cluster.store.ports.stores import AccessBook, EngineTraffic, IdempotencyState, TokenGrant
 from cluster.store.redis import engine_watch, idempotency, limits, pagination
 from tests.fakes.stores.state import MemoryState
 
@@ -85,7 +85,9 @@ class MemoryEngineWatch:
         self._last: dict[tuple[str, Placement, str], int] = {}
         self._statuses: dict[str, dict[str, EngineStatus]] = {}
 
-    async def add_requests(self, app_id: str, asked: Mapping[tuple[Placement, str], int], now_ms: int) -> None:
+    async def add_requests(
+        self, app_id: str, asked: Mapping[tuple[Placement, str], int], now_ms: int
+    ) -> None:
         for (place, engine_id), count in asked.items():
             name = (app_id, place, engine_id, now_ms // engine_watch.MINUTE_MS)
             self._counts[name] = self._counts.get(name, 0) + count
@@ -99,7 +101,9 @@ class MemoryEngineWatch:
                 before, now = (
                     self._counts.get((app, place, engine_id, at), 0) for at in (minute - 1, minute)
                 )
-                found[place, engine_id] = EngineTraffic(engine_watch.estimate_rate(before, now, now_ms), last_ms)
+                found[place, engine_id] = EngineTraffic(
+                    engine_watch.estimate_rate(before, now, now_ms), last_ms
+                )
         return found
 
     async def record(self, status: EngineStatus) -> None:
@@ -158,7 +162,11 @@ class MemoryIdempotency:
                 if begun >= most:
                     return IdempotencyState("full")
                 self._begun[app_id] = (begun + 1, counted_ms)
-            self._held[app_id, token] = (body_sha256, IdempotencyState("flying"), now_ms + idempotency.LOCK_MS)
+            self._held[app_id, token] = (
+                body_sha256,
+                IdempotencyState("flying"),
+                now_ms + idempotency.LOCK_MS,
+            )
             return IdempotencyState("new")
         return replay if body == body_sha256 else IdempotencyState("other")
 

@@ -30,7 +30,9 @@ class MemoryThreads:
     async def read_many(self, app_id: str, user_ids: Sequence[str]) -> list[ReaderThreads]:
         return [await self.read(app_id, user_id) for user_id in user_ids]
 
-    async def compare_and_set(self, app_id: str, user_id: str, before: ReaderThreads, after: ReaderThreads) -> bool:
+    async def compare_and_set(
+        self, app_id: str, user_id: str, before: ReaderThreads, after: ReaderThreads
+    ) -> bool:
         app = self._apps[app_id]
         if (await self.read(app_id, user_id)).revision != before.revision:
             return False

@@ -10,7 +10,7 @@ import time
 import pytest
 import structlog
 
-from cluster.log import set_up_logging, redact
+from cluster.log import redact, set_up_logging
 from cluster.secrecy import mint_key
 
 SECRET = mint_key("secret", "development")

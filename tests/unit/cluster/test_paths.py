@@ -37,7 +37,10 @@ def test_sockets_of_haproxy_fit_behind_the_run_directory() -> None:
 
 
 def test_installations_have_run_directories_of_their_own(tmp_path: Path) -> None:
-    one, two = InstallationPaths.from_data_dir(tmp_path / "one"), InstallationPaths.from_data_dir(tmp_path / "two")
+    one, two = (
+        InstallationPaths.from_data_dir(tmp_path / "one"),
+        InstallationPaths.from_data_dir(tmp_path / "two"),
+    )
     assert one.run_dir != two.run_dir
     assert one.run_dir == InstallationPaths.from_data_dir(tmp_path / "x" / ".." / "one").run_dir
 

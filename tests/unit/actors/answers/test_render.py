@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 
 from actors.answers.pictures import find_picture
-from actors.answers.render import FAILED, NO_ANSWER_TEXT, WITHDRAWN, highlight, render_answer, find_question_words
+from actors.answers.render import (
+    FAILED,
+    NO_ANSWER_TEXT,
+    WITHDRAWN,
+    find_question_words,
+    highlight,
+    render_answer,
+)
 from cluster.records.question import FETCHING, Answer, CitedPassage, CitedSentence, Format, Picture, Question
 
 TEXT = "Tulips go 15 cm deep in light soil. <b>Lift</b> the bulbs & dry them."

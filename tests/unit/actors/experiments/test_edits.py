@@ -7,7 +7,7 @@ import pytest
 from actors.experiments.assigner import ExperimentAssigner
 from actors.experiments.edits import apply_edit
 from actors.experiments.lifecycle import ExperimentLifecycle
-from actors.experiments.messages import Assignment, ExperimentUpdate, ExperimentEvent
+from actors.experiments.messages import Assignment, ExperimentEvent, ExperimentUpdate
 from actors.experiments.report import build_report
 from cluster.errors import HouseError, Invalid, NotFound
 from cluster.records.experiment import Experiment
@@ -43,12 +43,32 @@ def test_a_draft_may_be_changed_in_everything() -> None:
         ({}, ExperimentUpdate(traffic=0.4), "one is Active; traffic can only go up from 0.5"),
         ({}, ExperimentUpdate(goal=("click",)), "one is Active; what counts as a conversion can't change"),
         ({}, ExperimentUpdate(layer="home"), "one is Active; its readers would change places"),
-        ({"status": "Scheduled"}, ExperimentUpdate(layer="x", slice=(0.0, 0.5)), "one is Scheduled; its readers would"),
-        ({"status": "Completed"}, ExperimentUpdate(traffic=0.6), "one is Completed; only its name can be changed"),
-        ({"ends_at": NOW_MS}, ExperimentUpdate(weights={"a": 2}), "one is Completed; only its name can be changed"),
-        ({}, ExperimentUpdate(ends_at=NOW_MS), "2026-03-02T09:15:30.250Z is past; `complete` ends it at once"),
+        (
+            {"status": "Scheduled"},
+            ExperimentUpdate(layer="x", slice=(0.0, 0.5)),
+            "one is Scheduled; its readers would",
+        ),
+        (
+            {"status": "Completed"},
+            ExperimentUpdate(traffic=0.6),
+            "one is Completed; only its name can be changed",
+        ),
+        (
+            {"ends_at": NOW_MS},
+            ExperimentUpdate(weights={"a": 2}),
+            "one is Completed; only its name can be changed",
+        ),
+        (
+            {},
+            ExperimentUpdate(ends_at=NOW_MS),
+            "2026-03-02T09:15:30.250Z is past; `complete` ends it at once",
+        ),
         ({}, ExperimentUpdate(weights={"a": 0, "b": 0}), "at least one variant needs a weight above 0"),
-        ({}, ExperimentUpdate(weights={"a": -1}), "variants.0.weight: Input should be greater than or equal to 0"),
+        (
+            {},
+            ExperimentUpdate(weights={"a": -1}),
+            "variants.0.weight: Input should be greater than or equal to 0",
+        ),
         ({}, ExperimentUpdate(traffic=1.5), "traffic: Input should be less than or equal to 1"),
         ({"status": "Draft"}, ExperimentUpdate(goal=("joy",)), "goal: there is no interaction of type 'joy'"),
     ],
@@ -64,7 +84,10 @@ def test_what_would_spoil_it_is_refused_with_the_reason(
 def test_what_stays_as_it_is_is_no_change() -> None:
     running = an_experiment()
     assert (
-        apply_edit(running, ExperimentUpdate(goal=("checkout",), layer="", weights={"a": 1}, traffic=0.5), NOW_MS) == running
+        apply_edit(
+            running, ExperimentUpdate(goal=("checkout",), layer="", weights={"a": 1}, traffic=0.5), NOW_MS
+        )
+        == running
     )
     assert apply_edit(an_experiment(status="Archived"), ExperimentUpdate(name="Old"), NOW_MS).name == "Old"
 

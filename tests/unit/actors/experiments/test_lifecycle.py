@@ -90,7 +90,10 @@ async def test_a_life_from_draft_to_archive(desk: ExperimentLifecycle, clock: St
     assert (await desk.start(APP, "blue-buttons")).is_running_at(clock.now_ms())
     clock.pass_ms(10)
     paused = await desk.pause(APP, "blue-buttons")
-    assert (paused.status_at(clock.now_ms()), paused.is_running_at(clock.now_ms() + 10**9)) == ("Scheduled", False)
+    assert (paused.status_at(clock.now_ms()), paused.is_running_at(clock.now_ms() + 10**9)) == (
+        "Scheduled",
+        False,
+    )
     assert (await desk.start(APP, "blue-buttons")).is_running_at(clock.now_ms())
     done = await desk.complete(APP, "blue-buttons")
     assert (done.status, done.is_running_at(clock.now_ms() + 1)) == ("Completed", False)

@@ -38,7 +38,9 @@ def test_a_real_difference_is_detected() -> None:
 
 def test_the_interval_holds_the_truth_and_narrows() -> None:
     wide = compare_samples(VariantSample.from_conversions(500, 50), VariantSample.from_conversions(500, 70))
-    narrow = compare_samples(VariantSample.from_conversions(50_000, 5_000), VariantSample.from_conversions(50_000, 7_000))
+    narrow = compare_samples(
+        VariantSample.from_conversions(50_000, 5_000), VariantSample.from_conversions(50_000, 7_000)
+    )
     assert wide.low < 0.04 < wide.high
     assert not wide.decided
     assert narrow.decided

@@ -13,9 +13,9 @@ import pytest
 from actors.history.answer_service import ThreadAnswer
 from actors.history.client import LocalHistoryClient
 from actors.history.loop import TrackerLoop
-from actors.history.messages import ThreadChange, GenerateUpdate
+from actors.history.messages import GenerateUpdate, ThreadChange
 from actors.history.monitor import LAG_MS, AppMonitor, SignificanceConfig
-from actors.history.notifier import MAX_OPEN_QUESTIONS, ANSWER_TIMEOUT_MS
+from actors.history.notifier import ANSWER_TIMEOUT_MS, MAX_OPEN_QUESTIONS
 from actors.history.threads import GAP_MS, MAX_PRODUCTS
 from actors.language.embedder import HashingEmbedder
 from cluster.artifacts.artifact_store import ArtifactStore

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from actors.history.content import UploadedArticle, estimate_similarity, compute_sketch
+from actors.history.content import UploadedArticle, compute_sketch, estimate_similarity
 from actors.history.significance import (
     OLD_MS,
     THRESHOLD,
-    TermFrequencies,
     QuestionEmbeddings,
-    ThreadSubject,
     Significance,
+    TermFrequencies,
+    ThreadSubject,
     extract_terms,
     score_significance,
 )
@@ -45,7 +45,9 @@ def subject(text: str = QUESTION, **fields: object) -> ThreadSubject:
 
 
 def article(title: str, text: str, published_ms: int | None = None) -> UploadedArticle:
-    return UploadedArticle("a1", title, tuple(f"{title}\n{part}" for part in text.split("\n\n")), "en", published_ms)
+    return UploadedArticle(
+        "a1", title, tuple(f"{title}\n{part}" for part in text.split("\n\n")), "en", published_ms
+    )
 
 
 def verdict(content: UploadedArticle, on: ThreadSubject | None = None) -> Significance:
@@ -94,7 +96,10 @@ def test_rare_words_weigh_more_than_frequent_ones() -> None:
         common.add(extract_terms(article("Bay", "The bay is old and calm."), ANALYZERS).places)
     asked = subject()
     calm = extract_terms(article("The old bay", "The old bay is calm."), ANALYZERS)
-    assert score_significance(asked, calm, common, MEANINGS).score < score_significance(asked, calm, TermFrequencies(), MEANINGS).score
+    assert (
+        score_significance(asked, calm, common, MEANINGS).score
+        < score_significance(asked, calm, TermFrequencies(), MEANINGS).score
+    )
 
 
 def test_what_was_published_long_before_the_readers_last_answer_is_no_news() -> None:
@@ -123,7 +128,9 @@ def test_sketches_are_alike_as_texts_are() -> None:
     one = compute_sketch([SALE])
     assert estimate_similarity(one, one) == 1.0
     assert (
-        estimate_similarity(one, compute_sketch(["Forty boats sailed on Sunday in a light wind and nobody capsized at all."]))
+        estimate_similarity(
+            one, compute_sketch(["Forty boats sailed on Sunday in a light wind and nobody capsized at all."])
+        )
         < 0.4
     )
     assert compute_sketch([""]) == ""
@@ -137,7 +144,9 @@ def test_questions_match_by_words_of_their_language() -> None:
     german = UploadedArticle(
         "g", "Zementwerk verkauft", ("Das alte Zementwerk in der Hafenbucht gehört nun Bootsbauern.",), "de"
     )
-    assert [one.user_id for one in watchlist.find_candidates(extract_terms(german, ANALYZERS), TermFrequencies())] == ["bob"]
+    assert [
+        one.user_id for one in watchlist.find_candidates(extract_terms(german, ANALYZERS), TermFrequencies())
+    ] == ["bob"]
     (found,) = watchlist.find_candidates(
         extract_terms(article("Cement works at Harrow Bay sold", SALE), ANALYZERS), TermFrequencies()
     )
@@ -145,7 +154,9 @@ def test_questions_match_by_words_of_their_language() -> None:
     watchlist.put("ada", ReaderThreads())
     assert len(watchlist) == 1
     assert (
-        watchlist.find_candidates(extract_terms(article("Cement works at Harrow Bay sold", SALE), ANALYZERS), TermFrequencies())
+        watchlist.find_candidates(
+            extract_terms(article("Cement works at Harrow Bay sold", SALE), ANALYZERS), TermFrequencies()
+        )
         == []
     )
     watchlist.keep_only(set())

@@ -48,7 +48,9 @@ def test_threads_are_listed_by_activity_in_pages() -> None:
     page = rules.list_threads(known, rows=2, start=1)
     assert [thread.thread_id for thread in page.threads] == ["q4", "q3"]
     assert page.has_more
-    assert [thread.thread_id for thread in rules.list_threads(known, rows=9, start=0, before_ms=3).threads] == [
+    assert [
+        thread.thread_id for thread in rules.list_threads(known, rows=9, start=0, before_ms=3).threads
+    ] == [
         "q2",
         "q1",
     ]

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from actors.hosting.loaded_apps import LoadedApps, LoadedAppLabels
+from actors.hosting.loaded_apps import LoadedAppLabels, LoadedApps
 from cluster.errors import Fault
 from cluster.meter import SilentMeter
 

@@ -18,7 +18,9 @@ AT_MS = 1_772_442_930_250
 LATER = "1900000000000-0"
 
 
-def change(noun: Noun, offset: str, op: Op, items: Any, vectors: bytes = b"", embedder: str = "") -> ChangeLogEntry:
+def change(
+    noun: Noun, offset: str, op: Op, items: Any, vectors: bytes = b"", embedder: str = ""
+) -> ChangeLogEntry:
     return ChangeLogEntry(noun, offset, op, orjson.dumps(items), vectors, embedder)
 
 
@@ -127,7 +129,9 @@ def test_rows_say_the_same_as_recent_lists() -> None:
         },
     ]
     accepted = parse_upload("interaction", orjson.dumps({"data": sent}), now_ms=AT_MS)
-    settled = build_compaction_batch("interaction", [ChangeLogEntry("interaction", f"{AT_MS}-0", "put", accepted.payload)])
+    settled = build_compaction_batch(
+        "interaction", [ChangeLogEntry("interaction", f"{AT_MS}-0", "put", accepted.payload)]
+    )
     rows = settled.table.to_pylist()
     events = [RecentEvent.unpack(packed) for _, _, packed in accepted.recents]
     assert sorted(

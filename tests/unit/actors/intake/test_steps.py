@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 import pytest
 
-from actors.intake.steps import text_from_html, prepare_batch, parse_removed_ids, build_product_text
+from actors.intake.steps import build_product_text, parse_removed_ids, prepare_batch, text_from_html
 from actors.language.embedder import HashingEmbedder, Vectors, embedding_text
 from cluster.errors import Fault
 

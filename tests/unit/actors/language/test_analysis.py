@@ -40,7 +40,10 @@ def test_a_question_is_analyzed_in_every_language_of_the_corpus_but_its_stop_wor
 def test_a_language_is_guessed_by_small_words() -> None:
     analyzers = Analyzers()
     assert (
-        analyzers.detect_language("Der Fluss ist in der Nacht über die Ufer getreten und hat das Dorf erreicht") == "de"
+        analyzers.detect_language(
+            "Der Fluss ist in der Nacht über die Ufer getreten und hat das Dorf erreicht"
+        )
+        == "de"
     )
     assert analyzers.detect_language("El río creció en la noche y llegó a las casas del pueblo") == "es"
     assert analyzers.detect_language("zzz") == "en"

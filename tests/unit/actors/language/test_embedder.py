@@ -91,6 +91,8 @@ def test_a_product_without_a_title_is_read_by_its_translations() -> None:
 
 def test_odd_records_do_not_disturb_the_text() -> None:
     assert (
-        embedding_text({"product_id": "x", "tags": None, "categories": None, "custom_attributes": None}).strip()
+        embedding_text(
+            {"product_id": "x", "tags": None, "categories": None, "custom_attributes": None}
+        ).strip()
         == ""
     )

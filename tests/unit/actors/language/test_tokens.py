@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from actors.language.tokens import fold, grams, tokenize_typed, tokenize
+from actors.language.tokens import fold, grams, tokenize, tokenize_typed
 
 
 def test_accents_case_and_width_do_not_make_another_word() -> None:

@@ -41,7 +41,9 @@ def test_age_in_days_counts_from_the_question() -> None:
 
 
 def test_only_the_newest_items_count() -> None:
-    assert weights(UserHistories.of_lists([[0, 1, 2]], 3), TimeDecay(half_life_items=None, newest=2)) == [[0, 1, 1]]
+    assert weights(UserHistories.of_lists([[0, 1, 2]], 3), TimeDecay(half_life_items=None, newest=2)) == [
+        [0, 1, 1]
+    ]
 
 
 def test_dislikes_subtract() -> None:

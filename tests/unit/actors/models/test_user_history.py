@@ -9,7 +9,7 @@ from actors.models.model import AccumulatingModel, SharedScoresModel, SingleUser
 from actors.models.registry import LoadedSnapshot
 from actors.models.standardized import StandardizedScores
 from actors.models.user_histories import TimeDecay, apply_time_decay
-from actors.models.user_history import UserHistory, compute_sparse_scale, compute_dense_scale
+from actors.models.user_history import UserHistory, compute_dense_scale, compute_sparse_scale
 from tests.fakes.trained_snapshot import RING, load_ring_model
 
 
@@ -42,7 +42,9 @@ def test_a_past_fades_as_histories_do(
     past = _past(events)
     items, weights = past.apply_time_decay(fading)
     alone = np.bincount(items, weights, RING)
-    np.testing.assert_allclose(alone, apply_time_decay(past.to_histories(RING), fading).toarray()[0], atol=2e-3)
+    np.testing.assert_allclose(
+        alone, apply_time_decay(past.to_histories(RING), fading).toarray()[0], atol=2e-3
+    )
 
 
 @settings(max_examples=60)
@@ -55,7 +57,9 @@ def test_one_history_scores_as_a_batch_of_histories(
     total = np.zeros(RING, np.float32)
     for part in ring.blend.parts:
         if isinstance(part.model, SharedScoresModel):
-            StandardizedScores.of(part.model, histories).add_to(total[None], np.array([part.weight], np.float32))
+            StandardizedScores.of(part.model, histories).add_to(
+                total[None], np.array([part.weight], np.float32)
+            )
             continue
         assert isinstance(part.model, SingleUserModel)
         items, values = part.model.quick(past)
@@ -63,7 +67,9 @@ def test_one_history_scores_as_a_batch_of_histories(
             alone = np.zeros(RING + 3, np.float32)
             assert part.model.add_to(alone, past) == len(items)
             np.testing.assert_allclose(alone[:RING], np.bincount(items, values, RING), rtol=1e-4, atol=1e-5)
-            assert compute_dense_scale(alone, RING) == pytest.approx(compute_sparse_scale(items, values, RING), rel=1e-3)
+            assert compute_dense_scale(alone, RING) == pytest.approx(
+                compute_sparse_scale(items, values, RING), rel=1e-3
+            )
         np.add.at(total, items, values * np.float32(part.weight * compute_sparse_scale(items, values, RING)))
     if len(past):
         np.testing.assert_allclose(total, ring.blend.score(histories)[0], atol=2e-2)

@@ -8,7 +8,14 @@ from typing import Any
 import orjson
 import pytest
 
-from actors.recommender.messages import Boost, Circle, QueryKind, UserQuery, RecommendationResult, DiversityRule
+from actors.recommender.messages import (
+    Boost,
+    Circle,
+    DiversityRule,
+    QueryKind,
+    RecommendationResult,
+    UserQuery,
+)
 from actors.recommender.ranking.score import normalize_score
 from actors.recommender.recommender import Recommender
 from cluster.query.language.parser import parse
@@ -81,7 +88,10 @@ def test_the_parts_of_a_score_add_up_to_the_score_that_is_shown(
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_answer_is_the_same_whether_it_is_explained_or_not(shop: Recommender, kind: QueryKind) -> None:
     query = build_query(
-        kind, boosts=(Boost(parse("brand:Birk"), (1,), "b"),), spacing=(DiversityRule("brand"),), dithering=3.0
+        kind,
+        boosts=(Boost(parse("brand:Birk"), (1,), "b"),),
+        spacing=(DiversityRule("brand"),),
+        dithering=3.0,
     )
     plain = answer(shop, query)
     for more in ({"explain": True}, {"explain": True, "explain_missing": EVERY}):

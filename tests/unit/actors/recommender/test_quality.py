@@ -22,7 +22,11 @@ from actors.models.snapshot import Snapshot
 from actors.models.validation import validate_snapshot
 from actors.recommender.messages import QueryKind, UserQuery
 from actors.recommender.ranking.score import personal_scores, select_priors
-from actors.recommender.ranking.user_profile import build_user_profile, find_interaction_rows, parse_recent_events
+from actors.recommender.ranking.user_profile import (
+    build_user_profile,
+    find_interaction_rows,
+    parse_recent_events,
+)
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.events import EventArrays
 from actors.recommender.state.serving_model import ServingModel
@@ -147,11 +151,15 @@ def test_a_reader_with_a_history_gets_three_times_what_popularity_gives(split: S
         new = wanted - seen
         if not seen or not new:
             continue
-        taste = build_user_profile(find_interaction_rows(parse_recent_events(split.recents(reader)), overlay.catalog), overlay.index)
+        taste = build_user_profile(
+            find_interaction_rows(parse_recent_events(split.recents(reader)), overlay.catalog), overlay.index
+        )
         for found, scores in (
             (
                 personal,
-                personal_scores(taste, recommender.default_engine_state, standing).add_to(select_priors(taste, standing).scores),
+                personal_scores(taste, recommender.default_engine_state, standing).add_to(
+                    select_priors(taste, standing).scores
+                ),
             ),
             (popular, sold.astype(np.float32)),
         ):
@@ -189,7 +197,9 @@ def trained_until(year: Year, split: Split, at_ms: int, folder: Path) -> LoadedS
             "at": year.at_ms[:past] / 1000.0,
         }
     )
-    manifest = build_snapshot(train_engine(parse_recipe(RECIPE), interactions_from_frame(frame)), folder, written_at_ms=1)
+    manifest = build_snapshot(
+        train_engine(parse_recipe(RECIPE), interactions_from_frame(frame)), folder, written_at_ms=1
+    )
     return validate_snapshot(Snapshot.open(folder), str(manifest.facts["version"]))
 
 
@@ -197,7 +207,11 @@ def test_a_snapshot_is_worth_more_than_the_live_parts_and_live_parts_keep_an_old
     year: Year, split: Split, tmp_path: Path
 ) -> None:
     recommender = split.recommender
-    catalog, index, holdings = recommender.overlay.catalog, recommender.overlay.index, recommender.default_engine_state
+    catalog, index, holdings = (
+        recommender.overlay.catalog,
+        recommender.overlay.index,
+        recommender.default_engine_state,
+    )
     fresh = trained_until(year, split, split.now_ms, tmp_path / "fresh")
     old = trained_until(year, split, split.now_ms - 45 * DAY_MS, tmp_path / "old")
     figures: dict[str, list[float]] = defaultdict(list)
@@ -210,7 +224,9 @@ def test_a_snapshot_is_worth_more_than_the_live_parts_and_live_parts_keep_an_old
             new = split.after[reader] - seen
             if not new:
                 continue
-            taste = build_user_profile(find_interaction_rows(parse_recent_events(split.recents(reader)), catalog), index)
+            taste = build_user_profile(
+                find_interaction_rows(parse_recent_events(split.recents(reader)), catalog), index
+            )
             scores = personal_scores(taste, holdings, standing).add_to(select_priors(taste, standing).scores)
             scores[list(seen)] = -np.inf
             figures[name].append(ndcg(np.argsort(-scores)[:10].tolist(), new))

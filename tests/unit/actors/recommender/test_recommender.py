@@ -7,7 +7,14 @@ from typing import Any
 import orjson
 import pytest
 
-from actors.recommender.messages import Boost, Circle, QueryKind, UserQuery, RecommendationResult, DiversityRule
+from actors.recommender.messages import (
+    Boost,
+    Circle,
+    DiversityRule,
+    QueryKind,
+    RecommendationResult,
+    UserQuery,
+)
 from actors.recommender.recommender import Recommender
 from cluster.query.language.parser import parse
 from cluster.records.recent_event import RecentEvent
@@ -36,7 +43,12 @@ def shop() -> Recommender:
 
 
 def ask(
-    shop: Recommender, kind: QueryKind = "user_to_products", reader: str = "", *, shown: Any = (), **query: Any
+    shop: Recommender,
+    kind: QueryKind = "user_to_products",
+    reader: str = "",
+    *,
+    shown: Any = (),
+    **query: Any,
 ) -> RecommendationResult:
     if kind == "product_to_products":
         query.setdefault("anchors", ("hand-fork",))
@@ -224,7 +236,9 @@ def test_impressions_do_not_leave_a_product_out(shop: Recommender) -> None:
 
 
 @pytest.mark.parametrize("kind", ["user_to_products", "user_to_trending"])
-def test_who_has_seen_everything_is_shown_it_again_rather_than_nothing(shop: Recommender, kind: QueryKind) -> None:
+def test_who_has_seen_everything_is_shown_it_again_rather_than_nothing(
+    shop: Recommender, kind: QueryKind
+) -> None:
     did = [RecentEvent("click", tuple(IN_STOCK), NOW_MS).pack()]
     query = UserQuery(kind=kind, app_id=APP, engine_id="default", user_id="z", rows=50)
     found = shop.answer(query, did, (), NOW_MS)

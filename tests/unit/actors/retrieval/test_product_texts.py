@@ -54,7 +54,9 @@ def test_a_removed_product_never_matches() -> None:
 
 def test_an_upload_is_indexed_in_small_steps() -> None:
     overlay = Overlay(HashingEmbedder())
-    steps = sum(1 for _ in overlay.apply_in_steps([uploaded(*(product(f"p{at}", f"Lamp {at}") for at in range(100)))]))
+    steps = sum(
+        1 for _ in overlay.apply_in_steps([uploaded(*(product(f"p{at}", f"Lamp {at}") for at in range(100)))])
+    )
     assert steps >= 30
     assert len(overlay.texts) == 100
 

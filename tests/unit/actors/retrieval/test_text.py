@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.retrieval.text import fold_text, fold_with_positions, fold_typed
+from actors.retrieval.text import fold_text, fold_typed, fold_with_positions
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,9 @@ def test_queries_count_users_and_not_repetitions(shop: Recommender, field: str) 
 
 
 def log_search(shop: Recommender, text: str, *readers: str, at_ms: int = NOW_MS, origin: str = "") -> None:
-    shop.overlay.logged_queries.record(SuccessfulQuery(text, pseudonym(SALT, reader), at_ms, origin) for reader in readers)
+    shop.overlay.logged_queries.record(
+        SuccessfulQuery(text, pseudonym(SALT, reader), at_ms, origin) for reader in readers
+    )
 
 
 def test_successful_queries_of_the_log_are_suggested(shop: Recommender) -> None:

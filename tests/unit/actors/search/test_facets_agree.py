@@ -17,7 +17,7 @@ from cluster.query.language.parser import parse
 from cluster.query.language.patterns import regex
 from cluster.query.language.tree import Term
 from tests.fakes.corner_shop import NOW_MS, product_change
-from tests.fakes.search_queries import search_result, search
+from tests.fakes.search_queries import search, search_result
 
 STEADY = settings(
     derandomize=True,

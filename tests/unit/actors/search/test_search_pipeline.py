@@ -16,7 +16,7 @@ from cluster.query.language.parser import parse
 from cluster.store.ports.stores import ChangeLogEntry
 from deployments.api.wire.search import ManyProducts, SearchBody, to_named_query, to_search_query
 from tests.fakes.corner_shop import APP, NOW_MS, PRODUCTS, READERS, open_shop, product_change, recents
-from tests.fakes.search_queries import search_result, ids, search
+from tests.fakes.search_queries import ids, search, search_result
 
 STEADY = settings(
     derandomize=True, deadline=None, max_examples=40, database=None,
@@ -161,7 +161,9 @@ def test_products_are_matched_counted_and_returned_as_stored_now(own_shop: Recom
 def test_an_empty_shop_finds_nothing() -> None:
     empty = open_shop()
     for at, product in enumerate(PRODUCTS):
-        change = ChangeLogEntry("product", f"{NOW_MS + 1}-{at}", "remove", f'["{product["product_id"]}"]'.encode())
+        change = ChangeLogEntry(
+            "product", f"{NOW_MS + 1}-{at}", "remove", f'["{product["product_id"]}"]'.encode()
+        )
         empty.apply(change)
     for words in ("*", "steel"):
         found = search(

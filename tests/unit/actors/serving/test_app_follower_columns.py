@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from actors.language.embedder import HashingEmbedder
-from actors.recommender.messages import Boost, Circle, UserQuery, RecommendationResult
+from actors.recommender.messages import Boost, Circle, RecommendationResult, UserQuery
 from actors.serving import app_follower as follower_module
 from actors.serving.app_follower import AppFollower
 from cluster.clock import SystemClock
@@ -118,7 +118,9 @@ async def test_others_are_answered_and_changes_come_in_while_a_column_is_built(
     assert catalog.filter_mask(parse("brand:Birk AND price:5"))[catalog.row_of("rake")]
 
 
-async def test_who_asks_for_the_same_column_meanwhile_waits_for_the_same_building(follower: AppFollower) -> None:
+async def test_who_asks_for_the_same_column_meanwhile_waits_for_the_same_building(
+    follower: AppFollower,
+) -> None:
     found = await asyncio.gather(*(follower.answer(ASKED["filter"], [], []) for _ in range(5)))
     assert found == [found[0]] * 5
 

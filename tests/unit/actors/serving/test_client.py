@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actors.recommender.messages import UserQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.client import RemoteRecommenderClient
 from cluster.errors import NotFound, Refusal, Unavailable
 

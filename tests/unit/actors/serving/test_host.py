@@ -12,7 +12,7 @@ from actors.hosting import log_follower as following_loop
 from actors.intake.loop import IntakeLoop
 from actors.language.embedder import HashingEmbedder
 from actors.recommender import recommender as recommender_module
-from actors.recommender.messages import QueryKind, UserQuery, RecommendationResult
+from actors.recommender.messages import QueryKind, RecommendationResult, UserQuery
 from actors.serving import app_follower as follower_module
 from actors.serving.host import EngineHost
 from cluster.artifacts.artifact_store import ArtifactStore

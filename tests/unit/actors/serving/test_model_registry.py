@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actors.recommender.messages import UserQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.recommender.state.serving_model import ServingModel
 from actors.serving import model_registry as champions_module
 from actors.serving.host import EngineHost

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.artifacts.artifact_store import RetryPolicy, ArtifactStore, checksum
+from cluster.artifacts.artifact_store import ArtifactStore, RetryPolicy, checksum
 from cluster.errors import Conflict, Fault, Invalid, NotFound, Unavailable
 from tests.fakes.bucket import Bucket
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.artifacts.checksummed_files import verify_file, file_entry_from_path
+from cluster.artifacts.checksummed_files import file_entry_from_path, verify_file
 from cluster.errors import Fault
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.query_log import ERASURE_MEMORY_MS, MOST_FILES_A_DAY, QueryLogStore, drop_keystrokes
-from cluster.records.logged_query import QueryKind, LoggedQuery
+from cluster.records.logged_query import LoggedQuery, QueryKind
 from tests.fakes.request_handler import NOW_MS, StillClock
 
 APP = "shop"
@@ -90,7 +90,9 @@ def test_forgotten_readers_leave_no_row_and_late_ones_of_theirs_stay_away(
     assert shelf.delete(APP, ["nobody"]) == 0
 
 
-def test_who_was_forgotten_is_itself_forgotten(shelf: QueryLogStore, clock: StillClock, tmp_path: Path) -> None:
+def test_who_was_forgotten_is_itself_forgotten(
+    shelf: QueryLogStore, clock: StillClock, tmp_path: Path
+) -> None:
     shelf.delete(APP, ["gina"])
     clock.pass_ms(ERASURE_MEMORY_MS + 1)
     shelf.delete(APP, ["mara"])
@@ -104,7 +106,9 @@ def test_old_days_go_and_young_ones_stay(shelf: QueryLogStore) -> None:
     assert texts(shelf) == ["young"]
 
 
-def test_many_small_files_of_a_day_become_one(shelf: QueryLogStore, clock: StillClock, tmp_path: Path) -> None:
+def test_many_small_files_of_a_day_become_one(
+    shelf: QueryLogStore, clock: StillClock, tmp_path: Path
+) -> None:
     for at in range(MOST_FILES_A_DAY):
         clock.pass_ms(1)
         shelf.append(APP, [asked(f"query {at}", NOW_MS + at)], f"{at + 1}-0")

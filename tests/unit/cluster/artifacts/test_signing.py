@@ -115,7 +115,8 @@ def test_segments_of_a_release_before_are_refused_until_they_are_signed(tmp_path
 def test_what_others_signed_is_signed_anew_only_when_that_is_asked_for(tmp_path: Path) -> None:
     now = ArtifactStore.open(tmp_path, signer=OURS)
     generated_market.settle(
-        SegmentStore(ArtifactStore.open(tmp_path, signer=THEIRS)), generated_market.table(600, 60, 30, topics=3)
+        SegmentStore(ArtifactStore.open(tmp_path, signer=THEIRS)),
+        generated_market.table(600, 60, 30, topics=3),
     )
     assert sign_manifests(now, foreign=False).signed == ()
     assert len(sign_manifests(now, foreign=True, dry_run=True).signed) == 1
@@ -150,7 +151,9 @@ def test_a_snapshot_is_published_signed_and_loaded_for_its_own_engine_only(tmp_p
 def test_what_is_built_holds_no_key_so_equal_data_gives_equal_bytes(tmp_path: Path) -> None:
     versions = [
         publish_ring_snapshot(
-            SnapshotStore(ArtifactStore.open(tmp_path / name, signer=signer)), tmp_path / f"built-{name}", "shop"
+            SnapshotStore(ArtifactStore.open(tmp_path / name, signer=signer)),
+            tmp_path / f"built-{name}",
+            "shop",
         )
         for name, signer in (("ours", OURS), ("theirs", THEIRS))
     ]
@@ -182,7 +185,9 @@ def test_the_shelfs_manifest_counts_not_the_one_in_the_folder(tmp_path: Path) ->
 
 @pytest.mark.parametrize("signer", [THEIRS, None], ids=["another key", "unsigned"])
 def test_a_checkpoint_of_somebody_else_is_passed_over(tmp_path: Path, signer: Any) -> None:
-    CheckpointStore(ArtifactStore.open(tmp_path, signer=signer), "shop", "run-1").put("plan", {"protocol": "theirs"})
+    CheckpointStore(ArtifactStore.open(tmp_path, signer=signer), "shop", "run-1").put(
+        "plan", {"protocol": "theirs"}
+    )
     ours = CheckpointStore(ArtifactStore.open(tmp_path, signer=OURS), "shop", "run-1")
     assert ours.get("plan") is None
     ours.put("plan", {"protocol": "ours"})

@@ -34,11 +34,7 @@ def test_a_file_of_ones_own_is_named_as_the_setting(tmp_path: Path, monkeypatch:
     path = tmp_path / "mounted"
     path.write_text(f"unix://{tmp_path}/none.sock")
     with pytest.raises(Fault, match=r"none\.sock can't be reached .* correct KIOSK_REDIS_URL_FILE$"):
-        wait_for_redis(
-            Settings(data_dir=tmp_path, redis_url_file=path, redis_url=path.read_text()), 0.0
-        )
+        wait_for_redis(Settings(data_dir=tmp_path, redis_url_file=path, redis_url=path.read_text()), 0.0)
     handed = InstallationPaths.from_data_dir(tmp_path).secrets_dir / "redis.url"
     with pytest.raises(Fault, match=r"correct KIOSK_REDIS_URL$"):
-        wait_for_redis(
-            Settings(data_dir=tmp_path, redis_url_file=handed, redis_url=path.read_text()), 0.0
-        )
+        wait_for_redis(Settings(data_dir=tmp_path, redis_url_file=handed, redis_url=path.read_text()), 0.0)

@@ -42,13 +42,18 @@ def test_bounds_of_nought_are_none() -> None:
     assert "sc0_conn_cur" in bounded
     assert "sc1_conn_cur" in bounded
     assert "sc1_http_req_rate" in bounded
-    free = tighten(WRITTEN, WISHES.with_environment({"KIOSK_ADDRESS_CONNECTIONS": "0", "KIOSK_ADDRESS_RATE": "0"}))
+    free = tighten(
+        WRITTEN, WISHES.with_environment({"KIOSK_ADDRESS_CONNECTIONS": "0", "KIOSK_ADDRESS_RATE": "0"})
+    )
     assert "sc0_conn_cur" not in free
     assert "sc1_http_req_rate" not in free
 
 
 def test_only_named_proxies_are_believed() -> None:
-    nobody, somebody = tighten(WRITTEN, WISHES), WISHES.with_environment({"KIOSK_TRUSTED_PROXIES": "10.0.0.0/8"})
+    nobody, somebody = (
+        tighten(WRITTEN, WISHES),
+        WISHES.with_environment({"KIOSK_TRUSTED_PROXIES": "10.0.0.0/8"}),
+    )
     assert "req.hdr_ip(x-forwarded-for" not in nobody
     assert "http-request set-header X-Forwarded-For %[src]" in nobody
     assert "track-sc1 src,ipmask(32,64)" in nobody

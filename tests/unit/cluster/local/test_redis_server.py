@@ -96,7 +96,9 @@ def test_its_password_stands_in_no_command_line_and_in_private_files_only(
     assert stat.S_IMODE(places.redis_socket.stat().st_mode) == 0o600
 
 
-def test_it_keeps_the_mark_by_which_our_processes_are_known(places: InstallationPaths, server: RedisServer) -> None:
+def test_it_keeps_the_mark_by_which_our_processes_are_known(
+    places: InstallationPaths, server: RedisServer
+) -> None:
     server.start()
     server.wait(20)
     process = psutil.Process(server.pid)

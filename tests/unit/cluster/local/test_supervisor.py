@@ -18,9 +18,9 @@ import psutil
 import pytest
 
 from cluster.paths import InstallationPaths
-from cluster.runtime.installation_state import InstallationState, load_state, find_lock_holder
+from cluster.runtime.installation_state import InstallationState, find_lock_holder, load_state
 from cluster.runtime.probe import is_healthy
-from cluster.runtime.processes import list_processes, is_alive
+from cluster.runtime.processes import is_alive, list_processes
 from cluster.runtime.sockets import free_ports
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.records.client_rule import ClientRule, fold_client_name, is_client_name, find_rule
+from cluster.records.client_rule import ClientRule, find_rule, fold_client_name, is_client_name
 
 ID = "c-0123456789abcdef"
 

@@ -9,10 +9,10 @@ from cluster.records.run import (
     cancel_run,
     claim_run,
     end_run,
-    release_run,
-    is_free,
-    update_run,
     fail_exhausted_run,
+    is_free,
+    release_run,
+    update_leased_run,
 )
 from cluster.records.schedule import DAY_MS, Schedule, due_slot, next_slot, period_of, run_id_of
 
@@ -36,7 +36,7 @@ def test_a_claimed_run_is_taken_until_its_lease_ends() -> None:
 
 
 def test_a_sign_of_life_renews_the_lease() -> None:
-    run = update_run(working(), "one", 1, NOW + 10_000, {"stage": "plan"})
+    run = update_leased_run(working(), "one", 1, NOW + 10_000, {"stage": "plan"})
     assert run is not None
     assert run.stage == "plan"
     assert not is_free(run, NOW + LEASE_MS)
@@ -46,7 +46,7 @@ def test_a_sign_of_life_renews_the_lease() -> None:
 def test_who_was_taken_for_dead_writes_nothing_more() -> None:
     again = claim_run(working(), "one", NOW + LEASE_MS)
     assert again is not None
-    assert update_run(again, "one", 1, NOW, {}) is None
+    assert update_leased_run(again, "one", 1, NOW, {}) is None
     assert end_run(again, "one", 1, NOW, "finished", {"version": "v"}) is None
     assert end_run(again, "one", 2, NOW, "finished", {"version": "v"}) is not None
 
@@ -64,7 +64,7 @@ def test_a_run_that_ended_stays_as_it_is() -> None:
 def test_a_cancelled_run_is_nobodys() -> None:
     run = cancel_run(working(), NOW)
     assert run is not None
-    assert update_run(run, "one", 1, NOW, {}) is None
+    assert update_leased_run(run, "one", 1, NOW, {}) is None
     assert end_run(run, "one", 1, NOW, "finished", {}) is None
 
 

@@ -7,12 +7,12 @@ from cluster.records.engine import Engine, Placement, Scaling
 from cluster.runtime.engine_plan import (
     QUIET_MS,
     DeployEngine,
-    RemoveApplication,
     EngineApplication,
+    RemoveApplication,
     RouteEngine,
     Step,
-    is_at_target,
     engine_status,
+    is_at_target,
     plan_steps,
 )
 
@@ -24,11 +24,20 @@ def engine(**more: Any) -> Engine:
 
 
 def seen(one: Engine, **more: Any) -> EngineApplication:
-    given = {"ours": True, "running": True, "replicas": 1, "target": 1, "arguments": one.deployment_arguments(), **more}
+    given = {
+        "ours": True,
+        "running": True,
+        "replicas": 1,
+        "target": 1,
+        "arguments": one.deployment_arguments(),
+        **more,
+    }
     return EngineApplication(name=one.application, **given)
 
 
-def next_steps(one: Engine, *applications: EngineApplication, last: Mapping[str, int] | None = None) -> list[Step]:
+def next_steps(
+    one: Engine, *applications: EngineApplication, last: Mapping[str, int] | None = None
+) -> list[Step]:
     return plan_steps([one], {found.name: found for found in applications}, last or {}, NOW)
 
 
@@ -52,7 +61,9 @@ def test_an_engine_that_moves_back_is_removed_only_when_nobody_asks_it_there_any
     back = engine(moved_at=NOW - QUIET_MS - 1)
     assert next_steps(back, seen(back), last={back.application: NOW - 500}) == []
     assert next_steps(engine(moved_at=NOW - 500), seen(back)) == []
-    assert next_steps(back, seen(back), last={back.application: NOW - QUIET_MS}) == [RemoveApplication(back.application)]
+    assert next_steps(back, seen(back), last={back.application: NOW - QUIET_MS}) == [
+        RemoveApplication(back.application)
+    ]
     assert next_steps(back, seen(back, ending=True)) == []
 
 

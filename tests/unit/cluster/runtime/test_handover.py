@@ -12,10 +12,10 @@ import pytest
 
 from cluster.admin.vault import (
     ensure_master_key,
-    save_manifest_key,
     manifest_key_text,
     manifest_signer,
     open_vault,
+    save_manifest_key,
 )
 from cluster.errors import Fault
 from cluster.paths import InstallationPaths, read_private

@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from cluster.paths import InstallationPaths
-from cluster.runtime.installation_state import InstallationLock, InstallationState, load_state, find_lock_holder, save_state
+from cluster.runtime.installation_state import (
+    InstallationLock,
+    InstallationState,
+    find_lock_holder,
+    load_state,
+    save_state,
+)
 
 
 def _state(**changes: object) -> InstallationState:

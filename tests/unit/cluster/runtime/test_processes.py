@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from cluster.paths import InstallationPaths
-from cluster.runtime.processes import MARK, list_processes, end_processes, is_alive, pss_bytes
+from cluster.runtime.processes import MARK, end_processes, is_alive, list_processes, pss_bytes
 
 pytestmark = pytest.mark.usefixtures("allow_world")
 
@@ -54,7 +54,9 @@ def nursery() -> Iterator[_Nursery]:
             child.kill()
 
 
-def test_processes_are_known_by_mark_or_by_run_directory(places: InstallationPaths, nursery: _Nursery) -> None:
+def test_processes_are_known_by_mark_or_by_run_directory(
+    places: InstallationPaths, nursery: _Nursery
+) -> None:
     marked = nursery.start(MEEK, mark=places.mark)
     named = nursery.start(MEEK, f"--socket={places.run_dir}/r/socket")
     other = nursery.start(MEEK, mark="another1")

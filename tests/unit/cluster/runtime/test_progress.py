@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from cluster.runtime.progress import WORKED_S, StallTimer, report_changes, count_work_steps
+from cluster.runtime.progress import WORKED_S, StallTimer, count_work_steps, report_changes
 from tests.suites.manual_clock import ManualClock
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deployments.archive.jsonrpc import RpcCall, RpcError, render_result, dumps, read_message, render_error
+from deployments.archive.jsonrpc import RpcCall, RpcError, dumps, read_message, render_error, render_result
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

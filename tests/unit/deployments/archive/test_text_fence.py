@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from deployments.archive.text_fence import fence_text, fence_line, remove_invisible
+from deployments.archive.text_fence import fence_line, fence_text, remove_invisible
 
 KEY = bytes(32)
 

@@ -119,7 +119,9 @@ def test_errors_say_what_to_do_next(places: InstallationPaths, words: tuple[str,
     assert advice in result.exception.message
 
 
-def test_a_command_steps_back_while_another_works_on_the_stopped_installation(places: InstallationPaths) -> None:
+def test_a_command_steps_back_while_another_works_on_the_stopped_installation(
+    places: InstallationPaths,
+) -> None:
     places.make()
     lock = InstallationLock(places.lock)
     assert lock.acquire()

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from actors.experiments.report import ExperimentReport, build_report
-from actors.experiments.report_data import validate_snapshots, load_report
+from actors.experiments.report_data import load_report, validate_snapshots
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore

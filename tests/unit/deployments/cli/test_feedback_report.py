@@ -22,9 +22,9 @@ from cluster.store.ports.stores import Stores
 from deployments.cli.search_view import print_report
 from deployments.operations.feedback_report import (
     FeedbackReport,
+    build_feedback_report,
     read_judgements,
     read_questions,
-    build_feedback_report,
 )
 from deployments.operations.search_report import build_search_report
 from tests.fakes.stores.memory import memory_stores

@@ -30,7 +30,9 @@ def asked(text: str, total: int = 3, at: int = DAY, kind: Any = "search", **more
     return LoggedQuery(at=at, kind=kind, text=text, total=total, **given)
 
 
-def report_of(tmp_path: Path, settled: list[LoggedQuery], waiting: list[LoggedQuery], **more: Any) -> SearchReport:
+def report_of(
+    tmp_path: Path, settled: list[LoggedQuery], waiting: list[LoggedQuery], **more: Any
+) -> SearchReport:
     shelf = QueryLogStore(ArtifactStore.open(tmp_path))
     if settled:
         shelf.append("shop", settled, "1-0")

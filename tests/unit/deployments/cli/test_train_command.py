@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.records.run import Run
-from deployments.cli.train import is_failure, show_run, run_to_dict
+from deployments.cli.train import is_failure, run_to_dict, show_run
 
 VERSION = "c6afd147b3db7535"
 REFUSED = f"{VERSION} was not promoted, it is certainly worse: ndcg@10 0.0321 against 0.3324 of what serves"

@@ -36,7 +36,9 @@ def _summary(**state: object) -> InstallationSummary:
     }  # fmt: skip
     names = ("playground", "development")
     apps = [AppKeys(name, name, f"secret of {name}", f"publishable of {name}") for name in names]
-    return InstallationSummary(InstallationState.model_validate(usual | state), apps, playground_reader="ada's", password="once")
+    return InstallationSummary(
+        InstallationState.model_validate(usual | state), apps, playground_reader="ada's", password="once"
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS)

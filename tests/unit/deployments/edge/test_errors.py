@@ -70,7 +70,9 @@ def test_experiments_word_a_bad_key_in_their_own_way() -> None:
 
 
 def test_the_missing_data_set_repeats_its_status() -> None:
-    reply = reply_from_error(errors.NotFound(messages.NOT_FOUND, status_code=True), "message", request_id="r1")
+    reply = reply_from_error(
+        errors.NotFound(messages.NOT_FOUND, status_code=True), "message", request_id="r1"
+    )
     assert reply.body == b'{"status_code":404,"message":"not found"}'
 
 

@@ -47,7 +47,9 @@ def store(clock: StillClock) -> IdempotencyStore:
 async def run(
     store: IdempotencyStore, write: Write, body: bytes = b"{}", key: bytes = b"k-1", app: str = "shop"
 ) -> Reply:
-    return await answer_once(store, KeyOwner(app, "key-1"), key, (b"POST", b"/v1/users", body), write, refused)
+    return await answer_once(
+        store, KeyOwner(app, "key-1"), key, (b"POST", b"/v1/users", body), write, refused
+    )
 
 
 async def test_the_same_request_twice_happens_once(store: IdempotencyStore) -> None:

@@ -9,7 +9,7 @@ import jwt
 import pytest
 
 from cluster.errors import Unauthenticated
-from deployments.edge.tokens import USER_TYPES, parse_bearer, check_same_user, read_token
+from deployments.edge.tokens import USER_TYPES, check_same_user, parse_bearer, read_token
 from tests.fakes.tokens import HEADER, segment, sign_text, token_of
 
 SECRET = "ksk_dev_" + "a" * 32 + "_000000"

@@ -20,7 +20,9 @@ from jobs.ingest.sources import PlainFiles
 def _order(
     path: Path, *rules: str, noun: Any = "product", limit: int = 0, layout: DelimitedFormat | None = None
 ) -> IngestOrder:
-    return IngestOrder(str(path), noun, "shop", mapping=rules, limit=limit, layout=layout or DelimitedFormat())
+    return IngestOrder(
+        str(path), noun, "shop", mapping=rules, limit=limit, layout=layout or DelimitedFormat()
+    )
 
 
 def _look(path: Path, *rules: str, **options: Any) -> IngestPreview:
@@ -91,7 +93,10 @@ def test_ids_that_a_table_wrote_as_decimals_are_noticed(tmp_path: Path) -> None:
 
 def test_reasons_of_several_files_are_added_up() -> None:
     one, two = RejectionReason("a", 2, 0, "x"), RejectionReason("b", 3, 1, "y")
-    assert merge_reasons([(one,), (two, RejectionReason("a", 5, 9, "z"))]) == (RejectionReason("a", 7, 0, "x"), two)
+    assert merge_reasons([(one,), (two, RejectionReason("a", 5, 9, "z"))]) == (
+        RejectionReason("a", 7, 0, "x"),
+        two,
+    )
 
 
 def test_fields_of_a_noun_are_listed_with_what_they_take(capsys: pytest.CaptureFixture[str]) -> None:

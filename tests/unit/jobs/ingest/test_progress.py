@@ -65,7 +65,9 @@ def test_different_orders_are_different_runs(tmp_path: Path) -> None:
 def test_what_could_not_be_applied_stands_there_and_is_no_refusal(tmp_path: Path) -> None:
     run = IngestRun.of(tmp_path, "x")
     progress = run.begin([], 5, restart=False)
-    noted = run.quarantine_rows(progress, "a.csv", [RejectedRow(1, "bad", "row")], [RejectedRow(2, "3 of 9 failed", "")])
+    noted = run.quarantine_rows(
+        progress, "a.csv", [RejectedRow(1, "bad", "row")], [RejectedRow(2, "3 of 9 failed", "")]
+    )
     assert (noted.refused, noted.quarantine_bytes) == (1, len(run.quarantine.read_bytes()))
     assert len(run.quarantine.read_text().splitlines()) == 2
 

@@ -18,7 +18,7 @@ import pytest
 from cluster.errors import Invalid
 from jobs.ingest import sources
 from jobs.ingest.row import UnreadableRow
-from jobs.ingest.sources import read_chunks, find_files, detect_format, read_rows
+from jobs.ingest.sources import detect_format, find_files, read_chunks, read_rows
 
 
 def write(path: Path, data: bytes | str) -> str:

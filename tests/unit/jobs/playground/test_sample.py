@@ -13,7 +13,7 @@ from cluster.records.times import moment_ms
 from cluster.records.validation.upload import parse_upload
 from jobs.playground import data_files
 from jobs.playground.data_files import list_data_files
-from jobs.playground.sample import SampleData, compute_edition, build_sample
+from jobs.playground.sample import SampleData, build_sample, compute_edition
 
 NOW_MS = 1_772_442_930_250
 DAY_MS = 86_400_000

@@ -91,7 +91,9 @@ def test_every_answer_stands_in_its_article() -> None:
 
 
 def test_some_questions_have_no_answer_in_the_newspaper() -> None:
-    archive = set(re.findall(r"\w+", " ".join(text_of(article) for article in data_files.read_articles()).lower()))
+    archive = set(
+        re.findall(r"\w+", " ".join(text_of(article) for article in data_files.read_articles()).lower())
+    )
     unanswered = [question.question for question in data_files.read_questions() if question.article is None]
     assert len(unanswered) >= 5
     for question, word in zip(
@@ -104,7 +106,9 @@ def test_some_questions_have_no_answer_in_the_newspaper() -> None:
 def test_every_variant_named_by_words_has_them_in_three_languages() -> None:
     translated = data_files.read_translations()
     left_as_they_are = set(data_files.read_people().shops)
-    values = {value for line in data_files.read_product_lines() if line.variants for value in line.variants.values}
+    values = {
+        value for line in data_files.read_product_lines() if line.variants for value in line.variants.values
+    }
     in_words = {
         value for value in values if len(value) > 3 and value.replace(" ", "").replace("-", "").isalpha()
     }

@@ -14,7 +14,14 @@ import pytest
 
 from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import TrainedEngine, train_engine
-from jobs.refresh.data.split import TrainingSplit, EvaluationSplit, split_by_time, leave_last_out, split_next_in_session, split_baskets
+from jobs.refresh.data.split import (
+    EvaluationSplit,
+    TrainingSplit,
+    leave_last_out,
+    split_baskets,
+    split_by_time,
+    split_next_in_session,
+)
 from jobs.refresh.evaluation.evaluate import evaluate
 from jobs.refresh.learners.baskets import BasketsLearner, BasketsRecipe
 from jobs.refresh.recipe import Recipe, load_recipe_file, parse_recipe
@@ -78,7 +85,9 @@ def sessions() -> TrainingSplit:
     return TrainingSplit((split_next_in_session(test.train, begins - 86_400.0),), test)
 
 
-def test_a_shop_reaches_the_best_blend_and_simple_peers_do_not(shop: EvaluationSplit, engine: TrainedEngine) -> None:
+def test_a_shop_reaches_the_best_blend_and_simple_peers_do_not(
+    shop: EvaluationSplit, engine: TrainedEngine
+) -> None:
     trial = users_with_history(shop)
     ours = figure(engine, trial)
     peers = {peer.__name__: figure(peer(shop.train), trial) for peer in (Popular, Follows)}
@@ -117,7 +126,9 @@ def test_sequences_reach_the_best_blend() -> None:
 
 def test_the_default_recipe_finds_by_itself_what_suits_sessions(sessions: TrainingSplit) -> None:
     plan = make_plan(load_recipe_file("default"), sessions.validation)
-    found = evaluate(train_engine(plan.recipe, sessions.test.train), users_with_history(sessions.test, 4_000)).figures
+    found = evaluate(
+        train_engine(plan.recipe, sessions.test.train), users_with_history(sessions.test, 4_000)
+    ).figures
     assert found["mrr@20"].mean() >= 0.345
     assert found["hit_rate@20"].mean() >= 0.676
 
@@ -126,7 +137,9 @@ def test_the_session_recipe_gives_the_same_bytes_twice(sessions: TrainingSplit, 
     versions = []
     for name in ("one", "two"):
         plan = make_plan(load_recipe_file("session"), sessions.validation)
-        manifest = build_snapshot(train_engine(plan.recipe, sessions.test.train), tmp_path / name, written_at_ms=0)
+        manifest = build_snapshot(
+            train_engine(plan.recipe, sessions.test.train), tmp_path / name, written_at_ms=0
+        )
         versions.append(manifest.facts["version"])
     assert versions[0] == versions[1]
 

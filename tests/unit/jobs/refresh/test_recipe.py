@@ -79,7 +79,9 @@ def test_mistakes_are_reported_with_their_place(fields: dict[str, Any], told: st
 
 
 def test_fields_are_changed_by_path() -> None:
-    recipe = parse_recipe(SMALL).with_changes({"parts.rules.window": 7, "blend.weights": {"rules": 2.0}, "seed": 9})
+    recipe = parse_recipe(SMALL).with_changes(
+        {"parts.rules.window": 7, "blend.weights": {"rules": 2.0}, "seed": 9}
+    )
     assert isinstance(recipe.parts["rules"], RulesRecipe)
     assert (recipe.parts["rules"].window, recipe.blend.weights, recipe.seed) == (7, {"rules": 2.0}, 9)
 

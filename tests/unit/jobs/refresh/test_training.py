@@ -17,14 +17,19 @@ from actors.models.snapshot import MANIFEST, Snapshot
 from actors.models.user_histories import DAY_S, UserHistories
 from cluster.errors import Conflict, Fault, Invalid
 from jobs.refresh.build.build import SnapshotOrigin, build_snapshot, load_engine
-from jobs.refresh.build.fit import TrainedEngine, train_engine, plan_and_train_engine
+from jobs.refresh.build.fit import TrainedEngine, plan_and_train_engine, train_engine
 from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
-from jobs.refresh.data.split import split_by_time, leave_last_out
-from jobs.refresh.evaluation.evaluate import compare_evaluations, evaluate, bootstrap_interval, summarize_evaluation
+from jobs.refresh.data.split import leave_last_out, split_by_time
+from jobs.refresh.evaluation.evaluate import (
+    bootstrap_interval,
+    compare_evaluations,
+    evaluate,
+    summarize_evaluation,
+)
 from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
 from jobs.refresh.recipe import Recipe, parse_recipe
 from jobs.refresh.recipe import load_recipe_file as load_recipe
-from jobs.refresh.runs.estimate import DataSize, estimate_costs, estimate_peak_memory, check_memory
+from jobs.refresh.runs.estimate import DataSize, check_memory, estimate_costs, estimate_peak_memory
 from jobs.refresh.tuning.plan import make_plan, plan_on_newest, reduce_split
 from jobs.refresh.tuning.split_protocol import split_for_recipe
 
@@ -112,11 +117,15 @@ def test_a_plan_beats_its_start_on_readers_it_never_saw(data: Interactions) -> N
         split.test.train,
     )
     rng = np.random.default_rng(0)
-    compared = compare_evaluations(evaluate(started, split.test), evaluate(planned, split.test), "ndcg@10", rng)
+    compared = compare_evaluations(
+        evaluate(started, split.test), evaluate(planned, split.test), "ndcg@10", rng
+    )
     assert compared.is_better
 
 
-def test_readers_without_a_history_get_what_everybody_takes(engine: TrainedEngine, data: Interactions) -> None:
+def test_readers_without_a_history_get_what_everybody_takes(
+    engine: TrainedEngine, data: Interactions
+) -> None:
     scores = engine.score(UserHistories.of(data, np.array([-1])))[0]
     counted = PopularityLearner(PopularityRecipe()).train(data, np.random.default_rng(0)).common()
     np.testing.assert_array_equal(np.argsort(-scores), np.argsort(-counted))
@@ -219,7 +228,9 @@ def test_of_two_who_build_one_snapshot_the_first_stays(tmp_path: Path, engine: T
 def test_a_version_names_what_was_learned_not_when(tmp_path: Path, engine: TrainedEngine) -> None:
     first = build_snapshot(engine, tmp_path / "one", written_at_ms=5)
     later = build_snapshot(engine, tmp_path / "two", written_at_ms=6, sequence=2)
-    other = build_snapshot(plan_and_train_engine(recipe_of(), circles(seed=7))[0], tmp_path / "three", written_at_ms=5)
+    other = build_snapshot(
+        plan_and_train_engine(recipe_of(), circles(seed=7))[0], tmp_path / "three", written_at_ms=5
+    )
     assert first.facts["version"] == later.facts["version"] != other.facts["version"]
 
 
@@ -227,7 +238,10 @@ def test_a_snapshot_scores_as_the_engine_it_was_built_from(
     tmp_path: Path, engine: TrainedEngine, data: Interactions
 ) -> None:
     build_snapshot(
-        engine, tmp_path / "s", written_at_ms=5, origin=SnapshotOrigin({"interaction": "9-1"}, "hashing-128-1", "0.1")
+        engine,
+        tmp_path / "s",
+        written_at_ms=5,
+        origin=SnapshotOrigin({"interaction": "9-1"}, "hashing-128-1", "0.1"),
     )
     snapshot = Snapshot.open(tmp_path / "s")
     again = load_engine(snapshot)
@@ -380,7 +394,9 @@ def test_costs_grow_with_what_there_is_to_learn() -> None:
     for few, many in zip(estimate_costs(recipe, small), estimate_costs(recipe, large), strict=True):
         assert many.seconds > few.seconds
         assert many.memory >= few.memory
-    assert estimate_peak_memory(estimate_costs(recipe, large), large) > estimate_peak_memory(estimate_costs(recipe, small), small)
+    assert estimate_peak_memory(estimate_costs(recipe, large), large) > estimate_peak_memory(
+        estimate_costs(recipe, small), small
+    )
     settled = recipe_of(
         parts={"rules": {"learner": "rules"}}, blend={"weights": {"rules": 1.0}, "weights_new": {}}
     )

@@ -35,7 +35,9 @@ async def opened(stores: Stores) -> AsyncIterator[Opened]:
     """Makes clients and closes their hosts in the end."""
     hosts: list[ArchiveHost] = []
 
-    def make(segments: SegmentStore | None = None, shelf: PassageSnapshotStore | None = None) -> LocalArchiveClient:
+    def make(
+        segments: SegmentStore | None = None, shelf: PassageSnapshotStore | None = None
+    ) -> LocalArchiveClient:
         hosts.append(ArchiveHost(stores, segments, shelf, SystemClock(), SilentMeter()))
         return LocalArchiveClient(hosts[-1])
 
@@ -71,9 +73,7 @@ async def test_search_returns_an_uploaded_article_with_its_metadata(stores: Stor
     assert first.score == max(snippet.score for snippet in result.snippets) <= 1
 
 
-async def test_changes_are_searchable_within_a_second(
-    stores: Stores, opened: Opened
-) -> None:
+async def test_changes_are_searchable_within_a_second(stores: Stores, opened: Opened) -> None:
     await upload(stores, ARTICLES[3:], app_id=APP)
     client = opened()
     assert "river-treaty" not in await search(client, "river treaty")

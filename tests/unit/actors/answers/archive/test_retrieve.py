@@ -9,7 +9,7 @@ from actors.answers.archive.candidates import CandidatePassages, find_nearest
 from actors.answers.archive.library import PassageLibrary
 from actors.answers.archive.messages import ArchiveQuery, Snippet
 from actors.answers.archive.passages import Document, read_product
-from actors.answers.archive.retrieve import get_article, search_passages, is_fast
+from actors.answers.archive.retrieve import get_article, is_fast, search_passages
 from actors.language.embedder import HashingEmbedder
 from tests.fakes.small_archive import ARTICLES
 
@@ -122,9 +122,7 @@ def test_odd_questions_get_an_answer_quickly(library: PassageLibrary, question: 
 
 
 @pytest.mark.parametrize("question", ["中文测试 测试", "qwrtz plkjh", "ตัวอย่างภาษาไทย", "1 1 1 1"])
-def test_unknown_words_return_nothing_or_low_scores(
-    library: PassageLibrary, question: str
-) -> None:
+def test_unknown_words_return_nothing_or_low_scores(library: PassageLibrary, question: str) -> None:
     assert all(0.2 <= one.score < 0.5 for one in search(library, question))
     words_alone = PassageLibrary(None)
     words_alone.put(documents())
@@ -141,7 +139,9 @@ def test_an_archive_that_is_empty_or_was_emptied_answers_with_nothing(library: P
 
 
 @pytest.mark.parametrize("question", ["river treaty " * 800, "1 " * 5_000, "19" * 5_000, "U.S. " * 2_000])
-def test_ten_kilobytes_of_question_are_read_as_far_as_anybody_types(library: PassageLibrary, question: str) -> None:
+def test_ten_kilobytes_of_question_are_read_as_far_as_anybody_types(
+    library: PassageLibrary, question: str
+) -> None:
     assert ids(library, question) == ids(library, question[:4_000])
 
 

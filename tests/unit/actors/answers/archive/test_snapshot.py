@@ -10,7 +10,7 @@ import pytest
 from actors.answers.archive.messages import ArchiveQuery
 from actors.answers.archive.passages import read_product
 from actors.answers.archive.retrieve import search_passages
-from actors.answers.archive.snapshot import PassageSnapshot, document_to_bytes, document_from_bytes
+from actors.answers.archive.snapshot import PassageSnapshot, document_from_bytes, document_to_bytes
 from actors.answers.archive.snapshot_store import MAX_SNAPSHOTS, PassageSnapshotStore
 from actors.answers.archive.snapshot_writer import WeightedEmbedder
 from actors.language import latent_embedder
@@ -27,7 +27,9 @@ DOCUMENTS = [document for record in ARTICLES if (document := read_product(record
 
 
 def write(root: Path, meaning: WeightedEmbedder | None = None) -> Manifest:
-    return PassageSnapshotStore(root).write(APP, iter(DOCUMENTS), offset="7-0", written_at_ms=1, meaning=meaning)
+    return PassageSnapshotStore(root).write(
+        APP, iter(DOCUMENTS), offset="7-0", written_at_ms=1, meaning=meaning
+    )
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +97,10 @@ def test_a_damaged_snapshot_is_passed_over_for_the_one_before(tmp_path: Path) ->
 def test_old_snapshots_go(tmp_path: Path) -> None:
     for _ in range(4):
         write(tmp_path, WeightedEmbedder(HashingEmbedder(), 0.1))
-    assert [folder.name for folder in PassageSnapshotStore(tmp_path).list_folders(APP)] == ["000000003", "000000004"]
+    assert [folder.name for folder in PassageSnapshotStore(tmp_path).list_folders(APP)] == [
+        "000000003",
+        "000000004",
+    ]
     assert MAX_SNAPSHOTS == 2
 
 
@@ -104,7 +109,10 @@ def test_without_its_embedder_a_snapshot_is_searched_by_words(tmp_path: Path) ->
     opened = PassageSnapshotStore(tmp_path).open(APP)
     assert opened is not None
     assert opened[0].vector_share == 0
-    assert search_passages(opened[0], ArchiveQuery(APP, "hermit beetle"), 0).snippets[0].product_id == "beetle-count"
+    assert (
+        search_passages(opened[0], ArchiveQuery(APP, "hermit beetle"), 0).snippets[0].product_id
+        == "beetle-count"
+    )
     opened = PassageSnapshotStore(tmp_path, lambda version: HashingEmbedder()).open(APP)
     assert opened is not None
     assert opened[0].vector_share == 0.5
@@ -121,7 +129,13 @@ def test_a_mapped_snapshot_takes_changes_beside_it(kept: Path) -> None:
     assert opened is not None
     library = opened[0]
     library.remove(["cup-final"])
-    library.put([document_from_bytes(document_to_bytes(DOCUMENTS[0]).replace(b"signed a treaty", b"sealed an accord"))])
+    library.put(
+        [
+            document_from_bytes(
+                document_to_bytes(DOCUMENTS[0]).replace(b"signed a treaty", b"sealed an accord")
+            )
+        ]
+    )
     assert library.documents == len(ARTICLES) - 1
     assert "cup-final" not in {
         s.product_id for s in search_passages(library, ArchiveQuery(APP, "cup penalties"), 0).snippets

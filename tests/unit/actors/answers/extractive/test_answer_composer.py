@@ -89,7 +89,9 @@ def test_a_sentence_that_leans_on_another_brings_it_along() -> None:
 
 def test_answers_repeat_no_sentence() -> None:
     again = [passage("a", "Harbour", HARBOUR), passage("b", "Harbour", HARBOUR, 0.9)]
-    texts = [one.text for one in compose_answer("Why was the harbour of Veyle dredged?", again, now_ms=0).sentences]
+    texts = [
+        one.text for one in compose_answer("Why was the harbour of Veyle dredged?", again, now_ms=0).sentences
+    ]
     assert len(texts) == len(set(texts))
 
 
@@ -114,7 +116,9 @@ def test_other_languages_are_answered_too(
     language: str, title: str, text: str, question: str, wanted: str
 ) -> None:
     assert wanted in answer_texts(compose_answer(question, [passage("x", title, text)], now_ms=0))
-    assert wanted in answer_texts(compose_answer(question, [passage("x", title, text)], language=language, now_ms=0))
+    assert wanted in answer_texts(
+        compose_answer(question, [passage("x", title, text)], language=language, now_ms=0)
+    )
 
 
 def test_a_question_of_any_length_is_taken() -> None:

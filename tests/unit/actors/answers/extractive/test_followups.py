@@ -7,7 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.answers.archive.messages import Snippet
-from actors.answers.extractive.followups import validate_rewriting, resolve_followup, generate_related_questions
+from actors.answers.extractive.followups import (
+    generate_related_questions,
+    resolve_followup,
+    validate_rewriting,
+)
 from actors.answers.extractive.injection_filter import clean_text
 from actors.answers.extractive.question_generation import generate_questions
 
@@ -112,7 +116,9 @@ def test_related_questions_are_generated_from_passages() -> None:
         "Runa Aldstad, who leads the observatory, expects more. The mayor of Obermoos, Katrin Feld, agreed. "
         "The old bridge was built by monks in 1312. A ticket costs 39 thalers."
     )
-    found = generate_related_questions("What happened?", [Snippet("a", 0, "Bridge", "", (), "", "", text, 1.0, "")])
+    found = generate_related_questions(
+        "What happened?", [Snippet("a", 0, "Bridge", "", (), "", "", text, 1.0, "")]
+    )
     assert found == (
         "Who leads the observatory?",
         "Who is the mayor of Obermoos?",

@@ -61,7 +61,9 @@ def test_the_facts_beside_an_attack_still_answer() -> None:
 
 
 def test_no_sentence_of_the_newspaper_is_taken_for_an_order() -> None:
-    texts = [text for article in data_files.read_articles() for part in article.parts for text in part.paragraphs]
+    texts = [
+        text for article in data_files.read_articles() for part in article.parts for text in part.paragraphs
+    ]
     assert [text for text in texts if has_instructions(text)] == []
 
 

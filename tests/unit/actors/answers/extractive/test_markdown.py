@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from actors.answers.archive.messages import Snippet
 from actors.answers.extractive.answer_composer import AnswerSentence, ComposedAnswer
-from actors.answers.extractive.markdown import render_markdown, escape_text, render_citation, list_cited_products
+from actors.answers.extractive.markdown import (
+    escape_text,
+    list_cited_products,
+    render_citation,
+    render_markdown,
+)
 
 SNIPPETS = [
     Snippet(
@@ -65,7 +70,9 @@ TOLD = (
 def render(template: str, *sentences: str) -> str:
     text = " ".join(sentences)
     snippet = Snippet("a", 0, "A", "", (), "", "https://news.example/a", text, 1.0, "")
-    cited = tuple(AnswerSentence(one, 0, text.index(one), text.index(one) + len(one), 1.0) for one in sentences)
+    cited = tuple(
+        AnswerSentence(one, 0, text.index(one), text.index(one) + len(one), 1.0) for one in sentences
+    )
     composed = ComposedAnswer(cited, refused=False, confidence=1.0)
     return render_markdown(composed, [snippet], cite_link=True, term_link=template)
 

@@ -24,7 +24,9 @@ def answer(question: str, *texts: tuple[str, str], language: str = "") -> str:
         Snippet(f"p{at}", 0, title, "", (), "2024-05-01", "", text, 1.0 - at / 10, "")
         for at, (title, text) in enumerate(texts or TEXTS)
     ]
-    return " ".join(one.text for one in compose_answer(question, found, language=language, now_ms=0).sentences)
+    return " ".join(
+        one.text for one in compose_answer(question, found, language=language, now_ms=0).sentences
+    )
 
 
 @pytest.mark.parametrize(

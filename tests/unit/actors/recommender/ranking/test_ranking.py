@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.recommender.state import prior_scores as ranking_module
-from actors.recommender.state.prior_scores import TopRows, Ranking, PriorScores
+from actors.recommender.state.prior_scores import PriorScores, Ranking, TopRows
 from actors.recommender.state.score_components import PersonalScores
 from actors.recommender.state.slot_map import SlotMap
 from actors.vectors.types import Rows, Scores

@@ -6,11 +6,11 @@ import pytest
 from actors.recommender.ranking.user_profile import (
     RecentEventTuple,
     UserProfile,
-    select_history,
-    list_recent_rows,
     build_user_profile,
     find_interaction_rows,
+    list_recent_rows,
     parse_recent_events,
+    select_history,
 )
 from actors.recommender.recommender import Recommender
 from cluster.records.recent_event import RecentEvent

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.recommender.messages import Boost, Circle, UserQuery, DiversityRule
+from actors.recommender.messages import Boost, Circle, DiversityRule, UserQuery
 from actors.recommender.rerank.dither import dither, seed_from_names
-from actors.recommender.rerank.diversity import gather_equal_values, diversify
+from actors.recommender.rerank.diversity import diversify, gather_equal_values
 from actors.recommender.rerank.rerank import RankedItem, rerank
 from actors.recommender.state.catalog import Catalog
 from cluster.query.language.parser import parse
@@ -145,7 +145,12 @@ def test_arranging_never_loses_or_doubles_a_product(
         return frozenset({str(row % (3 if field == "f" else 5))})
 
     order = diversify(
-        gather_equal_values(rows, rules, values_of), rules, values_of, pinned=pinned, front=front, wanted=wanted
+        gather_equal_values(rows, rules, values_of),
+        rules,
+        values_of,
+        pinned=pinned,
+        front=front,
+        wanted=wanted,
     )
     assert Counter(order) == Counter(rows)
     assert all(order[place] == row for place, row in pinned.items())
@@ -186,7 +191,10 @@ def test_the_noise_belongs_to_reader_and_session() -> None:
 
 
 def test_the_noise_of_a_product_stays_while_pages_are_turned() -> None:
-    whole, deeper = dither(list(range(30)), 4, seed_from_names("x")), dither(list(range(60)), 4, seed_from_names("x"))
+    whole, deeper = (
+        dither(list(range(30)), 4, seed_from_names("x")),
+        dither(list(range(60)), 4, seed_from_names("x")),
+    )
     assert [row for row in deeper if row < 30] == whole
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.recommender.messages import Boost, UserQuery, DiversityRule
+from actors.recommender.messages import Boost, DiversityRule, UserQuery
 from actors.recommender.rerank.rerank import BLOCK_SIZE, rerank
 from actors.recommender.state.catalog import Catalog
 from cluster.query.language.parser import parse
@@ -72,7 +72,9 @@ def test_buried_products_come_last_among_those_that_may_move(catalog: Catalog) -
     cuts=st.lists(st.integers(0, COUNT), max_size=6),
     positions=st.lists(st.integers(0, COUNT + 10), max_size=3),
     dithering=st.sampled_from([1.0, 4.0]),
-    spacing=st.sampled_from([(), (DiversityRule("color", 2),), (DiversityRule("color", always_together=True),)]),
+    spacing=st.sampled_from(
+        [(), (DiversityRule("color", 2),), (DiversityRule("color", always_together=True),)]
+    ),
     bury=st.booleans(),
 )
 def test_pages_put_together_are_the_whole_list(

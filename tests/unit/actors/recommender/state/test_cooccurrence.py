@@ -3,7 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from actors.recommender.state.cooccurrence import CooccurrenceTable, ItemPairs, build_basket_pairs, build_sequence_pairs
+from actors.recommender.state.cooccurrence import (
+    CooccurrenceTable,
+    ItemPairs,
+    build_basket_pairs,
+    build_sequence_pairs,
+)
 from actors.recommender.state.events import EventArrays
 
 NOW = 1_772_452_800_000

@@ -16,7 +16,7 @@ from actors.models.cohorts import LEAST_PRIOR, MOST_PRIOR, CohortModel, estimate
 from actors.models.model import ModelState
 from actors.models.snapshot import Snapshot
 from actors.models.validation import validate_snapshot
-from actors.recommender.messages import QueryKind, UserQuery, RecommendationResult
+from actors.recommender.messages import QueryKind, RecommendationResult, UserQuery
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.serving_model import ServingModel
 from actors.recommender.state.user_attributes import UserAttributes
@@ -150,7 +150,9 @@ def test_deleted_and_erased_users_leave_the_cohort(shop: Recommender) -> None:
     assert ask(shop, cohort={"country": "FR"}).served_by == "trending", "four users are too few"
     shop = open_shop()
     shop.apply(put_users(USERS), events(EVENTS))
-    shop.apply(ChangeLogEntry("interaction", f"{NOW_MS + 2}-0", "erase", orjson.dumps([f"u:{user}" for user in FR])))
+    shop.apply(
+        ChangeLogEntry("interaction", f"{NOW_MS + 2}-0", "erase", orjson.dumps([f"u:{user}" for user in FR]))
+    )
     assert ask(shop, cohort={"country": "FR"}).served_by == "trending"
     shop.apply(events(EVENTS, at=3))
     assert prefers(shop, "FR", "b07", "t05"), "their records are still there"
@@ -243,7 +245,9 @@ def trained_shop(path: Path) -> Recommender:
     data = interactions_from_frame(frame, FrameColumns(weight="weight"))
     profiles = Profiles.from_users([orjson.dumps(user) for user in USERS], data.readers)
     data = replace(data, profiles=profiles)
-    manifest = build_snapshot(train_engine(parse_recipe({**RECIPE, "cohorts": {}}), data), path / "s", written_at_ms=1)
+    manifest = build_snapshot(
+        train_engine(parse_recipe({**RECIPE, "cohorts": {}}), data), path / "s", written_at_ms=1
+    )
     shop = open_shop()
     learned = validate_snapshot(Snapshot.open(path / "s"), str(manifest.facts["version"]))
     shop.set_serving_model("default", ServingModel(learned, shop.overlay.catalog.product_ids))

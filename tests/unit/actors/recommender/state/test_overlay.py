@@ -189,6 +189,6 @@ def test_yesterdays_vote_is_not_counted_again_tomorrow(overlay: Overlay) -> None
     for day in range(3):
         item = {**view("gina", "draw-hoe", ago_ms=(2 - day) * DAY_MS)}
         overlay.apply(interaction_change([item, item], f"{NOW_MS}-{day + 1}"))
-    assert overlay.counts.get_counts_at(30.0, 12, NOW_MS)[overlay.catalog.row_of("draw-hoe")] == pytest.approx(
-        0.88, abs=0.01
-    )
+    assert overlay.counts.get_counts_at(30.0, 12, NOW_MS)[
+        overlay.catalog.row_of("draw-hoe")
+    ] == pytest.approx(0.88, abs=0.01)

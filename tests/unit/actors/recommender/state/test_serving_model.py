@@ -18,9 +18,13 @@ from actors.models.user_histories import UserHistories
 from actors.models.user_history import UserHistory
 from actors.models.validation import validate_snapshot
 from actors.recommender import recommender as recommender_module
-from actors.recommender.messages import QueryKind, UserQuery, RecommendationResult
-from actors.recommender.ranking.score import explain_rows, personal_scores, list_sources
-from actors.recommender.ranking.user_profile import build_user_profile, find_interaction_rows, parse_recent_events
+from actors.recommender.messages import QueryKind, RecommendationResult, UserQuery
+from actors.recommender.ranking.score import explain_rows, list_sources, personal_scores
+from actors.recommender.ranking.user_profile import (
+    build_user_profile,
+    find_interaction_rows,
+    parse_recent_events,
+)
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.prior_scores import Ranking
 from actors.recommender.state.serving_model import ServingModel
@@ -33,7 +37,15 @@ from jobs.refresh.build.fit import train_engine
 from jobs.refresh.data.profiles import Profiles
 from jobs.refresh.recipe import parse_recipe
 from tests.fakes.corner_shop import DAY_MS, MINUTE_MS, NOW_MS, interaction_change, product_change, view
-from tests.fakes.trained_snapshot import RECIPE, RING, load_ring_model, name, ring_data, ring_products, ring_walks
+from tests.fakes.trained_snapshot import (
+    RECIPE,
+    RING,
+    load_ring_model,
+    name,
+    ring_data,
+    ring_products,
+    ring_walks,
+)
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +166,9 @@ def test_parts_of_a_score_sum_to_it_and_name_where_it_comes_from(shop: Recommend
     )
     holdings, standing = shop.default_engine_state, shop.default_engine_state.get_item_priors(NOW_MS)
     catalog = shop.overlay.catalog
-    taste = build_user_profile(find_interaction_rows(parse_recent_events(looked_at(6, 7)), catalog), shop.overlay.index)
+    taste = build_user_profile(
+        find_interaction_rows(parse_recent_events(looked_at(6, 7)), catalog), shop.overlay.index
+    )
     scores = Ranking(standing.prior, personal_scores(taste, holdings, standing)).scores
     rows = list(range(len(standing)))
     explained = explain_rows(rows, taste, holdings, standing)
@@ -316,7 +330,9 @@ def test_what_a_snapshot_knows_is_not_counted_again(ring: LoadedSnapshot) -> Non
     champion = holdings.serving_model
     assert champion is not None
     assert champion.fresh.max() < 1e-6, "all votes are from before it was made"
-    taste = build_user_profile(find_interaction_rows(parse_recent_events(looked_at(6, 7)), shop.overlay.catalog), shop.overlay.index)
+    taste = build_user_profile(
+        find_interaction_rows(parse_recent_events(looked_at(6, 7)), shop.overlay.catalog), shop.overlay.index
+    )
     parts = explain_rows(list(range(RING)), taste, holdings, standing)
     assert not any("live:together" in told for told in parts)
     shop.apply(interaction_change([view(f"n{n}", name(7)) for n in range(50)], f"{NOW_MS + 9}-0"))
@@ -430,7 +446,9 @@ def test_a_custom_shared_scores_model_that_fails_is_disabled(
     def trained(times: int) -> LoadedSnapshot:
         fickle = {"learner": f"{__name__}:Fickle", "config": {"times": times}}
         weights = {**RECIPE["blend"], "weights": {"rules": 1.0, "fickle": 1.0}}
-        return load_ring_model(tmp_path / str(times), parts={**RECIPE["parts"], "fickle": fickle}, blend=weights)
+        return load_ring_model(
+            tmp_path / str(times), parts={**RECIPE["parts"], "fickle": fickle}, blend=weights
+        )
 
     shop = Recommender(HashingEmbedder())
     shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))

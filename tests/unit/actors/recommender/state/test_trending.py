@@ -28,7 +28,9 @@ def test_the_order_of_arrival_does_not_matter() -> None:
     for vote in votes:
         _add(forward, vote)
     _add(backward, *reversed(votes))
-    np.testing.assert_allclose(forward.get_counts_at(7.0, 3, NOW), backward.get_counts_at(7.0, 3, NOW), rtol=1e-9)
+    np.testing.assert_allclose(
+        forward.get_counts_at(7.0, 3, NOW), backward.get_counts_at(7.0, 3, NOW), rtol=1e-9
+    )
 
 
 def test_counts_survive_years_without_overflow() -> None:

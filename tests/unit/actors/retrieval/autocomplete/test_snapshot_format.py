@@ -21,7 +21,11 @@ from actors.retrieval.autocomplete.snapshot_format import MOST_LANGUAGES, Comple
 from cluster.errors import Fault
 from cluster.store.ports.stores import ChangeLogEntry
 from jobs.refresh.build.build import build_snapshot
-from jobs.refresh.build.completions_index import CompletionsRecipe, select_completion_fields, build_completions_index
+from jobs.refresh.build.completions_index import (
+    CompletionsRecipe,
+    build_completions_index,
+    select_completion_fields,
+)
 from jobs.refresh.build.fit import train_engine
 from jobs.refresh.recipe import parse_recipe
 from tests.fakes.corner_shop import APP, NOW_MS, product_change
@@ -47,7 +51,9 @@ def saved(products: list[dict[str, Any]], folder: Path, **recipe: Any) -> Servin
     asked = CompletionsRecipe(fields=FIELDS, **recipe)
     records = select_completion_fields((orjson.dumps(product) for product in products), asked)
     extras = build_completions_index(asked, records, data)
-    manifest = build_snapshot(train_engine(parse_recipe(RECIPE), data), folder, written_at_ms=1, extras=extras)
+    manifest = build_snapshot(
+        train_engine(parse_recipe(RECIPE), data), folder, written_at_ms=1, extras=extras
+    )
     learned = validate_snapshot(Snapshot.open(folder), str(manifest.facts["version"]))
     return ServingModel(learned, [])
 
@@ -56,7 +62,9 @@ def shop_of(products: list[dict[str, Any]], champion: ServingModel | None = None
     shop = Recommender(HashingEmbedder())
     shop.apply(product_change(products, f"{NOW_MS}-0"))
     if champion is not None:
-        shop.set_serving_model("default", ServingModel(champion.learned, shop.overlay.catalog.product_ids), NOW_MS)
+        shop.set_serving_model(
+            "default", ServingModel(champion.learned, shop.overlay.catalog.product_ids), NOW_MS
+        )
     return shop
 
 
@@ -137,21 +145,33 @@ def test_a_snapshot_lies_over_a_catalog_that_went_on_before_it_was_adopted(champ
     assert texts(shop, "garten") == []
     assert texts(shop, "wheel") == ["Wheelbarrow"]
     assert texts(shop, "gies", language="de") == []
-    assert shop.completions.get_field(("title", "en", False), shop.overlay.catalog, lambda: np.zeros(0)).changed_count == 2
+    assert (
+        shop.completions.get_field(
+            ("title", "en", False), shop.overlay.catalog, lambda: np.zeros(0)
+        ).changed_count
+        == 2
+    )
 
 
 def test_a_snapshot_that_knows_little_of_the_catalog_is_not_waited_for(champion: ServingModel) -> None:
     many = [{"product_id": f"m{at}", "title": f"Other thing {at}"} for at in range(1_200)]
     shop = shop_of(many, champion)
     assert texts(shop, "other thing 1199") == ["Other thing 1199"]
-    assert shop.completions.get_field(("title", "en", False), shop.overlay.catalog, lambda: np.zeros(0)).changed_count == 0
+    assert (
+        shop.completions.get_field(
+            ("title", "en", False), shop.overlay.catalog, lambda: np.zeros(0)
+        ).changed_count
+        == 0
+    )
 
 
 def test_a_new_snapshot_takes_over_while_completions_serve(champion: ServingModel, tmp_path: Path) -> None:
     shop = shop_of(PRODUCTS)
     assert texts(shop, "wat") == ["Watering can"]
     assert shop.completions.version == ""
-    shop.set_serving_model("default", ServingModel(champion.learned, shop.overlay.catalog.product_ids), NOW_MS)
+    shop.set_serving_model(
+        "default", ServingModel(champion.learned, shop.overlay.catalog.product_ids), NOW_MS
+    )
     assert texts(shop, "wat") == ["Watering can"]
     assert shop.completions.version == champion.version
     later = saved([*PRODUCTS, {"product_id": "z", "title": "Water butt"}], tmp_path / "later")
@@ -165,7 +185,9 @@ def test_a_new_snapshot_takes_over_while_completions_serve(champion: ServingMode
 
 
 def test_snapshots_without_completions_still_serve(tmp_path: Path) -> None:
-    manifest = build_snapshot(train_engine(parse_recipe(RECIPE), ring_data()), tmp_path / "old", written_at_ms=1)
+    manifest = build_snapshot(
+        train_engine(parse_recipe(RECIPE), ring_data()), tmp_path / "old", written_at_ms=1
+    )
     learned = validate_snapshot(Snapshot.open(tmp_path / "old"), str(manifest.facts["version"]))
     champion = ServingModel(learned, [])
     assert champion.completions is None
@@ -212,7 +234,9 @@ def test_what_a_look_up_could_not_read_is_refused() -> None:
                 CompletionSnapshot.load("v", ModelState(arrays, parts.facts), [])
         with pytest.raises(Fault):
             CompletionSnapshot.load(
-                "v", ModelState({key: one for key, one in parts.arrays.items() if key != name}, parts.facts), []
+                "v",
+                ModelState({key: one for key, one in parts.arrays.items() if key != name}, parts.facts),
+                [],
             )
 
 

@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.retrieval.lexical.passage_postings import K1, B, PassagePostings, compute_idf
-from actors.retrieval.lexical.passage_term_counts import concatenate_counts, merge_postings, count_terms, build_postings, drop_passages
+from actors.retrieval.lexical.passage_term_counts import (
+    build_postings,
+    concatenate_counts,
+    count_terms,
+    drop_passages,
+    merge_postings,
+)
 
 Passages = list[list[int]]
 passages_of_terms = st.lists(st.lists(st.integers(1, 12), max_size=14), min_size=1, max_size=60)
@@ -91,7 +97,9 @@ def test_a_mask_keeps_passages_out_and_lets_the_next_best_in() -> None:
 def test_tallies_put_behind_each_other_are_as_if_counted_together() -> None:
     passages = many(300, 5)
     together = count_terms(passages)
-    apart = concatenate_counts([count_terms(passages[:100]), count_terms(passages[100:101]), count_terms(passages[101:])])
+    apart = concatenate_counts(
+        [count_terms(passages[:100]), count_terms(passages[100:101]), count_terms(passages[101:])]
+    )
     for name in ("terms", "starts", "rows", "counts", "lengths"):
         assert np.array_equal(getattr(together, name), getattr(apart, name)), name
 
@@ -103,7 +111,8 @@ def test_merging_and_leaving_out_keep_what_every_passage_is_worth() -> None:
     assert same(merge_postings(parts), whole)
     keep = np.arange(len(passages)) % 4 != 0
     assert same(
-        drop_passages(whole, keep), build_postings(count_terms([p for p, kept in zip(passages, keep, strict=True) if kept]), 20.0)
+        drop_passages(whole, keep),
+        build_postings(count_terms([p for p, kept in zip(passages, keep, strict=True) if kept]), 20.0),
     )
 
 

@@ -6,7 +6,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.retrieval.lexical.postings import IndexSegment, TermVector, merge_segments, empty_segment, build_segment
+from actors.retrieval.lexical.postings import (
+    IndexSegment,
+    TermVector,
+    build_segment,
+    empty_segment,
+    merge_segments,
+)
 
 CODES = st.sampled_from([3, 2**20, 2**40 + 1, 2**62, 2**63 + 5, 2**64 - 1])
 TEXTS = st.lists(st.lists(st.tuples(CODES, st.integers(0, 8)), max_size=6), max_size=8)

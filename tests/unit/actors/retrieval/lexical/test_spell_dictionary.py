@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.retrieval.lexical.spell_dictionary import SpellDictionary, ProductVocabulary
+from actors.retrieval.lexical.spell_dictionary import ProductVocabulary, SpellDictionary
 
 SHELF = {
     "trowel": 40,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from actors.language.analysis import Analyzers
-from actors.retrieval.paragraphs.paragraph_scorer import AnalyzedParagraph, score_paragraphs, probability
+from actors.retrieval.paragraphs.paragraph_scorer import AnalyzedParagraph, probability, score_paragraphs
 
 TEXTS = [
     "Mulch is a loose cover over soil.",

@@ -9,7 +9,7 @@ from selectolax.lexbor import LexborHTMLParser
 from actors.intake.steps import text_from_html
 from actors.retrieval import html
 from actors.retrieval.html import DEEPEST, MOST_ATTRIBUTES, MOST_NODES
-from actors.retrieval.paragraphs.paragraph_renderer import render_paragraph, render_html
+from actors.retrieval.paragraphs.paragraph_renderer import render_html, render_paragraph
 from actors.retrieval.paragraphs.paragraph_splitter import (
     LONGEST_SELECTOR,
     MOST_PARAGRAPHS,

@@ -17,7 +17,13 @@ from cluster.query.columnar import column_cache
 from cluster.query.columnar.column_store import ColumnStore, column_keys_of_filter
 from cluster.query.columnar.compile import matches
 from cluster.query.columnar.record_reader import RecordReader
-from cluster.query.language.field_values import canonical, has_value, collect_scalars, build_field_reader, collect_values
+from cluster.query.language.field_values import (
+    build_field_reader,
+    canonical,
+    collect_scalars,
+    collect_values,
+    has_value,
+)
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import Node
 from tests.unit.cluster.query.strategies import STEADY, fields, records, trees

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from hypothesis import given
 
-from cluster.query.language.field_values import has_value, collect_scalars, list_paths
+from cluster.query.language.field_values import collect_scalars, has_value, list_paths
 from cluster.query.language.scalars import Bounds, Measure, equal, number_of, period_of
-from cluster.query.language.words import without_markup, split_words
+from cluster.query.language.words import split_words, without_markup
 from tests.unit.cluster.query.strategies import STEADY, records
 
 

@@ -26,7 +26,9 @@ def test_simulated_interactions_become_events_oldest_first() -> None:
 
 
 def test_very_many_products_of_one_event_are_cut() -> None:
-    (event,) = parse_simulated_interactions([{"type": "click", "product_ids": ["p"] * 5_000}], now_ms=NOW, where=WHERE)
+    (event,) = parse_simulated_interactions(
+        [{"type": "click", "product_ids": ["p"] * 5_000}], now_ms=NOW, where=WHERE
+    )
     assert len(event.product_ids) == 100
 
 

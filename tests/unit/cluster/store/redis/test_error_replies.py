@@ -6,7 +6,7 @@ import hiredis
 import pytest
 
 from cluster.errors import Fault, HouseError, Unavailable
-from cluster.store.redis.error_replies import ScriptMissing, NoGroup, is_server_alive, error_from_reply
+from cluster.store.redis.error_replies import NoGroup, ScriptMissing, error_from_reply, is_server_alive
 
 IN_SCRIPT = "ERR Error running script (call to f_0123): @user_script:7: @user_script: 7: "
 
@@ -41,7 +41,9 @@ def test_an_error_reply_becomes_the_error_callers_know(
 
 
 def test_a_full_disk_and_a_full_memory_say_so() -> None:
-    full = error_from_reply(hiredis.ReplyError(IN_SCRIPT + "-MISCONF Errors writing to the AOF file: No space left"))
+    full = error_from_reply(
+        hiredis.ReplyError(IN_SCRIPT + "-MISCONF Errors writing to the AOF file: No space left")
+    )
     assert "disk" in full.message
     assert full.facts["retry_after_s"] > 0
     assert "memory" in error_from_reply(hiredis.ReplyError("OOM command not allowed")).message

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cluster.errors import Fault, Unavailable
-from cluster.store.redis.multiplexer import SILENCE_S, ConnectionObserver, CommandMultiplexer, pack
+from cluster.store.redis.multiplexer import SILENCE_S, CommandMultiplexer, ConnectionObserver, pack
 
 
 class Socket(asyncio.Transport):

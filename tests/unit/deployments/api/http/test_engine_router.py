@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from actors.recommender.messages import UserQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from cluster.errors import NotFound, TooMany, Unavailable
 from cluster.records.engine import Engine
 from deployments.api.http.engine_router import EngineRouter

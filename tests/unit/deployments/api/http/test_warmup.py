@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from actors.recommender.messages import UserQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from cluster.errors import NotFound, Unavailable
 from cluster.records.access import App
 from cluster.store.ports.stores import Stores
@@ -41,7 +41,9 @@ async def stores(clock: StillClock) -> Stores:
     stores = memory_stores(clock)
     for name in ("shop", "news"):
         await stores.access.put_app(App(app_id=name, environment="development", created_at=1))
-    await stores.engine_watch.add_requests("shop", {("door", "default"): 5, ("own", "big"): 50}, clock.now_ms())
+    await stores.engine_watch.add_requests(
+        "shop", {("door", "default"): 5, ("own", "big"): 50}, clock.now_ms()
+    )
     await stores.engine_watch.add_requests("news", {("door", "default"): 20}, clock.now_ms())
     return stores
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from actors.recommender.messages import UserQuery, RecommendationResult
+from actors.recommender.messages import RecommendationResult, UserQuery
 from cluster.clock import SystemClock
 from cluster.records.access import AppSettings, Limits
 from deployments.api.resources import bulk

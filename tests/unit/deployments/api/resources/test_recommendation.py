@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from actors.recommender.messages import Boost, Circle, QueryKind, UserQuery, DiversityRule
+from actors.recommender.messages import Boost, Circle, DiversityRule, QueryKind, UserQuery
 from cluster.errors import FilterSyntax, Unprocessable
 from cluster.query.language.tree import Phrase, Term
 from deployments.api.resources.recommendation import BODIES

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.archive.oauth.redirects import add_answer, find_fault, fingerprint, describe_target
+from deployments.archive.oauth.redirects import add_answer, describe_target, find_fault, fingerprint
 
 PIECES = st.sampled_from(
     [

@@ -60,11 +60,16 @@ def test_manifests_that_nobody_signed_are_told(installation: Installation) -> No
     shelf_dir = installation.settings.artifact_dir
     assert trust_checks.check_artifacts(installation).words == "none yet"
     generated_market.settle(
-        SegmentStore(open_artifact_store(installation.settings)), generated_market.table(600, 60, 30, topics=3)
+        SegmentStore(open_artifact_store(installation.settings)),
+        generated_market.table(600, 60, 30, topics=3),
     )
-    assert trust_checks.check_artifacts(installation).words == "all 1 manifests are signed by this installation"
+    assert (
+        trust_checks.check_artifacts(installation).words == "all 1 manifests are signed by this installation"
+    )
     generated_market.settle(
-        SegmentStore(ArtifactStore.open(shelf_dir)), generated_market.table(600, 60, 30, topics=3), app_id="other"
+        SegmentStore(ArtifactStore.open(shelf_dir)),
+        generated_market.table(600, 60, 30, topics=3),
+        app_id="other",
     )
     assert "the next `kiosk up` signs them" in trust_checks.check_artifacts(installation).words
     installation.places.signing_marker.write_text("yes")

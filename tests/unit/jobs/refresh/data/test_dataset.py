@@ -9,7 +9,12 @@ import pytest
 
 from cluster.artifacts.tables import LOADED_INTERACTIONS
 from cluster.errors import Invalid
-from jobs.refresh.data.dataset import FrameColumns, interactions_from_frame, interactions_from_segments, event_weigher
+from jobs.refresh.data.dataset import (
+    FrameColumns,
+    event_weigher,
+    interactions_from_frame,
+    interactions_from_segments,
+)
 
 AT_MS = 1_700_000_000_000
 
@@ -75,12 +80,16 @@ def test_words_where_numbers_belong_cost_their_rows_only() -> None:
     frame = pl.DataFrame({"reader": ["a", "a"], "item": ["x", "y"], "worth": ["0.5", "much"]})
     data = interactions_from_frame(frame, FrameColumns(at=None, weight="worth"))
     assert (data.weight.tolist(), data.dropped) == ([0.5], 1)
-    huge = interactions_from_frame(frame.with_columns(worth=pl.Series([0.5, 1e300])), FrameColumns(at=None, weight="worth"))
+    huge = interactions_from_frame(
+        frame.with_columns(worth=pl.Series([0.5, 1e300])), FrameColumns(at=None, weight="worth")
+    )
     assert huge.dropped == 1
 
 
 def test_no_rows_at_all_are_fine() -> None:
-    data = interactions_from_frame(pl.DataFrame({"reader": [], "item": [], "at": []}, schema_overrides={"at": pl.Float64}))
+    data = interactions_from_frame(
+        pl.DataFrame({"reader": [], "item": [], "at": []}, schema_overrides={"at": pl.Float64})
+    )
     assert (len(data), data.n_readers, data.n_items, data.now_s) == (0, 0, 0, 0.0)
     assert interactions_from_segments(segments([])).n_items == 0
 

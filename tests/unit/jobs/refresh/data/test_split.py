@@ -8,16 +8,18 @@ from cluster.errors import Invalid
 from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
 from jobs.refresh.data.split import (
     EvaluationSplit,
+    leave_last_out,
+    split_baskets,
     split_by_time,
     split_last_sessions,
-    leave_last_out,
     split_next_in_session,
-    split_baskets,
 )
 
 
 def data_of(rows: list[tuple[str, str, float]], **options: str) -> Interactions:
-    return interactions_from_frame(pl.DataFrame(rows, ["reader", "item", "at"], orient="row"), FrameColumns(**options))
+    return interactions_from_frame(
+        pl.DataFrame(rows, ["reader", "item", "at"], orient="row"), FrameColumns(**options)
+    )
 
 
 def histories_and_targets(trial: EvaluationSplit) -> list[tuple[list[str], list[str]]]:
@@ -96,7 +98,9 @@ def test_kinds_limit_the_targets_but_not_the_training_data() -> None:
             "kind": ["view", "buy", "view", "buy"],
         }
     )
-    trial = split_by_time(interactions_from_frame(frame, FrameColumns(kind="kind")), at_s=8.0, kinds=("buy",)).test
+    trial = split_by_time(
+        interactions_from_frame(frame, FrameColumns(kind="kind")), at_s=8.0, kinds=("buy",)
+    ).test
     assert histories_and_targets(trial) == [(["v", "w"], ["y"])]
 
 
@@ -143,7 +147,9 @@ def test_one_line_of_a_basket_is_given_and_the_rest_are_targets() -> None:
     rows = [("a", item, 1.0, "p") for item in "xyz"]
     rows += [("b", "x", 9.0, "q"), ("b", "y", 9.0, "q"), ("b", "x", 9.0, "q"), ("c", "z", 9.0, "r")]
     frame = pl.DataFrame(rows, ["reader", "item", "at", "basket"], orient="row")
-    trial = split_baskets(interactions_from_frame(frame, FrameColumns(basket="basket")), 5.0, np.random.default_rng(1))
+    trial = split_baskets(
+        interactions_from_frame(frame, FrameColumns(basket="basket")), 5.0, np.random.default_rng(1)
+    )
     [(given, rest)] = histories_and_targets(trial)
     assert sorted(given + rest) == ["x", "y"]
 

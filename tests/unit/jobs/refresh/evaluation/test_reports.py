@@ -13,9 +13,17 @@ from PIL import Image
 
 from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
 from jobs.refresh.evaluation.evaluate import LIGHT_USER_BELOW, EvaluationResult
-from jobs.refresh.evaluation.plots import PlotBar, PlotLabel, render_bars_svg, draw_reports, draw_bars, render_png, choose_ticks
+from jobs.refresh.evaluation.plots import (
+    PlotBar,
+    PlotLabel,
+    choose_ticks,
+    draw_bars,
+    draw_reports,
+    render_bars_svg,
+    render_png,
+)
 from jobs.refresh.evaluation.protocol_notes import SEGMENT_NOTE, protocol_note, shared_last_timestamp_share
-from jobs.refresh.evaluation.reports import markdown_from_reports, comparison_to_dict, evaluation_to_dict
+from jobs.refresh.evaluation.reports import comparison_to_dict, evaluation_to_dict, markdown_from_reports
 
 
 def _examined(seed: int) -> EvaluationResult:
@@ -29,7 +37,10 @@ def _examined(seed: int) -> EvaluationResult:
 def report() -> dict[str, Any]:
     ours, common = _examined(1), _examined(2)
     rng = np.random.default_rng(3)
-    found = {**evaluation_to_dict(ours, rng), "beside": {"popularity": comparison_to_dict(common, ours, "ndcg@10", rng)}}
+    found = {
+        **evaluation_to_dict(ours, rng),
+        "beside": {"popularity": comparison_to_dict(common, ours, "ndcg@10", rng)},
+    }
     return {**found, "recipe": "fast", "protocol": "by_time"}
 
 
@@ -43,7 +54,9 @@ def test_popularity_has_an_interval_in_text_and_picture(report: dict[str, Any]) 
     text = markdown_from_reports([report], "shop/default")
     assert f"({low:.4f} to {high:.4f})" in text.split("| popularity |")[1]
     assert "new: no event before the test" in text.lower()
-    whiskers = [shape for shape in draw_reports([report])["by_time-segments"].shapes if hasattr(shape, "to_x")]
+    whiskers = [
+        shape for shape in draw_reports([report])["by_time-segments"].shapes if hasattr(shape, "to_x")
+    ]
     ours_alone = draw_bars("x", {"g": {"this recipe": PlotBar(0.5, 0.4, 0.6)}})
     grid = [shape for shape in ours_alone.shapes if hasattr(shape, "to_x")]
     assert len(whiskers) > len(grid)
@@ -73,8 +86,12 @@ def test_ticks_are_round_and_reach_the_highest_value(most: float) -> None:
 
 
 def test_the_axis_is_labelled_and_the_png_shows_the_same() -> None:
-    groups = {"ndcg@10": {"this recipe": PlotBar(0.3333, 0.31, 0.35), "popularity": PlotBar(0.12, 0.11, 0.13)}}
-    words = {element.text for element in ElementTree.fromstring(render_bars_svg("by time: fast", groups)).iter()}
+    groups = {
+        "ndcg@10": {"this recipe": PlotBar(0.3333, 0.31, 0.35), "popularity": PlotBar(0.12, 0.11, 0.13)}
+    }
+    words = {
+        element.text for element in ElementTree.fromstring(render_bars_svg("by time: fast", groups)).iter()
+    }
     assert "mean over users (0 to 1); lines: 95 % intervals" in words
     image = Image.open(io.BytesIO(render_png(draw_bars("by time: fast", groups))))
     assert image.format == "PNG"
@@ -87,7 +104,9 @@ def test_segments_are_defined_as_they_are_counted() -> None:
 
 
 def _data(*rows: tuple[str, str, float]) -> Interactions:
-    return interactions_from_frame(pl.DataFrame(list(rows), ["reader", "item", "at"], orient="row"), FrameColumns())
+    return interactions_from_frame(
+        pl.DataFrame(list(rows), ["reader", "item", "at"], orient="row"), FrameColumns()
+    )
 
 
 def test_baskets_with_one_time_explain_leave_last_out() -> None:

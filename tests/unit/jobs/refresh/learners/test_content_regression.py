@@ -18,7 +18,11 @@ from actors.models.user_histories import UserHistories
 from actors.models.validation import validate_snapshot
 from actors.recommender.messages import UserQuery
 from actors.recommender.ranking.score import explain_rows
-from actors.recommender.ranking.user_profile import build_user_profile, find_interaction_rows, parse_recent_events
+from actors.recommender.ranking.user_profile import (
+    build_user_profile,
+    find_interaction_rows,
+    parse_recent_events,
+)
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.serving_model import ServingModel
 from cluster.errors import Fault
@@ -116,7 +120,9 @@ def test_scores_of_new_products_are_explained_and_sum_up(tmp_path: Path, engine:
     shop = serving(tmp_path, engine, extras_of(engine))
     recent = [RecentEvent("checkout", ("p000",), NOW_MS).pack()]
     holdings, standing = shop.default_engine_state, shop.default_engine_state.get_item_priors(NOW_MS)
-    taste = build_user_profile(find_interaction_rows(parse_recent_events(recent), shop.overlay.catalog), shop.overlay.index)
+    taste = build_user_profile(
+        find_interaction_rows(parse_recent_events(recent), shop.overlay.catalog), shop.overlay.index
+    )
     own, other = (PRODUCTS + extra for extra in (4, 5))
     found = explain_rows([own, other], taste, holdings, standing)
     assert found[0]["new:content"] > 0 > found[1]["new:content"]
@@ -133,7 +139,9 @@ def test_one_reader_is_scored_as_many_are(tmp_path: Path, engine: TrainedEngine)
     build_snapshot(engine, tmp_path / "one", written_at_ms=1, extras=extras_of(engine))
     content = load_snapshot_models(Snapshot.open(tmp_path / "one")).content
     assert content is not None
-    products = build_feature_matrix([features_from_product(product(number)) for number in range(80)], content.features)
+    products = build_feature_matrix(
+        [features_from_product(product(number)) for number in range(80)], content.features
+    )
     histories = UserHistories.of_lists([[0, 4, 8]], len(engine.items))
     from actors.models.user_history import UserHistory
 
@@ -155,7 +163,9 @@ def test_damaged_content_does_not_serve(tmp_path: Path, engine: TrainedEngine) -
 
 def test_products_without_features_teach_nothing(engine: TrainedEngine) -> None:
     learners = {name: part.learner for name, part in engine.recipe.parts.items()}
-    assert not build_content_weights(ContentRecipe(), [b'{"product_id":"p000"}'], walks(), learners, engine.blend)
+    assert not build_content_weights(
+        ContentRecipe(), [b'{"product_id":"p000"}'], walks(), learners, engine.blend
+    )
 
 
 def test_features_are_words_and_values_each_once() -> None:

@@ -9,7 +9,11 @@ import pytest
 from actors.models.registry import load_model
 from actors.models.user_histories import UserHistories
 from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
-from jobs.refresh.learners.graph_filter import GraphFilterLearner, GraphFilterRecipe, compute_right_singular_vectors
+from jobs.refresh.learners.graph_filter import (
+    GraphFilterLearner,
+    GraphFilterRecipe,
+    compute_right_singular_vectors,
+)
 from jobs.refresh.learners.interaction_matrix import build_user_item_matrix
 from jobs.refresh.recipe import load_recipe_file, parse_recipe
 from jobs.refresh.runs.estimate import DataSize, estimate_costs
@@ -23,7 +27,9 @@ def taken(readers: int = 60, items: int = 20) -> Interactions:
         for reader in range(readers)
         for item in rng.choice(items, 6, replace=False)
     ]
-    return interactions_from_frame(pl.DataFrame(rows, ["reader", "item"], orient="row"), FrameColumns(at=None))
+    return interactions_from_frame(
+        pl.DataFrame(rows, ["reader", "item"], orient="row"), FrameColumns(at=None)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +88,9 @@ def test_it_takes_part_above_the_reach_of_ease_only() -> None:
 
 def test_its_cost_is_estimated_before_it_starts() -> None:
     recipe = parse_recipe({"parts": {"graph": {"learner": "graph_filter"}}})
-    small, large = (estimate_costs(recipe, DataSize(10 * items, items, items))[0] for items in (40_000, 200_000))
+    small, large = (
+        estimate_costs(recipe, DataSize(10 * items, items, items))[0] for items in (40_000, 200_000)
+    )
     assert small.memory < large.memory < 2_500 << 20
     assert small.seconds < large.seconds
 

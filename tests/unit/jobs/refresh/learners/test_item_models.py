@@ -14,10 +14,10 @@ from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_f
 from jobs.refresh.learners.baskets import BasketsLearner, BasketsRecipe
 from jobs.refresh.learners.content_knn import ContentKnnLearner, ContentKnnRecipe
 from jobs.refresh.learners.ease import EaseLearner, EaseRecipe
-from jobs.refresh.learners.interaction_matrix import select_newest_per_user, build_user_item_matrix
+from jobs.refresh.learners.interaction_matrix import build_user_item_matrix, select_newest_per_user
 from jobs.refresh.learners.item_knn import ItemKnnLearner, ItemKnnRecipe
 from jobs.refresh.learners.protocol import Learner
-from jobs.refresh.learners.sequential_rules import SequentialRulesLearner, RulesRecipe
+from jobs.refresh.learners.sequential_rules import RulesRecipe, SequentialRulesLearner
 from jobs.refresh.learners.sparse_weights import prune_rows, select_strongest
 
 
@@ -86,7 +86,8 @@ def test_unsolvable_ease_names_the_parameter_to_change() -> None:
 
 def test_rules_count_what_follows_the_nearer_the_more() -> None:
     found = matrix_of(
-        SequentialRulesLearner(RulesRecipe(window=2, damping=0, back=0, distance_power=1)), sequences("abc", "ab")
+        SequentialRulesLearner(RulesRecipe(window=2, damping=0, back=0, distance_power=1)),
+        sequences("abc", "ab"),
     )
     np.testing.assert_allclose(found, [[0, 2, 0.5], [0, 0, 1], [0, 0, 0]])
 
@@ -101,7 +102,9 @@ def test_rules_damp_frequent_followers_and_count_the_way_back() -> None:
 
 
 def test_rules_fade_with_the_age_of_the_pair() -> None:
-    found = matrix_of(SequentialRulesLearner(RulesRecipe(window=1, damping=0, back=0, half_life_days=1)), sequences("abc"))
+    found = matrix_of(
+        SequentialRulesLearner(RulesRecipe(window=1, damping=0, back=0, half_life_days=1)), sequences("abc")
+    )
     np.testing.assert_allclose(found, [[0, 0.5, 0], [0, 0, 1], [0, 0, 0]])
 
 

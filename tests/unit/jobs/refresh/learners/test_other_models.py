@@ -28,7 +28,9 @@ def events(*rows: tuple[str, str, float], weight: list[float] | None = None) -> 
     frame = pl.DataFrame(rows, ["reader", "item", "at"], orient="row").with_columns(pl.col("at") * DAY_S)
     if weight is None:
         return interactions_from_frame(frame)
-    return interactions_from_frame(frame.with_columns(weight=pl.Series(weight)), FrameColumns(weight="weight"))
+    return interactions_from_frame(
+        frame.with_columns(weight=pl.Series(weight)), FrameColumns(weight="weight")
+    )
 
 
 def test_counts_halve_with_age() -> None:
@@ -108,7 +110,11 @@ def test_als_lowers_its_loss_with_every_round() -> None:
 
     def loss(rounds: int) -> float:
         recipe = AlsRecipe(
-            factors=3, rounds=rounds, regularisation=0.1, confidence=5.0, fading=TimeDecay(half_life_items=None)
+            factors=3,
+            rounds=rounds,
+            regularisation=0.1,
+            confidence=5.0,
+            fading=TimeDecay(half_life_items=None),
         )
         model = AlsLearner(recipe).train(data, np.random.default_rng(1))
         vectors = model.compute_user_vectors(UserHistories.of(data, np.arange(30)))

@@ -8,13 +8,17 @@ import pytest
 from cluster.errors import Invalid
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.dry_run import estimate_training
-from jobs.refresh.runs.estimate import CONTENT_COST, DataSize, estimate_costs, check_memory
+from jobs.refresh.runs.estimate import CONTENT_COST, DataSize, check_memory, estimate_costs
 from jobs.refresh.runs.training_source import TrainingSource
 from tests.unit.jobs.refresh.test_training import circles
 
 
 def cost_of(recipe_name: str, size: DataSize) -> float:
-    return sum(cost.seconds for cost in estimate_costs(load_recipe_file(recipe_name), size) if cost.part == CONTENT_COST)
+    return sum(
+        cost.seconds
+        for cost in estimate_costs(load_recipe_file(recipe_name), size)
+        if cost.part == CONTENT_COST
+    )
 
 
 def test_products_without_events_are_counted_where_texts_are_at_hand() -> None:
@@ -29,7 +33,9 @@ def test_products_without_events_are_counted_where_texts_are_at_hand() -> None:
 def test_a_dry_run_tells_it() -> None:
     source = TrainingSource(circles(), products=15, texts=tuple(b"{}" for _ in range(2_000)))
     told = estimate_training(load_recipe_file("default"), source).to_dict()
-    without = estimate_training(load_recipe_file("default").model_copy(update={"content": None}), source).to_dict()
+    without = estimate_training(
+        load_recipe_file("default").model_copy(update={"content": None}), source
+    ).to_dict()
     assert [extra["part"] for extra in told["extras"]] == [CONTENT_COST]
     assert told["seconds"] > without["seconds"]
 

@@ -24,7 +24,7 @@ from cluster.records.run import Run
 from jobs.refresh.evaluation.gate import check_gate
 from jobs.refresh.evaluation.report_store import ReportStore
 from jobs.refresh.recipe import load_recipe_file
-from jobs.refresh.runs.training import TrainingContext, Training
+from jobs.refresh.runs.training import Training, TrainingContext
 from tests.fakes import generated_market
 from tests.fakes.corner_shop import NOW_MS, interaction_change, view
 
@@ -46,7 +46,9 @@ def trained(bench: TrainingContext, serving: dict[str, Any] | None = None) -> Tr
     return training
 
 
-def test_search_and_completions_are_built_and_the_rest_is_named(bench: TrainingContext, tmp_path: Path) -> None:
+def test_search_and_completions_are_built_and_the_rest_is_named(
+    bench: TrainingContext, tmp_path: Path
+) -> None:
     outcome = trained(bench).outcome()
     folder, _ = SnapshotStore(bench.shelf).fetch(
         generated_market.APP, "default", outcome["version"], tmp_path / "cache"
@@ -60,7 +62,9 @@ def test_search_and_completions_are_built_and_the_rest_is_named(bench: TrainingC
     assert check_gate(report).allowed
 
 
-def test_it_serves_searches_and_leaves_ranking_to_what_happens(bench: TrainingContext, tmp_path: Path) -> None:
+def test_it_serves_searches_and_leaves_ranking_to_what_happens(
+    bench: TrainingContext, tmp_path: Path
+) -> None:
     version = trained(bench).outcome()["version"]
     folder, _ = SnapshotStore(bench.shelf).fetch(generated_market.APP, "default", version, tmp_path / "cache")
     products = [{"product_id": f"p{number}", "title": f"Thing {number}"} for number in range(40)]

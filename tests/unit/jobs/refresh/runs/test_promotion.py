@@ -38,7 +38,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for seed in (1, 2, 3):
         recipe = load_recipe_file("fast").with_changes({"seed": seed})
         folder = tmp_path_factory.mktemp("built") / "snapshot"
-        manifest = build_snapshot(train_engine(plan_on_newest(recipe, data).recipe, data), folder, written_at_ms=seed)
+        manifest = build_snapshot(
+            train_engine(plan_on_newest(recipe, data).recipe, data), folder, written_at_ms=seed
+        )
         folders[str(manifest.facts["version"])] = folder
     return folders
 
@@ -68,7 +70,10 @@ def a_report(change: float, against: str = SERVING, version: str = "old") -> dic
     rng = np.random.default_rng(1)
     before = rng.random(200) * 0.5
     ours, other = examination((before + change).tolist()), examination(before.tolist())
-    return {**evaluation_to_dict(ours, rng), "beside": {against: comparison_to_dict(other, ours, "ndcg@10", rng, version=version)}}
+    return {
+        **evaluation_to_dict(ours, rng),
+        "beside": {against: comparison_to_dict(other, ours, "ndcg@10", rng, version=version)},
+    }
 
 
 async def serving(stores: Stores) -> str:
@@ -132,7 +137,9 @@ async def test_rolling_back_goes_back_step_by_step(
     assert (await roll_back_version(stores, shelf, APP, ENGINE, now_ms=7, by="ada")).version == ""
     with pytest.raises(Conflict, match="nothing to go back to"):
         await roll_back_version(stores, shelf, APP, ENGINE, now_ms=8, by="ada")
-    assert (await roll_back_version(stores, shelf, APP, ENGINE, now_ms=9, by="ada", to=third)).version == third
+    assert (
+        await roll_back_version(stores, shelf, APP, ENGINE, now_ms=9, by="ada", to=third)
+    ).version == third
     assert len(await stores.promotions.history(APP, ENGINE)) == 7
 
 
@@ -212,7 +219,9 @@ def test_from_an_object_store_a_version_is_fetched_once_and_whole(
 
 
 def test_a_machine_keeps_the_newest_few_versions_it_fetched(tmp_path: Path, built: dict[str, Path]) -> None:
-    snapshots = SnapshotStore(ArtifactStore(Bucket().filesystem(), "kiosk", local=False, sleep=lambda _: None))
+    snapshots = SnapshotStore(
+        ArtifactStore(Bucket().filesystem(), "kiosk", local=False, sleep=lambda _: None)
+    )
     version, folder = next(iter(built.items()))
     snapshots.publish(APP, ENGINE, folder)
     here = tmp_path / "cache" / APP / ENGINE
@@ -228,7 +237,9 @@ def test_a_machine_keeps_the_newest_few_versions_it_fetched(tmp_path: Path, buil
 
 
 def test_a_failure_to_store_a_version_is_reported(tmp_path: Path, built: dict[str, Path]) -> None:
-    snapshots = SnapshotStore(ArtifactStore(Bucket().filesystem(), "kiosk", local=False, sleep=lambda _: None))
+    snapshots = SnapshotStore(
+        ArtifactStore(Bucket().filesystem(), "kiosk", local=False, sleep=lambda _: None)
+    )
     version, folder = next(iter(built.items()))
     snapshots.publish(APP, ENGINE, folder)
     (tmp_path / "cache").write_text("a file where a folder should be")
@@ -260,5 +271,7 @@ async def test_what_learned_with_shipped_code_is_not_promoted_without_a_reason(
     with pytest.raises(Conflict, match=r"--working-dir shipped .* train again without --working-dir"):
         await promote_version(stores, shelf, APP, ENGINE, version, now_ms=1, by="a test")
     assert await serving(stores) == ""
-    entry = await promote_version(stores, shelf, APP, ENGINE, version, now_ms=1, by="a test", force="it is installed")
+    entry = await promote_version(
+        stores, shelf, APP, ENGINE, version, now_ms=1, by="a test", force="it is installed"
+    )
     assert (entry.forced, entry.reason) == (True, "it is installed")

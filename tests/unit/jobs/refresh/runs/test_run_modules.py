@@ -23,18 +23,18 @@ from jobs.refresh.runs import checkpoint
 from jobs.refresh.runs.checkpoint import CheckpointStore, bytes_from_source, source_from_bytes
 from jobs.refresh.runs.dry_run import estimate_training
 from jobs.refresh.runs.estimate import DataSize, check_memory
-from jobs.refresh.runs.stages import plan_to_dict, plan_from_dict, plan_training, split_data
+from jobs.refresh.runs.stages import plan_from_dict, plan_to_dict, plan_training, split_data
 from jobs.refresh.runs.sweep import (
     SweepVariant,
+    build_variants,
     csv_from_rows,
+    evaluate_saved_variant,
     markdown_from_rows,
     parse_assignments,
-    evaluate_saved_variant,
     result_rows,
     sweep_id,
-    build_variants,
 )
-from jobs.refresh.runs.sweep_runner import try_variant, delete_sweep_data, write_comparison
+from jobs.refresh.runs.sweep_runner import delete_sweep_data, try_variant, write_comparison
 from jobs.refresh.runs.training_source import TrainingSource, read_training_source
 from jobs.refresh.runs.version_comparison import evaluate_recipe
 from jobs.refresh.tuning.plan import plan_on_newest
@@ -78,7 +78,9 @@ def test_an_app_without_interactions_has_a_remedy(shelf: ArtifactStore) -> None:
         read_training_source(SegmentStore(shelf), "empty", load_recipe_file("fast"))
 
 
-def test_a_kept_source_reads_back_as_every_attempt_sees_it(shelf: ArtifactStore, source: TrainingSource) -> None:
+def test_a_kept_source_reads_back_as_every_attempt_sees_it(
+    shelf: ArtifactStore, source: TrainingSource
+) -> None:
     kept = CheckpointStore(shelf, generated_market.APP, "r")
     first = kept.put_source(source)
     again = kept.source()
@@ -145,7 +147,9 @@ def test_an_evaluation_holds_segments_intervals_and_what_stands_beside(source: T
 
 def test_what_serves_is_trained_again_on_the_same_past(source: TrainingSource) -> None:
     settled = plan_on_newest(load_recipe_file("fast"), source.data).recipe.model_dump(mode="json")
-    report = evaluate_recipe(source.data, load_recipe_file("fast"), serving={"version": "v1", "recipe": settled})
+    report = evaluate_recipe(
+        source.data, load_recipe_file("fast"), serving={"version": "v1", "recipe": settled}
+    )
     assert report["beside"]["serving"]["version"] == "v1"
     gone = {**settled, "parts": {"mine": {"learner": "gone.away:Thing"}}, "blend": {}}
     report = evaluate_recipe(source.data, load_recipe_file("fast"), serving={"version": "v1", "recipe": gone})
@@ -158,7 +162,9 @@ def test_a_rehearsal_tells_rows_memory_and_time(source: TrainingSource) -> None:
     told = found.to_dict()
     assert (told["events"], told["items"], told["fits"]) == (600, source.data.n_items, True)
     assert told["seconds"] >= 0
-    assert {part["part"] for part in told["parts"]} == set(load_recipe_file("default").parts) - {"graph_filter"}
+    assert {part["part"] for part in told["parts"]} == set(load_recipe_file("default").parts) - {
+        "graph_filter"
+    }
     assert not estimate_training(load_recipe_file("default"), source, free_memory_mb=10).fits
 
 
@@ -180,7 +186,8 @@ def test_a_checkpoint_of_another_release_is_made_anew(
     monkeypatch.setattr(checkpoint, "_COLUMNS", ("reader", "item"))
     kept.put("plan", {"any": 1})
     shelf.write(
-        f"runs/{generated_market.APP}/older/data.arrow", checksum(bytes_from_source(source)).encode() + bytes_from_source(source)
+        f"runs/{generated_market.APP}/older/data.arrow",
+        checksum(bytes_from_source(source)).encode() + bytes_from_source(source),
     )
     monkeypatch.undo()
     assert (kept.source(), kept.get("plan")) == (None, {"any": 1})
@@ -199,7 +206,9 @@ def test_a_sweep_is_every_combination() -> None:
 
 
 def test_a_field_that_is_swept_is_not_tuned_as_well() -> None:
-    (variant, _) = build_variants(load_recipe_file("fast"), ['parts.rules.fading={"half_life_items":2},{"half_life_items":9}'])
+    (variant, _) = build_variants(
+        load_recipe_file("fast"), ['parts.rules.fading={"half_life_items":2},{"half_life_items":9}']
+    )
     assert "fading" not in variant.recipe.parts["rules"].tune
     assert load_recipe_file("fast").parts["rules"].tune["fading"]
 
@@ -240,7 +249,12 @@ def test_a_sweep_goes_on_where_it_was_and_writes_its_comparison(
     results = [(variant, try_variant(variant, kept)) for variant in found]
     kept.put(found[0].name, {**evaluate_saved_variant(found[0], kept), "recipe": "remembered"})
     assert evaluate_saved_variant(found[0], kept)["recipe"] == "remembered"
-    table = result_rows([*results, (SweepVariant((("parts.rules.window", 99),), load_recipe_file("fast")), {"error": "no, thanks"})])
+    table = result_rows(
+        [
+            *results,
+            (SweepVariant((("parts.rules.window", 99),), load_recipe_file("fast")), {"error": "no, thanks"}),
+        ]
+    )
     assert [row["parts.rules.window"] for row in table][-1] == 99
     assert table[0]["ndcg@10"] >= table[1]["ndcg@10"]
     places = write_comparison(shelf, generated_market.APP, "s", table, "fast", tmp_path / "out")
@@ -263,7 +277,10 @@ def test_variants_with_lists_of_other_lengths_are_compared_at_one_length(
 ) -> None:
     kept = CheckpointStore(shelf, generated_market.APP, "lengths", folder="sweeps")
     kept.put_source(source)
-    results = [(variant, try_variant(variant, kept)) for variant in build_variants(load_recipe_file("fast"), ["blend.k=5,10,20"])]
+    results = [
+        (variant, try_variant(variant, kept))
+        for variant in build_variants(load_recipe_file("fast"), ["blend.k=5,10,20"])
+    ]
     table = result_rows(results)
     assert [row["error"] for row in table] == ["", "", ""]
     assert all(0 < row["ndcg@10"] <= row["high"] for row in table)
@@ -294,7 +311,9 @@ def test_a_learner_that_raises_anything_ends_its_variant_only(
     assert "| RuntimeError: two lines |" in markdown_from_rows(result_rows([(variant, found)]), "x")
 
 
-def test_a_complete_sweep_lets_go_of_its_data_and_needs_it_no_more(shelf: ArtifactStore, source: TrainingSource) -> None:
+def test_a_complete_sweep_lets_go_of_its_data_and_needs_it_no_more(
+    shelf: ArtifactStore, source: TrainingSource
+) -> None:
     kept = CheckpointStore(shelf, generated_market.APP, "complete", folder="sweeps")
     kept.put_source(source)
     (variant,) = build_variants(load_recipe_file("fast"), ["parts.rules.window=2"])
@@ -317,7 +336,9 @@ def test_newer_data_is_another_sweep() -> None:
 
 
 def test_pictures_are_well_formed_whatever_names_stand_in_them(source: TrainingSource) -> None:
-    drawn = render_bars_svg("a < b & c", {"<g>": {"x": PlotBar(0.5, 0.4, 0.6), '"y"': PlotBar(0.0)}, "h": {"x": PlotBar(0.2)}})
+    drawn = render_bars_svg(
+        "a < b & c", {"<g>": {"x": PlotBar(0.5, 0.4, 0.6), '"y"': PlotBar(0.0)}, "h": {"x": PlotBar(0.2)}}
+    )
     root = ElementTree.fromstring(drawn)
     texts = {element.text for element in root.iter() if element.text}
     assert {"a < b & c", "<g>", '"y"'} <= texts

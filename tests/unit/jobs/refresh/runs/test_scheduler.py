@@ -10,7 +10,7 @@ from cluster.records.access import App
 from cluster.records.run import LEASE_MS, Run, claim_run
 from cluster.records.schedule import DAY_MS, Schedule
 from cluster.store.ports.stores import Stores
-from jobs.refresh.runs.run_commands import cancel_training, create_run, check_promotable, get_run, update_run
+from jobs.refresh.runs.run_commands import cancel_training, check_promotable, create_run, get_run, update_run
 from jobs.refresh.runs.scheduler import RunAssignment, RunScheduler
 from tests.fakes import generated_market
 from tests.fakes.stores.memory import memory_stores
@@ -55,7 +55,9 @@ class Office:
 
     def another(self) -> Office:
         crew = FakeWorkerPool()
-        return Office(self.stores, self.clock, crew, RunScheduler(self.stores, crew, self.clock, owner="second"))
+        return Office(
+            self.stores, self.clock, crew, RunScheduler(self.stores, crew, self.clock, owner="second")
+        )
 
     async def order(self, run_id: str = "") -> Run:
         now_ms = self.clock.now_ms()
@@ -66,7 +68,9 @@ class Office:
     async def begin(self, errand: RunAssignment) -> Run:
         """Do what a worker does first."""
         run = await get_run(self.stores, errand.app_id, errand.run_id)
-        taken = await update_run(self.stores, run, lambda now: claim_run(now, errand.owner, self.clock.now_ms()))
+        taken = await update_run(
+            self.stores, run, lambda now: claim_run(now, errand.owner, self.clock.now_ms())
+        )
         assert taken is not None
         return taken
 

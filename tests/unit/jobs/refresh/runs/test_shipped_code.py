@@ -11,7 +11,15 @@ import pytest
 
 from cluster.errors import Fault, Invalid
 from jobs.refresh.runs import shipped_code
-from jobs.refresh.runs.shipped_code import check_package, code_path, import_from_package, store_package, pack_folder, read_package, pack_and_store
+from jobs.refresh.runs.shipped_code import (
+    check_package,
+    code_path,
+    import_from_package,
+    pack_and_store,
+    pack_folder,
+    read_package,
+    store_package,
+)
 
 RECIPE = {"parts": {"mine": {"learner": "mymodel_of_a_test:Counts"}, "rules": {"learner": "rules"}}}
 

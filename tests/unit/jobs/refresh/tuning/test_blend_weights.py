@@ -14,7 +14,7 @@ from jobs.refresh.data.split import EvaluationSplit, leave_last_out
 from jobs.refresh.evaluation.evaluate import evaluate
 from jobs.refresh.learners.item_knn import ItemKnnLearner
 from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
-from jobs.refresh.learners.sequential_rules import SequentialRulesLearner, RulesRecipe
+from jobs.refresh.learners.sequential_rules import RulesRecipe, SequentialRulesLearner
 from jobs.refresh.tuning.blend_weights import choose_weights, significant_gain
 from jobs.refresh.tuning.candidates import TuningCandidates, collect_candidates
 from jobs.refresh.tuning.parameter_search import tune_part
@@ -41,7 +41,9 @@ def walks(readers: int = 60, items: int = 12) -> Interactions:
     for reader in range(readers):
         first, steps = int(rng.integers(items)), int(rng.integers(4, 8))
         rows += [(f"r{reader:02d}", f"i{(first + step) % items:02d}") for step in range(steps)]
-    return interactions_from_frame(pl.DataFrame(rows, ["reader", "item"], orient="row"), FrameColumns(at=None))
+    return interactions_from_frame(
+        pl.DataFrame(rows, ["reader", "item"], orient="row"), FrameColumns(at=None)
+    )
 
 
 def wanderers(readers: int = 80, items: int = 30) -> Interactions:
@@ -52,7 +54,9 @@ def wanderers(readers: int = 80, items: int = 30) -> Interactions:
         first = int(rng.integers(items))
         taken = [*rng.integers(0, items, 3).tolist(), *((first + step) % items for step in range(3))]
         rows += [(f"r{reader:02d}", f"i{item:02d}") for item in taken]
-    return interactions_from_frame(pl.DataFrame(rows, ["reader", "item"], orient="row"), FrameColumns(at=None))
+    return interactions_from_frame(
+        pl.DataFrame(rows, ["reader", "item"], orient="row"), FrameColumns(at=None)
+    )
 
 
 @pytest.fixture
@@ -79,7 +83,8 @@ def test_candidates_give_the_figure_of_the_whole_catalog(
     trial = EvaluationSplit(trial.name, trial.train, trial.histories, trial.targets, seen)  # type: ignore[arg-type]
     candidates = collect_candidates(models, trial, k=3, depth=12)
     parts = [
-        BlendPart(str(at), model, weight) for at, (model, weight) in enumerate(zip(models, weights, strict=True))
+        BlendPart(str(at), model, weight)
+        for at, (model, weight) in enumerate(zip(models, weights, strict=True))
     ]
     whole = evaluate(Blend(parts), trial, k=3).figures["ndcg@3"]
     found = candidates.compute_ndcg(candidates.blend_scores(np.array(weights, float)))
@@ -91,21 +96,30 @@ def test_candidates_give_the_figure_of_the_whole_catalog(
 def test_short_lists_hold_the_first_places() -> None:
     trial = leave_last_out(walks(400, 80)).test
     rng = np.random.default_rng(0)
-    models: list[Model] = [SequentialRulesLearner().train(trial.train, rng), ItemKnnLearner().train(trial.train, rng)]
+    models: list[Model] = [
+        SequentialRulesLearner().train(trial.train, rng),
+        ItemKnnLearner().train(trial.train, rng),
+    ]
     models.append(Dense(np.linspace(1, 0, 80).tolist()))
     few, whole = collect_candidates(models, trial, depth=15), collect_candidates(models, trial, depth=80)
     assert few.relevant.shape[1] < 50 < whole.relevant.shape[1]
     for weights in np.eye(3), np.array([[1.0, 0.5, 0.3], [0.2, 1.0, 0.1]]):
         for row in weights:
-            np.testing.assert_array_equal(few.compute_ndcg(few.blend_scores(row)), whole.compute_ndcg(whole.blend_scores(row)))
+            np.testing.assert_array_equal(
+                few.compute_ndcg(few.blend_scores(row)), whole.compute_ndcg(whole.blend_scores(row))
+            )
 
 
 def test_readers_of_several_trials_are_joined(trial: EvaluationSplit, models: list[Model]) -> None:
     first, second = trial.pick(np.arange(7)), trial.pick(np.arange(7, len(trial)))
     weights = np.array([1.0, 0.2, 0.0, 0.5])
     whole = collect_candidates(models, trial)
-    joined = TuningCandidates.concatenate([collect_candidates(models, first), collect_candidates(models, second)])
-    np.testing.assert_allclose(joined.compute_ndcg(joined.blend_scores(weights)), whole.compute_ndcg(whole.blend_scores(weights)))
+    joined = TuningCandidates.concatenate(
+        [collect_candidates(models, first), collect_candidates(models, second)]
+    )
+    np.testing.assert_allclose(
+        joined.compute_ndcg(joined.blend_scores(weights)), whole.compute_ndcg(whole.blend_scores(weights))
+    )
 
 
 def test_the_better_part_gets_the_weight(trial: EvaluationSplit, models: list[Model]) -> None:

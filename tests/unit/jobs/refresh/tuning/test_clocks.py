@@ -104,4 +104,6 @@ def test_a_clock_is_coarse_where_separate_events_share_their_moment() -> None:
     assert not is_coarse_clock(log("none"))
     data = log("five events a second")
     moments = np.unique(np.stack((data.reader, data.at_s.astype(np.int64))), axis=1, return_inverse=True)[1]
-    assert not is_coarse_clock(replace(data, basket=moments)), "lines of one basket are meant to be equally recent"
+    assert not is_coarse_clock(replace(data, basket=moments)), (
+        "lines of one basket are meant to be equally recent"
+    )

@@ -13,7 +13,13 @@ from actors.models.model import Batch, ModelState
 from actors.models.user_histories import UserHistories
 from jobs.refresh.build.fit import train_engine
 from jobs.refresh.recipe import Recipe, parse_recipe
-from jobs.refresh.runs.stages import apply_confirmation, evaluate_plan, plan_to_dict, plan_from_dict, plan_training
+from jobs.refresh.runs.stages import (
+    apply_confirmation,
+    evaluate_plan,
+    plan_from_dict,
+    plan_to_dict,
+    plan_training,
+)
 from jobs.refresh.tuning.confirmation import confirm_blend
 from jobs.refresh.tuning.outcomes import summarize_outcomes
 from jobs.refresh.tuning.plan import make_plan

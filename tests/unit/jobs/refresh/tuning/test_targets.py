@@ -82,7 +82,9 @@ def test_the_plan_detects_the_cart_and_its_recipe_informs_serving() -> None:
     assert (plan.recipe.validation.seen, plan.recipe.validation.kinds) == ("other_kinds", ("checkout",))
     found = evaluate(train_engine(plan.recipe, split.test.train), split.test).figures
     assert found["hit_rate@10"].mean() > 0.7
-    assert split_for_recipe(plan.recipe, shop(carted=0.8)).test.seen == "other_kinds", "asked again, it stays so"
+    assert split_for_recipe(plan.recipe, shop(carted=0.8)).test.seen == "other_kinds", (
+        "asked again, it stays so"
+    )
 
 
 def test_carts_that_lead_nowhere_stay_hidden() -> None:
@@ -106,7 +108,9 @@ def test_few_buyers_or_one_kind_of_event_change_nothing() -> None:
 
 def test_kinds_of_the_recipe_are_obeyed_where_the_last_item_is_left_out() -> None:
     """They were read by the split by time only."""
-    recipe = load_recipe("default").with_changes({"validation.kinds": ["add_to_cart"], "validation.seen": "out"})
+    recipe = load_recipe("default").with_changes(
+        {"validation.kinds": ["add_to_cart"], "validation.seen": "out"}
+    )
     data = shop(carted=0.6)
     trial = split_for_recipe(recipe, data).test
     carts = data.of_kinds(("add_to_cart",))
