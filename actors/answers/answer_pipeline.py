@@ -101,7 +101,7 @@ class QuestionRewriter(Protocol):
     """A language model that rewrites follow-up questions as standalone ones."""
 
     async def rewrite(self, question: str, before: Sequence[str]) -> str:
-        """Rewrite a question; `shown_count` oldest first.
+        """Rewrite a question; `before` oldest first.
 
         Errors:
             LanguageModelError
