@@ -49,8 +49,8 @@ BROKEN: list[dict[str, Any]] = [
 async def ask_questions(caller: Caller) -> list[str]:
     """Ask every question of the newspaper and some of our own; return the question ids."""
     bodies = [{"question": one.question, "user_id": ASKERS[at % 3]} for at, one in enumerate(golden())]
-    ids = [await _answered(caller, body) for body in bodies]
-    ids += [await _answered(caller, {"user_id": ASKERS[2], **body}) for body in MORE_QUESTIONS]
+    ids = [await ask(caller, body) for body in bodies]
+    ids += [await ask(caller, {"user_id": ASKERS[2], **body}) for body in MORE_QUESTIONS]
     for parent, follow_up in (
         (0, "And why?"),
         (1, "When was that?"),
@@ -58,7 +58,7 @@ async def ask_questions(caller: Caller) -> list[str]:
         (-1, "And cheaper ones?"),
     ):
         body = {"question": follow_up, "parent_question_id": ids[parent], "user_id": ASKERS[parent % 3]}
-        ids.append(await _answered(caller, body))
+        ids.append(await ask(caller, body))
     for body in BROKEN:
         await caller.post("/v1/ask/questions", body, what="bad question")
         await caller.send(
@@ -67,7 +67,7 @@ async def ask_questions(caller: Caller) -> list[str]:
     return ids
 
 
-async def _answered(caller: Caller, body: dict[str, Any]) -> str:
+async def ask(caller: Caller, body: dict[str, Any]) -> str:
     """Ask, wait for the end of the answer, and record that."""
     asked = await caller.post("/v1/ask/questions", body, what="question")
     if asked.status != 200:

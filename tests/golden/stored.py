@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,14 +17,17 @@ from cluster.store.connect import open_stores
 from tests.fakes.door import StillClock
 from tests.golden.answers import Recording
 from tests.golden.archiving import make_token
+from tests.golden.asking import ask
 from tests.golden.caller import Caller
 from tests.golden.catalog import make_interactions, make_products, make_users
-from tests.golden.installation import SHOP, Installation, World, parsed, put_rules_and_people
+from tests.golden.installation import SHOP, Installation, World, put_rules_and_people
 from tests.golden.masks import UUID, mask_moments
 from tests.golden.randomness import FixedRandomness
 from tests.suites.own_redis import EASY
 from tests.suites.redis_process import RedisProcess
 
+_MOMENTARY = (":question-open", ":lease")
+"Keys that are there while something is worked on."
 _DRAWN = re.compile(
     r"[0-9a-f]{12,}|(?<=[:-])[A-Za-z0-9_-]{20,}|\d{5,}|(?<=:)m-\d+|(?<=:)user-\d+|(?<=:)visitor-\d+|(?<=key-)[0-9a-f]+"
 )
@@ -85,7 +88,12 @@ async def record_keys(
     recording: Recording, randomness: FixedRandomness, server: RedisProcess, folder: Path
 ) -> None:
     """Walk over a Redis and record which keys stand in it."""
-    clock = StillClock()
+    clock, names = StillClock(), set[str]()
+    connection = redis.Redis.from_url(server.url)
+
+    def look() -> None:
+        names.update(name.decode() for name in connection.scan_iter(count=1_000))
+
     async with open_stores(server.url, clock=clock, **EASY) as stores:
         world = World(folder, clock)
         world.stores = stores
@@ -93,17 +101,16 @@ async def record_keys(
         try:
             await put_rules_and_people(world)
             caller = Caller(Recording(), randomness, "walk", process.app, clock, process.corner.keys)
-            await _walk(caller, process)
+            await _walk(caller, process, look)
         finally:
             await process.close()
-    names = [name.decode() for name in redis.Redis.from_url(server.url).scan_iter(count=1_000)]
-    masked = sorted({_DRAWN.sub("*", UUID.sub("*", name)) for name in names})
-    for name in masked:
+    masked = {_DRAWN.sub("*", UUID.sub("*", name)) for name in names}
+    for name in sorted(name for name in masked if not name.endswith(_MOMENTARY)):
         recording.add("redis keys", name, 0, {}, name)
 
 
-async def _walk(caller: Caller, process: Installation) -> None:
-    """Write something of every kind."""
+async def _walk(caller: Caller, process: Installation, look: Callable[[], None]) -> None:
+    """Write something of every kind, and look at the keys while those with a short life are there."""
     now_ms = caller.clock.now_ms()
     for noun, records in (
         ("products", make_products(now_ms, 30)),
@@ -114,17 +121,19 @@ async def _walk(caller: Caller, process: Installation) -> None:
         await caller.send(
             "POST", f"/v1/{noun}", json={"data": records}, key=(SHOP, "secret"), headers=headers
         )
+    look()
     await process.world.apply()
     page = {"user_id": "user-001", "pagination_id": "p", "rows": 2}
     await caller.post("/v1/recommendation/user_to_products", page)
     await caller.post("/v1/search/search", {"q": "steel", "user_id": "user-001"})
+    look()
     await caller.post("/v1/qa/questions", {"data": [{"question": "How deep?"}]})
     draft = {"name": "Colours", "variants": [{"name": "a"}, {"name": "b"}]}
     await caller.post("/v1/experiments", draft)
     await caller.send("POST", "/v1/experiments/colours/start", key=(SHOP, "secret"))
     await caller.post("/v1/experiments/colours/events", {"user_id": "user-001"})
-    asked = await caller.post("/v1/ask/questions", {"question": "Which trowel?", "user_id": "user-001"})
-    thread = {"user_id": "user-001", "thread_id": parsed(asked.body)["data"]["question_id"]}
+    question_id = await ask(caller, {"question": "Which trowel?", "user_id": "user-001"})
+    thread = {"user_id": "user-001", "thread_id": question_id}
     await caller.post("/v1/ask/user_history/thread/updates/subscribe", thread)
     headers = {"host": "news.example.com", "authorization": f"Bearer {make_token(process)}"}
     message = {
@@ -134,7 +143,9 @@ async def _walk(caller: Caller, process: Installation) -> None:
         "params": {"name": "ask_archive", "arguments": {"question": "x"}},
     }
     await caller.send("POST", "/mcp", json=message, headers=headers)
+    look()
     await caller.send("DELETE", "/v1/users/user-002?everything=true", key=(SHOP, "secret"))
+    look()
 
 
 @contextmanager
