@@ -24,6 +24,7 @@ _RULES = [
     (re.compile(r'(<input type="hidden" name="[^"]*" value=")[^"]*'), r"\g<1><random>"),
     (re.compile(r"\bk[ps]k_[a-z]+_[A-Za-z0-9_-]{16,}"), "<key>"),
     (re.compile(r"\bkey-[0-9a-f]{10}\b"), "<key id>"),
+    (re.compile(r"(\bk[ps]k_[a-z]+_\.\.\.)[A-Za-z0-9_-]{4}"), r"\g<1><end>"),
     (re.compile(r"nonce(-|=\")[A-Za-z0-9+/_=-]{8,}"), r"nonce\g<1><random>"),
 ]
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)?")
