@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from cluster.records.account import Grant
-from jobs.playground.golden import golden
+from jobs.playground.golden_questions import read_golden_questions
 from tests.fakes.archive_oauth import RESOURCE
 from tests.golden.caller import Caller
 from tests.golden.installation import Installation, parsed
@@ -88,7 +88,7 @@ def make_token(process: Installation) -> str:
         resource=RESOURCE,
         created_at=process.world.clock.now_ms(),
     )
-    return process.archive.oauth.bearer.mint(grant, 7_200)
+    return process.archive.oauth.bearer.issue(grant, 7_200)
 
 
 async def use_archive(caller: Caller, token: str) -> None:
@@ -117,7 +117,7 @@ async def use_archive(caller: Caller, token: str) -> None:
         await _tool(caller, signed, "ask_archive", arguments)
     for arguments in _WRONG_ARTICLES:
         await _tool(caller, signed, "get_archive_article", arguments)
-    questions = [one.question for one in golden()] + [
+    questions = [one.question for one in read_golden_questions()] + [
         "tulip",
         "Vertrag Fluss",
         "2024",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from jobs.playground.golden import golden
+from jobs.playground.golden_questions import read_golden_questions
 from tests.golden.caller import Caller
 from tests.golden.installation import parsed
 
@@ -48,7 +48,10 @@ BROKEN: list[dict[str, Any]] = [
 
 async def ask_questions(caller: Caller) -> list[str]:
     """Ask every question of the newspaper and some of our own; return the question ids."""
-    bodies = [{"question": one.question, "user_id": ASKERS[at % 3]} for at, one in enumerate(golden())]
+    bodies = [
+        {"question": one.question, "user_id": ASKERS[at % 3]}
+        for at, one in enumerate(read_golden_questions())
+    ]
     ids = [await ask(caller, body) for body in bodies]
     ids += [await ask(caller, {"user_id": ASKERS[2], **body}) for body in MORE_QUESTIONS]
     for parent, follow_up in (
@@ -169,7 +172,10 @@ async def suggest(caller: Caller) -> None:
 
 async def fill_bank(caller: Caller) -> None:
     """Upload questions to the bank, and use them."""
-    questions = [{"question": one.question, "weight": 1 + at % 4} for at, one in enumerate(golden()[:30])]
+    questions = [
+        {"question": one.question, "weight": 1 + at % 4}
+        for at, one in enumerate(read_golden_questions()[:30])
+    ]
     bodies: list[Any] = [
         {"data": questions},
         {"data": []},
@@ -189,7 +195,7 @@ async def use_bank(caller: Caller) -> None:
     for typed in ("how", "who", "wh", "when did", "river", "", "zz", "what is"):
         for more in ({}, {"rows": 2}, {"language": "de"}, {"rows": 0}):
             await caller.post("/v1/qa/question_autocomplete", {"q": typed, **more}, what="bank complete")
-    for one in golden()[::3]:
+    for one in read_golden_questions()[::3]:
         for more in ({"min_probability": 0.5}, {"min_probability": 0.3, "fl": ["title"]}):
             await caller.post("/v1/qa/question_answering", {"q": one.question, **more}, what="bank answer")
     for wrong in (

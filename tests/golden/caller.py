@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.fakes.asgi import Answer, call
-from tests.fakes.door import BROWSER, StillClock
+from tests.fakes.request_handler import BROWSER, StillClock
 from tests.golden.answers import Recording
 from tests.golden.randomness import FixedRandomness
 

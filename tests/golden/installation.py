@@ -11,27 +11,27 @@ import orjson
 
 from actors.answers.archive.client import LocalArchiveClient
 from actors.intake.loop import IntakeLoop
-from actors.language.embed import HashingEmbedder
-from actors.recommender.champions import Models
-from actors.recommender.client import LocalRecommenderClient
-from actors.recommender.host import RecommenderHost
-from cluster.artifacts.segments import SegmentShelf
-from cluster.artifacts.shelf import Shelf
-from cluster.artifacts.snapshots import SnapshotShelf
+from actors.language.embedder import HashingEmbedder
+from actors.serving.client import LocalRecommenderClient
+from actors.serving.host import EngineHost
+from actors.serving.model_registry import SnapshotLoader
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.snapshots import SnapshotStore
 from cluster.meter import SilentMeter
 from cluster.records.boost_rule import read_rules
 from cluster.records.run import Run
 from cluster.secrecy import Vault
-from cluster.store.memory import memory_stores
-from cluster.store.ports import Stores
-from deployments.api.hot import HotPath
-from deployments.api.query_book import QueryBook
-from deployments.api.routes import ordinary_way
-from deployments.archive.door import ArchiveConfig, ArchiveMeans, archive_routes, open_archive
-from jobs.refresh.running.promoting import promote
-from jobs.refresh.running.training import Bench, Training
+from cluster.store.ports.stores import Stores
+from deployments.api.http.hot import HotLayer
+from deployments.api.http.query_log_writer import QueryLogWriter
+from deployments.api.http.routes import build_application
+from deployments.archive.services import ArchiveConfig, ArchiveServices, build_archive_routes, open_archive
+from jobs.refresh.runs.promotion import promote_version
+from jobs.refresh.runs.training import Training, TrainingContext
 from tests.fakes.archive_oauth import BASE, an_account
-from tests.fakes.door import MASTER, Corner, StillClock, open_corner
+from tests.fakes.request_handler import MASTER, Corner, StillClock, open_corner
+from tests.fakes.stores.memory import memory_stores
 
 MARKET, SHOP = "market", "shop"
 RECIPE: dict[str, Any] = {
@@ -89,15 +89,15 @@ class World:
         self.stores = memory_stores(self.clock)
 
     @property
-    def shelf(self) -> Shelf:
+    def shelf(self) -> ArtifactStore:
         """The directory of segments and snapshots."""
-        return Shelf.open(self.folder / "shelf")
+        return ArtifactStore.open(self.folder / "shelf")
 
     async def settle(self) -> None:
         """Apply what was accepted and write it to segments."""
         intake = IntakeLoop(
             self.stores,
-            SegmentShelf(self.shelf),
+            SegmentStore(self.shelf),
             HashingEmbedder(),
             self.clock,
             SilentMeter(),
@@ -105,7 +105,7 @@ class World:
         )
         while await intake.apply_round():
             pass
-        await intake.settle_round(at_once=True)
+        await intake.compact_round(at_once=True)
 
     async def apply(self) -> None:
         """Apply what was accepted."""
@@ -116,7 +116,9 @@ class World:
     def train(self, app_id: str, recipe: dict[str, Any], run_id: str = "golden-run") -> str:
         """Train stage by stage, as a worker does, and return the version."""
         run = Run(app_id=app_id, engine_id="default", run_id=run_id, recipe=recipe, created_at=5)
-        bench = Bench(self.shelf, SegmentShelf(self.shelf), self.folder / "scratch" / run_id, "release")
+        bench = TrainingContext(
+            self.shelf, SegmentStore(self.shelf), self.folder / "scratch" / run_id, "release"
+        )
         training = Training(run, bench, lambda what, share: None, None, None)
         for _, stage in training.stages():
             stage()
@@ -126,7 +128,7 @@ class World:
 
     async def promote(self, app_id: str, version: str) -> None:
         """Let a version serve."""
-        await promote(
+        await promote_version(
             self.stores,
             self.shelf,
             app_id,
@@ -144,7 +146,7 @@ class Installation:
 
     world: World
     corner: Corner
-    archive: ArchiveMeans
+    archive: ArchiveServices
     app: Any
     """The application with all routes."""
     _closing: AsyncExitStack
@@ -153,12 +155,12 @@ class Installation:
     async def open(cls, world: World, *, logs_queries: bool = False) -> Installation:
         """Start everything that answers."""
         stores, clock, meter = world.stores, world.clock, SilentMeter()
-        models = Models(SnapshotShelf(world.shelf), world.folder / "cache")
-        host = RecommenderHost(stores, SegmentShelf(world.shelf), clock, meter, models=models)
+        models = SnapshotLoader(SnapshotStore(world.shelf), world.folder / "cache")
+        host = EngineHost(stores, SegmentStore(world.shelf), clock, meter, models=models)
         await host.start()
         closing = AsyncExitStack()
         closing.push_async_callback(host.close)
-        book = QueryBook(stores.queries, clock, meter) if logs_queries else None
+        book = QueryLogWriter(stores.queries, clock, meter) if logs_queries else None
         client = LocalRecommenderClient(host)
         corner = await open_corner(
             clock=clock, stores=stores, client=client, shelf=world.shelf, query_log=book
@@ -175,8 +177,8 @@ class Installation:
         archive = open_archive(stores, Vault(MASTER), LocalArchiveClient(corner.archive), clock, config)
         await archive.start()
         closing.push_async_callback(archive.close)
-        inner = ordinary_way(corner.door, version="0.1.0", more=archive_routes(archive))
-        return cls(world, corner, archive, HotPath(inner, lambda: corner.door), closing)
+        inner = build_application(corner.door, version="0.1.0", more=build_archive_routes(archive))
+        return cls(world, corner, archive, HotLayer(inner, lambda: corner.door), closing)
 
     async def close(self) -> None:
         """Stop everything."""

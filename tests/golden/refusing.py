@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from deployments.api.endpoint import Endpoint
+from deployments.api.http.endpoint import Endpoint
 from tests.golden.caller import Caller
 
 _NOBODY = "00000000-0000-4000-8000-000000000000"

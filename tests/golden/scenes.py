@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import tests.contract
-from deployments.api.hot import HotPath
-from deployments.api.reference.texts import read_examples
-from deployments.api.routes import ordinary_way
+from deployments.api.http.hot import HotLayer
+from deployments.api.http.routes import build_application
+from deployments.api.reference.openapi_reference import read_examples
 from tests.contract.example_player import ExamplePlayer
 from tests.contract.scenario import Scenario, load
 from tests.contract.test_experiments import with_experiments
@@ -19,7 +19,7 @@ from tests.contract.test_history import with_threads
 from tests.contract.test_rest import play
 from tests.contract.ways import InProcess
 from tests.fakes.asgi import Answer
-from tests.fakes.door import Corner, open_corner
+from tests.fakes.request_handler import Corner, open_corner
 from tests.golden.answers import Recording
 from tests.golden.randomness import FixedRandomness
 
@@ -55,7 +55,7 @@ async def play_scenarios(recording: Recording, randomness: FixedRandomness) -> N
         for scenario in load(_FOLDER / folder):
             randomness.begin(scenario_name(scenario))
             corner = await make()
-            app = HotPath(ordinary_way(corner.door, version="0"), lambda corner=corner: corner.door)  # type: ignore[misc]
+            app = HotLayer(build_application(corner.door, version="0"), lambda corner=corner: corner.door)  # type: ignore[misc]
             way = _Recorded(corner, app, recording, randomness, f"{folder} {scenario_name(scenario)}")
             await play(scenario, way, _UNKNOWN_KEY)
             await corner.archive.close()

@@ -12,9 +12,9 @@ from pathlib import Path
 import redis
 from typer.testing import CliRunner
 
-from cluster.__main__ import command_line
 from cluster.store.connect import open_stores
-from tests.fakes.door import StillClock
+from deployments.cli.__main__ import command_line
+from tests.fakes.request_handler import StillClock
 from tests.golden.answers import Recording
 from tests.golden.archiving import make_token
 from tests.golden.asking import ask

@@ -6,7 +6,7 @@ import json
 from random import Random
 from typing import Any
 
-from jobs.playground.sample import sample
+from jobs.playground.sample import build_sample
 from tests.golden.caller import Caller
 from tests.golden.catalog import (
     PRODUCTS,
@@ -98,7 +98,7 @@ async def fill_market(caller: Caller) -> list[str]:
 
 async def fill_shop(caller: Caller) -> list[str]:
     """Upload the playground; return the task ids."""
-    whole = sample(caller.clock.now_ms())
+    whole = build_sample(caller.clock.now_ms())
     loads = {"products": whole.products, "users": whole.users, "interactions": whole.interactions}
     return await _upload(caller, SHOP, loads)
 

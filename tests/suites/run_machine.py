@@ -59,7 +59,7 @@ class RunMachine(StoreMachine):
         """Take a step as the product does."""
         run = self._do(self._stores.runs.get(APP, run_id))
         assert run is not None
-        return self._do(update_leased_run(self._stores, run, change))
+        return self._do(update_run(self._stores, run, change))
 
     # --- what happens -----------------------------------------------------------------------------------------
 
