@@ -22,6 +22,7 @@ from cluster.records.run import (
     release_run,
     update_leased_run,
 )
+from jobs.refresh.runs.run_commands import update_run
 from tests.suites.doing import APP, NOW
 from tests.suites.machines import StoreMachine
 
