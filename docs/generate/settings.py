@@ -76,7 +76,7 @@ def build_page() -> str:
 
 def _write_switches() -> str:
     """Write the table of all switches of an app, with the values that new apps get."""
-    new = {name: new_app_settings(name) for name in ("development", "production")}  # type: ignore[arg-type]
+    new = {name: new_app_settings(name) for name in ("development", "production")}
     rows = [
         (
             f"`{name}`",
