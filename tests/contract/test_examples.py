@@ -71,7 +71,7 @@ def test_no_text_describes_what_is_not_there(corner: Corner, document: dict[str,
             assert set(fields) <= set(schemas[model].get("properties", {})), model
 
 
-def test_every_status_says_what_it_means_at_its_operation(document: dict[str, Any]) -> None:
+def test_every_status_has_a_description_of_its_operation(document: dict[str, Any]) -> None:
     for operation in operations(document):
         said = {status: reply["description"] for status, reply in operation["responses"].items()}
         assert all(said.values()), operation["operationId"]
@@ -80,7 +80,7 @@ def test_every_status_says_what_it_means_at_its_operation(document: dict[str, An
         assert "Retry-After" in operation["responses"]["429"]["headers"]
 
 
-def test_keys_are_told_in_words_and_secret_operations_offer_no_publishable_key(
+def test_keys_are_described_and_secret_operations_offer_no_publishable_key(
     corner: Corner, document: dict[str, Any]
 ) -> None:
     for endpoint in corner.door.endpoints:
@@ -94,7 +94,7 @@ def test_keys_are_told_in_words_and_secret_operations_offer_no_publishable_key(
     assert {"PublishableKey": [], "ReaderToken": []} in history["security"]
 
 
-def test_limits_that_callers_meet_are_told(document: dict[str, Any]) -> None:
+def test_limits_of_callers_are_described(document: dict[str, Any]) -> None:
     def text(model: str, field: str) -> str:
         found: str = document["components"]["schemas"][model]["properties"][field]["description"]
         return found

@@ -81,7 +81,7 @@ def test_every_word_below_a_command_exists() -> None:
         assert set(re.findall(r"`(\w+)`", words)) == known
 
 
-def test_every_decision_has_a_number_of_its_own_and_three_headings() -> None:
+def test_every_decision_has_a_unique_number_and_three_headings() -> None:
     decisions = sorted((ROOT / "cluster" / "decisions").glob("*.md"))
     assert [page.name[:4] for page in decisions] == [f"{at:04d}" for at in range(1, len(decisions) + 1)]
     for page in decisions:
