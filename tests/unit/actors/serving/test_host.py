@@ -365,7 +365,7 @@ async def test_a_log_trimmed_past_the_host_is_replaced_by_segments(
     meter: CountingMeter,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(following_loop, "_NOTE_EVERY_S", 0.0)
+    monkeypatch.setattr(following_loop, "_REPORT_EVERY_S", 0.0)
     monkeypatch.setattr(follower_module, "_BLOCK_MS", 5)
     await furnish(stores)
     weather = Weather()
